@@ -1,8 +1,6 @@
-"""The console's app: opens the engine behind the first frame, keeps what is known up to date, carries out decisions.
+"""The console's app: opens the engine after the first frame, keeps the state up to date, has the global actions.
 
-Nothing here waits for disk, database or a model on the event loop: ports are called in threads, and what they return
-is put on screen by the loop (SPEC 11.4). Before the first frame only Textual and the light modules of the engine are
-imported; a test holds that.
+Before the first frame only Textual and the light modules of the engine are imported; a test checks that.
 """
 
 from __future__ import annotations
@@ -46,18 +44,18 @@ if TYPE_CHECKING:
     from engine.events import Event
 
 
-FIRST = "mission"
-"""The screen of a start."""
+FIRST_MODE = "mission"
+"""The screen that the console opens with."""
 
 
-def _screen(mode: str) -> Screen[None]:
+def _make_screen(mode: str) -> Screen[None]:
     module = import_module(f"clawpy_console.screens.{mode}.screen")
     return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
 
 
 SCREENS: dict[str, str | Callable[[], Screen[None]]] = {
-    FIRST: MissionScreen,
-    **{mode: partial(_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
+    FIRST_MODE: MissionScreen,
+    **{mode: partial(_make_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
 }
 
 
@@ -68,14 +66,14 @@ class ConsoleApp(CardConsole):
     """The console over one engine.
 
     Args:
-        open_engine: opens the engine; called in a thread, after the first frame. A `Refusal` is shown, with a way
-            to try again.
-        home: where the last screen and the operator's themes are.
-        workspaces: absolute paths named at the start; the first is the one that this console is for.
-        demo: the home is a throw-away one, said so on screen.
-        now: where the time comes from, for tests.
-        terminal: where it is drawn and typed; Textual's own choice without one.
-        consoles: the consoles of the same engine, this one among them.
+        open_engine: opens the engine; called in a thread, after the first frame. After a `Refusal` the operator can
+            try again.
+        home: the folder of the last screen and the operator's themes.
+        workspaces: absolute paths; the first is the workspace of this console.
+        demo: whether the home is a temporary one, which the status bar then says.
+        now: the clock.
+        terminal: the terminal of a client; by default Textual's own driver is used.
+        consoles: the consoles of the same engine, with this one.
     """
 
     TITLE = "clawpy"
@@ -83,7 +81,7 @@ class ConsoleApp(CardConsole):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
     MODES = SCREENS
-    DEFAULT_MODE = FIRST
+    DEFAULT_MODE = FIRST_MODE
     BINDINGS = bindings("app")
 
     def __init__(
@@ -101,7 +99,7 @@ class ConsoleApp(CardConsole):
         self._open_engine = open_engine
         self._host = consoles or Host(own=True)
         self.held_elsewhere = False
-        """It ended because another engine, which offers a console, holds the home."""
+        """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
             terminal.hung_up = self.hang_up
             terminal.stop_pressed = self._stop_pressed
@@ -110,13 +108,13 @@ class ConsoleApp(CardConsole):
             self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
         self._bridge: Bridge | None = None
         self.cards = CardController(self)
-        self._ticking: Timer | None = None
-        self._title = ""
+        self._tick_timer: Timer | None = None
+        self._title = ""  # the title of the terminal
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
 
     def get_driver_class(self) -> type[Driver]:
-        """The client's terminal, where there is one."""
+        """The driver of the client's terminal, where there is one."""
         if self.terminal is None:
             return super().get_driver_class()
         from clawpy_console.attach.terminal import TerminalDriver
@@ -124,14 +122,14 @@ class ConsoleApp(CardConsole):
         return TerminalDriver
 
     def _fatal_error(self) -> None:
-        """End after an exception; who runs the app reports it (`clawpy_console.crash`)."""
+        """End after an exception, which the caller of the app reports (`clawpy_console.crash`)."""
         self._close_messages_no_wait()
 
     def _print_error_renderables(self) -> None:
         self._exit_renderables.clear()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our colour names for themes that are not ours, so that no style sheet ever misses one."""
+        """The default of each colour name that our style sheets use, for themes that do not define it."""
         return {
             "ink": "#d6dbe1", "paper": "#11151a", "line": "#2b333d", "grey": "#848f9b", "faint": "#616c78",
             "wants": "#e5b567", "wrong": "#e8737a", "good": "#8fb573", "lit": "#1f2831",
@@ -140,11 +138,11 @@ class ConsoleApp(CardConsole):
     # Start
 
     def on_mount(self) -> None:
-        self.appearance.only_ours()
+        self.appearance.remove_builtin_themes()
         self.call_after_refresh(self.begin)
 
     def begin(self) -> None:
-        """Open the engine, in a thread; the screen is there already."""
+        """Open the engine in a thread."""
         self.opening = "opening"
         self.in_background(self._begin, "begin")
 
@@ -162,22 +160,23 @@ class ConsoleApp(CardConsole):
         self.engine = engine
         self.opening = ""
         if not self.is_headless:
-            self._host.pauses.begin()
-        if self._stop_asked:
+            self._host.garbage_collector.take_over()
+        if self._stop_requested:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
-        await self.appearance.take(engine)
+        await self.appearance.apply_settings(engine)
         self.renew(TOPICS)
         self._tick()
         self.in_background(self.appearance.load_themes, "themes", exclusive=False)
-        self.in_background(self._warm, "warm")
+        self.in_background(self._import_dialogs, "import")
 
-    async def _warm(self) -> None:
-        for module in ("screens.mission.details", "dialogs.prompt", "dialogs.ask"):  # their first key is a quick one
+    async def _import_dialogs(self) -> None:
+        """Import the dialogs that are opened first, so that their key is quick."""
+        for module in ("screens.mission.details", "dialogs.prompt", "dialogs.ask"):
             await asyncio.to_thread(importlib.import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:
-        """Say in full why the engine could not be opened, and how to fix it."""
+        """Show why the engine could not be opened, and how to fix it."""
         from clawpy_console.dialogs.ask import Ask
         from engine import read_holder
 
@@ -203,103 +202,106 @@ class ConsoleApp(CardConsole):
 
     def state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
-        if "sessions" in changed and self.state.running and self._ticking is not None:
-            self._tick()  # from now on every second, not at the next full minute
+        if "sessions" in changed and self.state.running and self._tick_timer is not None:
+            self._tick()  # from now on each second
         self._set_title()
 
     def state_loaded(self) -> None:
-        """The first time: whoever sits there is told what there is to tell."""
+        """After the first reading, show what the operator must know: refusals of the start, and the greeting."""
         if self.greeted:
             return
         self.greeted = True
         self._draw_state(frozenset({"sessions"}))  # those known from last time: their output can be read only now
-        for refusal in self._complaints:
+        for refusal in self._early_refusals:
             self.say(str(refusal), "warning")
-        self._complaints.clear()
-        if self.not_here is not None:
+        self._early_refusals.clear()
+        if self.workspace_refusal is not None:
             from clawpy_console.dialogs.ask import tell
 
-            tell(self, "Not this repository", f"{self.not_here.message}\n\n→ {self.not_here.fix}")
-        self._presence.came()
+            tell(self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}")
+        self._presence.greet()
 
-    def _in_sight(self) -> ConsoleScreen | None:
-        """The screen that is drawn on. One that a dialog covers is a picture; it catches up when it comes up again."""
-        top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
+    def _visible_screen(self) -> ConsoleScreen | None:
+        """The screen to draw on, None below a dialog: there it is a picture, and is drawn when the dialog closes."""
+        top = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
         return top if isinstance(top, ConsoleScreen) and top.ready else None
 
     def _draw_state(self, changed: frozenset[str]) -> None:
         self.draw_frames()
-        if (screen := self._in_sight()) is not None:
+        if (screen := self._visible_screen()) is not None:
             screen.refresh_state(changed)
 
     @on(EngineMoved)
     def _moved(self, message: EngineMoved) -> None:
         self.renew(message.topics)
-        if (screen := self._in_sight()) is not None:
+        if (screen := self._visible_screen()) is not None:
             screen.engine_moved(message.topics)
             screen.output_grew(message.sessions)
         if "settings" in message.topics and self.engine is not None:
-            self.in_background(partial(self.appearance.take, self.engine), "settings")
-        for event in message.noticed:
-            self._notice(event)
+            self.in_background(partial(self.appearance.apply_settings, self.engine), "settings")
+        for event in message.shown:
+            self._show_event(event)
 
-    def _notice(self, event: Event) -> None:
+    def _show_event(self, event: Event) -> None:
         if event.kind == "HoldLifted":
             self.end_state(event.subject, f"The {event.subject} ended.")
             return
-        sentence = bridge.sentence(event)
-        if sentence is None:
+        toast = bridge.toast_of(event)
+        if toast is None:
             return
-        text, severity = sentence
+        text, severity = toast
         self.say(text, severity, about=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
-            if self.rings:
+            if self.bell_enabled:
                 self.bell()
-            bridge.notify(self, f"clawpy: {text}")
+            bridge.notify_terminal(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
-        waits, runs = len(self.state.waiting), len(self.state.running)
-        parts = [f"{waits} waiting" if waits else "", f"{runs} running" if runs else ""]
-        title = " · ".join(["clawpy", *(part for part in parts if part)])
+        parts = ["clawpy"]
+        if waiting_count := len(self.state.waiting):
+            parts.append(f"{waiting_count} waiting")
+        if running_count := len(self.state.running):
+            parts.append(f"{running_count} running")
+        title = " · ".join(parts)
         if title != self._title:
             self._title = title
-            bridge.title(self, title)
+            bridge.set_terminal_title(self, title)
 
     # Time
 
     def _tick(self) -> None:
-        """Bring times up to date: every second while something runs, else once a minute."""
+        """Draw what depends on the time: each second while a session runs, else once a minute."""
         if self.engine is None:
             return
-        self._host.pauses.collect()
+        self._host.garbage_collector.collect_if_due()
         now = self.now()
-        if (screen := self._in_sight()) is not None:
+        if (screen := self._visible_screen()) is not None:
             screen.tick(now)
         else:
             self.draw_frames()
-        due = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
-        if any(item is not None and item <= now for item in due):
-            self.renew(["autonomy"])  # what was to come has come: a next one may stand
+        due_times = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
+        if any(due is not None and due <= now for due in due_times):
+            self.renew(["autonomy"])
         if self.state.fault:
-            self.renew(["settings"])  # that it is mended is no event
-        if self._ticking is not None:
-            self._ticking.stop()
-        self._ticking = self.set_timer(1.0 if self.state.running else 60.0 - now.second, self._tick, name="tick")
+            self.renew(["settings"])  # no event says that the file is mended
+        if self._tick_timer is not None:
+            self._tick_timer.stop()
+        self._tick_timer = self.set_timer(1.0 if self.state.running else 60.0 - now.second, self._tick, name="tick")
 
     # The operator
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown)):
-            self._host.pauses.pressed()
-            self._presence.acted(event.key if isinstance(event, events.Key) else "")
-            await asyncio.sleep(0)  # a terminal that sends thousands of keys leaves their turn to the others
+            self._host.garbage_collector.note_key()
+            self._presence.note_activity(event.key if isinstance(event, events.Key) else "")
+            await asyncio.sleep(0)  # other consoles get their turn while this terminal sends thousands of keys
         await super().on_event(event)
 
     def on_app_blur(self) -> None:
-        self._presence.looked_away()
+        self._presence.note_blur()
 
     def on_app_focus(self) -> None:
-        self._presence.looked_back()
+        self._presence.note_focus()
 
     def on_key(self, event: events.Key) -> None:
         """Type a key that came before its text had the focus, also in a dialog that just opened; say why a key cannot
@@ -317,12 +319,12 @@ class ConsoleApp(CardConsole):
     # Actions
 
     def _stop_pressed(self) -> None:
-        with self._context():  # called by the driver, outside of the app's own task
+        with self._context():  # the driver calls this outside of the app's own task
             self.action_stop_everything()
 
     def action_stop_everything(self) -> None:
-        """The kill switch: at once, in a thread of its own, waiting for nobody (SPEC 3.7)."""
-        self._stop_asked = True
+        """Stop everything at once, in a thread of its own (SPEC 3.7)."""
+        self._stop_requested = True
         self._own_stop = Hold("stop", "Stopping… (F12)", self.now())
         self._draw_state(frozenset({"holds"}))
         if self.engine is not None:
@@ -342,20 +344,20 @@ class ConsoleApp(CardConsole):
 
     def _stop_failed(self, error: Exception) -> None:
         self._own_stop = None
-        self._stop_asked = False
+        self._stop_requested = False
         self._draw_state(frozenset({"holds"}))
         self.renew(["costs", "autonomy"])
         self.say(f"Stop failed: {error}. Run `clawpy stop`.", "error")
 
     def action_resume(self) -> None:
-        """Resume after what stops most; asks first after a stop and a month stop."""
+        """End the gravest stop or pause; a stop and a month stop after a question."""
         if (hold := gravest_hold(self.holds)) is not None:
             from clawpy_console.palette import ask_to_resume
 
             ask_to_resume(self, hold)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Nothing is resumed while nothing holds; and a letter is a letter while you type."""
+        """`resume` needs a stop or a pause; while the operator types, a letter is text and jumps nowhere."""
         if action == "resume":
             return bool(self.holds)
         if action == "jump" and not parameters and self.focused is not None:
@@ -371,7 +373,7 @@ class ConsoleApp(CardConsole):
             )
 
     def action_jump(self, typing: bool = False) -> None:
-        """Put a label on everything that can be reached, and go where the label says that is typed."""
+        """Label everything that can be reached, and go to the one whose label is typed."""
         from clawpy_console.dialogs.jump import Jump, Spot, spots
 
         def on_choice(spot: Spot | None) -> None:
@@ -382,17 +384,17 @@ class ConsoleApp(CardConsole):
             self.push_screen(Jump(spots(self.screen)), on_choice)
 
     def action_hire(self) -> None:
-        """Have koji-core served by a coding agent of this machine."""
+        """Let a coding agent or a model of this machine serve koji-core."""
         from clawpy_console.agent_setup import offer
 
         if len(self.screen_stack) == 1:
             offer(self)
 
     def action_leave(self) -> None:
-        """Quit; asks how when the engine ends with this console although it has something to do, or was kept once."""
+        """Quit, after a question where the engine would end although it has work, or was kept running before."""
         running = len(self.state.running)
         acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
-        if self.engine is None or self._host.goes_on() or not (running or acts or self._host.kept):
+        if self.engine is None or self._host.outlives_console() or not (running or acts or self._host.kept):
             self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
@@ -402,22 +404,22 @@ class ConsoleApp(CardConsole):
                 self.leave(keep=key == "k")
 
         stops = f"; that ends {words.count(running, 'running session')}" if running else ""
-        goes_on = ("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
-        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (goes_on,)))
+        keep_running = ("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
+        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (keep_running,)))
         if not isinstance(self.screen, Ask):
             self.push_screen(Ask("Quit?", "", answers), on_answer)
 
     def leave(self, *, keep: bool) -> None:
-        """Quit, and have the engine go on without a console, or not."""
+        """Quit; `keep` lets the engine run on without a console."""
         self._host.kept = keep
         self.in_background(self._leave, "leave")
 
     def action_keep_running(self) -> None:
-        """Quit; the engine goes on."""
+        """Quit, and let the engine run on."""
         self.leave(keep=True)
 
     def hang_up(self) -> None:
-        """The terminal is gone."""
+        """Quit because the terminal is gone."""
         if self.is_running:
             self.in_background(self._leave, "leave")
         else:
@@ -427,9 +429,9 @@ class ConsoleApp(CardConsole):
         self.action_leave()
 
     def action_help_quit(self) -> None:
-        """Ctrl+C ends nothing: who presses it is told what does."""
-        leave = shown_key("app.quit_typing", self.keymap)
-        self.say(f"{leave} quits, {shown_key('app.stop', self.keymap)} stops everything")
+        """Say which keys quit and stop: Ctrl+C does neither."""
+        quit_key = shown_key("app.quit_typing", self.keymap)
+        self.say(f"{quit_key} quits, {shown_key('app.stop', self.keymap)} stops everything")
 
     async def _leave(self) -> None:
         await self._save()
@@ -442,7 +444,7 @@ class ConsoleApp(CardConsole):
     # Palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Everything the keys do, by name, besides what Textual brings."""
+        """The commands of the palette (see `clawpy_console.palette`)."""
         from clawpy_console.palette import commands
 
         yield from commands(self, screen)

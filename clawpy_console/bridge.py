@@ -1,8 +1,7 @@
-"""Engine events on their way to the screen: from any thread, coalesced, at most ten times a second.
+"""Passes the engine's events on to the app, as one message at most ten times a second.
 
-The engine's bus wakes us from its own threads; we look at the events on the event loop, say which topics moved, and
-throw the events away. Screens then read the ports again. A burst of a thousand events is one message. Some are worth a
-word to an operator who looks elsewhere: a toast, a bell, a title, a notification of the terminal (SPEC 9.7).
+The message names the topics that changed, which the app then reads again. Some events are also shown to the operator:
+as a toast, and as a bell and a notification of the terminal while it is not in front (SPEC 9.7).
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 
 BATCH_INTERVAL_S = 0.1
-"""Seconds between two batches: a kind of event reaches the screen at most ten times a second."""
+"""Minimum number of seconds between two messages."""
 
-OF_SCREENS = frozenset({"training"})
-"""Topics of which nothing is kept in `AppState`; one screen reads them for itself."""
+SCREEN_TOPICS = frozenset({"training"})
+"""Topics that are not in `AppState`, because a screen reads them itself."""
 
-NOTICED = frozenset(
+SHOWN_KINDS = frozenset(
     {
         "SessionEnded",
         "ChangeSetReady",
@@ -44,32 +43,37 @@ NOTICED = frozenset(
         "TrainingMoved",
     }
 )
-"""Kinds that may be worth a word to the operator; handed on one by one, in order."""
+"""Kinds of events that may be shown to the operator; they are passed on one by one, in order."""
+
+MAX_SHOWN = 20
+"""Maximum number of such events in one message."""
 
 
 @dataclass
 class EngineMoved(Message):
-    """What the engine reported since the last message: topics of `AppState` that have to be read again, `sessions` that
-    wrote new transcript lines, and the events that may deserve a toast, a bell or a notification of the terminal."""
+    """What the engine reported since the last message."""
 
     topics: frozenset[str]
+    """The topics that changed."""
     sessions: frozenset[str]
-    noticed: tuple[Event, ...]
+    """The sessions that wrote output."""
+    shown: tuple[Event, ...]
+    """The events of `SHOWN_KINDS`."""
 
 
 class Bridge:
-    """Listens to one bus for one app. Made and closed on the event loop."""
+    """Listens to the bus of one engine for one app. Created and closed on the event loop."""
 
     def __init__(self, bus: EventBus, post: Callable[[EngineMoved], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._post = post
-        self._last = float("-inf")
+        self._delivered_at = float("-inf")
         self._closed = False
         self._subscription = bus.subscribe(self._wake)
 
     @property
     def dropped(self) -> int:
-        """Events that the screen never saw because it was too slow; the ledger has them all."""
+        """Number of events that the app missed because it was too slow; the ledger has them all."""
         return self._subscription.dropped
 
     def close(self) -> None:
@@ -79,10 +83,10 @@ class Bridge:
 
     def _wake(self) -> None:
         if not self._closed and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._due)
+            self._loop.call_soon_threadsafe(self._schedule)
 
-    def _due(self) -> None:
-        wait = self._last + BATCH_INTERVAL_S - self._loop.time()
+    def _schedule(self) -> None:
+        wait = self._delivered_at + BATCH_INTERVAL_S - self._loop.time()
         if wait > 0:
             self._loop.call_later(wait, self._deliver)
         else:
@@ -91,42 +95,41 @@ class Bridge:
     def _deliver(self) -> None:
         if self._closed:
             return
-        self._last = self._loop.time()
+        self._delivered_at = self._loop.time()
         events = self._subscription.drain()
-        facts = [event for event in events if event.kind != "SessionOutput"]
+        output = [event for event in events if event.kind == "SessionOutput"]
+        others = [event for event in events if event.kind != "SessionOutput"]
         if events:
-            self._post(
-                EngineMoved(
-                    frozenset(topic for fact in facts for topic in fact.topics),
-                    frozenset(event.subject for event in events if event.kind == "SessionOutput"),
-                    tuple([fact for fact in facts if fact.kind in NOTICED][-20:]),
-                )
-            )
+            topics = frozenset(topic for event in others for topic in event.topics)
+            shown = [event for event in others if event.kind in SHOWN_KINDS]
+            self._post(EngineMoved(topics, frozenset(event.subject for event in output), tuple(shown[-MAX_SHOWN:])))
 
 
-TRAINED: dict[str, tuple[str, SeverityLevel]] = {
+TRAINING_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
     "adopted": ("the new model is now used", "information"),
     "kept_old": ("the new model is not used", "warning"),
     "failed": ("failed", "error"),
 }
-"""How a training ends, for one who did not watch it."""
+"""The toast about the end of a training, by its state."""
 
 
-ENDED: dict[str, tuple[str, SeverityLevel]] = {
+SESSION_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
     "succeeded": ("Done", "information"),
     PROBLEM_FOUND: ("Problem found", "warning"),
     "failed": ("Failed", "error"),
     "cannot_run": ("Could not run", "warning"),
     "cancelled": ("Stopped", "warning"),
 }
-"""How a session ends, by its outcome."""
+"""The first words of the toast about the end of a session, by its outcome."""
 
 
-def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
-    """What an event says to the operator and how grave it is, or None."""
+def toast_of(event: Any) -> tuple[str, SeverityLevel] | None:
+    """The text and severity of the toast about an event, None for no toast."""
     match event.kind:
         case "SessionEnded":
-            outcome, severity = ENDED.get(outcome_in_words(event.state, event.result), (event.state, "error"))
+            outcome, severity = SESSION_OUTCOMES.get(
+                outcome_in_words(event.state, event.result), (event.state, "error")
+            )
             return words.one_line(f"{outcome}: {event.summary}"), severity
         case "ChangeSetReady":
             return f"{words.count(event.files, 'changed file')} to land  (2)", "warning"
@@ -137,8 +140,8 @@ def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
             return words.one_line(f"{count} not delivered to the {event.subject}: {event.reason}"), "warning"
         case "FaultReported":
             return words.one_line(f"{event.where}: {event.message}"), "error"
-        case "TrainingMoved" if event.state in TRAINED:
-            outcome, severity = TRAINED[event.state]
+        case "TrainingMoved" if event.state in TRAINING_OUTCOMES:
+            outcome, severity = TRAINING_OUTCOMES[event.state]
             return words.one_line(f"training: {outcome}; {event.note}  (7)"), severity
         case "CostWarned":
             share = 100 * event.spent // max(1, event.cap)
@@ -149,21 +152,21 @@ def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
     return None
 
 
-def terminal(app: App[Any], sequence: str) -> None:
+def write_to_terminal(app: App[Any], sequence: str) -> None:
     """Write an escape sequence to the terminal between two frames.
 
-    Textual has no public door for this (its own `copy_to_clipboard` goes the same way), so this is the one place.
+    Textual has no public method for this; its own `copy_to_clipboard` uses the driver too.
     """
     driver = app._driver
     if driver is not None and not driver.is_headless:
         driver.write(sequence)
 
 
-def title(app: App[Any], text: str) -> None:
-    """Set the terminal's title."""
-    terminal(app, f"\x1b]2;{sanitise(words.one_line(text))}\x1b\\")
+def set_terminal_title(app: App[Any], text: str) -> None:
+    """Set the title of the terminal."""
+    write_to_terminal(app, f"\x1b]2;{sanitise(words.one_line(text))}\x1b\\")
 
 
-def notify(app: App[Any], text: str) -> None:
-    """A notification of the terminal itself (OSC 9); terminals that know nothing of it ignore it."""
-    terminal(app, f"\x1b]9;{sanitise(words.one_line(text))[:200]}\x1b\\")
+def notify_terminal(app: App[Any], text: str) -> None:
+    """Show a notification of the terminal (OSC 9); terminals without them ignore it."""
+    write_to_terminal(app, f"\x1b]9;{sanitise(words.one_line(text))[:200]}\x1b\\")

@@ -1,7 +1,7 @@
-"""What the app knows and how it asks: readings of the engine's ports, calls in threads, the last screen kept.
+"""The app without its screens: the state, calls of the engine in threads, the saved last screen.
 
-Nothing here waits on the event loop (SPEC 11.4): ports are called in threads, one reading after the other, and what
-they return is put on screen by the loop.
+The event loop never waits for the engine (SPEC 11.4): services are called in threads, and their results are drawn by
+the loop.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_PROMPTS = 50
-"""Maximum number of prompts that are kept."""
+"""Maximum number of sent prompts that are kept."""
 
 STARTING = Refusal("starting", "The engine is still starting.", "")
 
 SAVE_DELAY_S = 2.0
-"""Seconds from a change to the writing of the last screen."""
+"""Seconds from a change until the last screen is saved."""
 
 
 class Console(App[None]):
-    """An app over one engine: `state` is what its screens draw, `engine` None until it is open."""
+    """An app over one engine; `engine` is None until it is open. Screens draw `state`."""
 
     def __init__(
         self,
@@ -54,62 +54,62 @@ class Console(App[None]):
         now: Callable[[], datetime],
         terminal: Terminal | None,
     ) -> None:
-        """What is known begins as it was kept at the last quit, for the `workspaces` of this start, the first of which
-        is the one that this console is for."""
-        self.terminal = terminal  # Textual asks for its driver while it is made
+        """The state begins as it was saved at the last quit. The first of `workspaces` is the one of this console."""
+        self.terminal = terminal  # before `super().__init__`, which asks for the driver
         super().__init__()
         self.home = home
         self.demo = demo
         self.now = now
         self.engine: Engine | None = None
         self.opening = "opening"
+        """What the engine is still doing before it is open, "" once it is."""
         self.last = last_screen.load(home.last_screen)
         self.together: Collection[Console] = (self,)
         """The consoles of this process."""
         self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
-        """The workspace that this console is for: it comes before the others. "" for none."""
+        """The workspace of this console, which comes before the others; "" for none."""
         self.workspace_filter = ""
-        """The workspace whose cards alone are shown at first, "" for all."""
+        """The workspace that mission control filters by at first, "" for all."""
         if workspaces:
             place = self.state.place if self.state.workspaces[:1] == (self.workspace,) else ""
             self.state = dataclasses.replace(self.state, workspaces=tuple(workspaces), place=place)
-        self._stale: set[str] = set()
-        self._reading = False
-        self._newest = SESSION_PAGE
-        self._before: list[Callable[[], object]] = []
-        self._own_stop: Hold | None = None
-        self._stop_asked = False
-        self._visited: set[str] = set()  # screens that were gone to
+        self._stale: set[str] = set()  # topics to read again
+        self._is_reading = False
+        self._session_limit = SESSION_PAGE
+        self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
+        self._own_stop: Hold | None = None  # a stop that was pressed here, until the engine reports it
+        self._stop_requested = False
+        self._visited: set[str] = set()  # screens that were opened
         self.keymap: dict[str, str] = {}
-        """Keys that the operator gave actions, by the action's id."""
-        self.rings = True
+        """The operator's own keys, by the id of the action."""
+        self.bell_enabled = True
         self.mouse = self.last.mouse
-        """Whether the console takes the mouse at its next start."""
-        self._saving = False
+        """Whether the console uses the mouse from its next start on."""
+        self._save_scheduled = False
         self.greeted = False
         """True once everything has been read for the first time."""
-        self._complaints: list[Refusal] = []
-        self.not_here: Refusal | None = None
-        """Why the engine does not look after the repository that this console was opened in."""
-        self._standing: dict[str, list[Notification]] = {}  # what was said of a state that lasts, by the state
+        self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
+        self.workspace_refusal: Refusal | None = None
+        """Why the engine does not watch the repository that this console was opened in."""
+        self._state_toasts: dict[str, list[Notification]] = {}  # toasts about a state that lasts, by the state
 
     def state_changed(self, changed: frozenset[str]) -> None:
-        """These fields of `state` changed: draw them."""
+        """Called when these fields of `state` changed."""
 
     def state_loaded(self) -> None:
-        """Everything that was stale has been read."""
+        """Called when everything that was stale has been read."""
 
     # State
 
     def keep(self, **changed: Any) -> None:
-        """Keep these fields of the last screen, in the home and in every console of this process: each saves them."""
+        """Set these fields of the last screen, and save it. Set in every console of this process, as each one saves."""
         for console in self.together:
             console.last = dataclasses.replace(console.last, **changed)
         self._save_soon()
 
     def keep_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
-        """Keep what stands in the prompt box for `workspace` and what was sent from it, but for what may be a key."""
+        """Keep the draft of the prompt box for `workspace`, and what was `sent`; not if either may hold a secret."""
         from engine.model.secrets import redact
 
         before = self.last.prompts
@@ -118,48 +118,51 @@ class Console(App[None]):
             self.keep(draft=draft, draft_of=workspace, prompts=prompts[:MAX_PROMPTS])
 
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
-        """Read `topics` again, off the loop; a topic that `AppState` does not have is a screen's own. Topics that come
-        while a reading is under way are read after it. `before` is called when the first reading of the cards that
-        begins from now on is there, before it is drawn."""
+        """Read `topics` again, off the event loop; topics that only a screen knows are ignored.
+
+        `before` is called once the next reading of the cards has ended, before its result is drawn.
+        """
         self._stale.update(topic for topic in topics if topic in TOPICS)
         if before is not None:
-            self._before.append(before)
-        if not self._reading and self.engine is not None:
-            self._reading = True
+            self._on_cards_read.append(before)
+        if not self._is_reading and self.engine is not None:
+            self._is_reading = True
             self.in_background(self._renew, "read", exclusive=False)
 
     def read_older(self) -> None:
-        """Know of as many sessions again as were known at first, older ones."""
-        self._newest += SESSION_PAGE
+        """Read another page of older sessions."""
+        self._session_limit += SESSION_PAGE
         self.renew(["sessions", "changes"])
 
     async def _renew(self) -> None:
-        complained: set[str] = set()
+        reported: set[str] = set()
         try:
             while self._stale and self.engine is not None:
                 topics = [topic for topic in TOPICS if topic in self._stale][:3]
                 self._stale.difference_update(topics)
-                settled, self._before = (self._before, []) if "cards" in topics else ([], self._before)
-                wanted = ReadScope(self._newest, self.workspace)
-                values, failed = await asyncio.to_thread(read_topics, self.engine, topics, wanted)
-                for settle in settled:
-                    settle()
-                self.learn(values, anew=frozenset({"cards"} if settled else ()))
+                callbacks: list[Callable[[], object]] = []
+                if "cards" in topics:
+                    callbacks, self._on_cards_read = self._on_cards_read, []
+                scope = ReadScope(self._session_limit, self.workspace)
+                values, failed = await asyncio.to_thread(read_topics, self.engine, topics, scope)
+                for callback in callbacks:
+                    callback()
+                self.update_state(values, redraw=frozenset({"cards"} if callbacks else ()))
                 for topic, error in failed:
-                    if topic not in complained:
-                        complained.add(topic)
+                    if topic not in reported:
+                        reported.add(topic)
                         log.error("reading %s failed", topic, exc_info=error)
                         self.say(f"{topic}: {error}", "error")
         finally:
-            self._reading = False
+            self._is_reading = False
         self.state_loaded()
 
-    def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
-        """Take over new fields of `AppState` and draw what they change; `anew` is drawn even if it did not change."""
+    def update_state(self, values: dict[str, Any], *, redraw: frozenset[str] = frozenset()) -> None:
+        """Replace fields of `state`, and draw those that changed; `redraw` is drawn in any case."""
         if "autonomy" in values:
-            values = values | {"autonomy": self._with_silence(values["autonomy"])}
+            values = values | {"autonomy": self._stamp_silence(values["autonomy"])}
         values["used"] = used_screens(dataclasses.replace(self.state, **values))
-        changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | anew
+        changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | redraw
         if not changed:
             return
         self.state = dataclasses.replace(self.state, **{name: values[name] for name in changed & set(values)})
@@ -168,23 +171,23 @@ class Console(App[None]):
         self.state_changed(changed)
         self._save_soon()
 
-    def _with_silence(self, autonomy: Autonomy) -> Autonomy:
-        """`autonomy` as of now; the one that is known already if it says the same, so that nothing is drawn for it."""
+    def _stamp_silence(self, autonomy: Autonomy) -> Autonomy:
+        """`autonomy` as of now; the value in `state` where only time has passed, so that nothing is drawn."""
         now, before = self.now(), self.state.autonomy
         autonomy = dataclasses.replace(autonomy, read_at=now)
         drift = abs(autonomy.silence_at(now) - before.silence_at(now))
-        same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
-        return before if same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
+        is_same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
+        return before if is_same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
 
     @property
     def transcript(self) -> Callable[[str, int, int], Sequence[TranscriptLine]] | None:
-        """Reads transcript lines after a number; None before the engine is open."""
+        """A function that reads the lines of a session's transcript; None before the engine is open."""
         engine = self.engine
         if engine is None:
             return None
         return lambda session_id, after, limit: engine.sessions.transcript(session_id, after=after, limit=limit)
 
-    # Asking the engine
+    # Calls of the engine
 
     def ask(
         self,
@@ -195,9 +198,9 @@ class Console(App[None]):
         group: str = "ask",
         in_turn: asyncio.Lock | None = None,
     ) -> None:
-        """Call the engine in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
-        Calls that share the lock `in_turn` are made one after the other, in the order of the asking. An engine that is
-        not open yet is a refusal too."""
+        """Call the engine in a thread. `then` gets the result and `refused` the refusal, on the event loop; without
+        `refused` a refusal is a toast. Calls that share the lock `in_turn` are made one after the other. While the
+        engine is not open, the call is refused."""
         if self.engine is not None:
             work = partial(self.in_thread, partial(call, self.engine), then, refused, in_turn=in_turn)
             self.in_background(work, group, exclusive=False)
@@ -212,7 +215,7 @@ class Console(App[None]):
         then: Callable[[T], object],
         refused: Callable[[Refusal], object] | None = None,
     ) -> None:
-        """`ask` for what a dialog has to show, which `then` opens. Until it is there further presses open no other."""
+        """`ask` for the content of a dialog, which `then` opens. Ignored while another look-up is in progress."""
         if not any(worker.group == "look up" and not worker.is_finished for worker in self.workers):
             self.ask(call, then, refused, group="look up")
 
@@ -225,7 +228,7 @@ class Console(App[None]):
         in_turn: asyncio.Lock | None = None,
         wait: float = 0.0,
     ) -> None:
-        """`call` in a thread, after `wait` seconds. `then` gets the result, `refused` the refusal or the failure."""
+        """Run `call` in a thread, after `wait` seconds. `then` gets the result, `refused` the refusal or the error."""
         await asyncio.sleep(wait)
         try:
             async with in_turn or contextlib.nullcontext():
@@ -244,60 +247,62 @@ class Console(App[None]):
                 then(result)
 
     def say(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
-        """Show a toast, literally as written. `about` names a state: `end_state` removes its toasts."""
+        """Show `text` as a toast. `about` names a state, at the end of which `end_state` removes the toast."""
         toast = Notification(words.one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
         if about:
-            self._standing.setdefault(about, []).append(toast)
+            self._state_toasts.setdefault(about, []).append(toast)
         self.post_message(Notify(toast))
 
     def end_state(self, state: str, text: str) -> None:
-        """Show `text` in place of the toasts about `state`, which is over."""
-        for toast in self._standing.pop(state, []):
-            toast.timeout = 0.0  # the next toast is shown without those whose time is up
+        """Remove the toasts about `state`, which is over, and show `text`."""
+        for toast in self._state_toasts.pop(state, []):
+            toast.timeout = 0.0  # the next toast removes those whose time is over
         self.say(text)
 
-    def complain(self, refusal: Refusal) -> None:
-        """Say a refusal that came before there was a screen to say it on as soon as there is one."""
+    def report_refusal(self, refusal: Refusal) -> None:
+        """Show a refusal as a toast, as soon as there is a screen."""
         if self.is_running and self.greeted:
             self.say(str(refusal), "warning")
         else:
-            self._complaints.append(refusal)
+            self._early_refusals.append(refusal)
 
     def in_background(
         self, work: Callable[[], Coroutine[Any, Any, None]], group: str, *, exclusive: bool = True
     ) -> None:
-        """Run an async function that ends by itself; a newer one of the same group replaces it if that is `exclusive`.
-        A function, not a coroutine: one whose turn never comes, since the console is being left, leaves nothing."""
+        """Run an async function as a worker. An `exclusive` one replaces the others of its group.
+
+        It takes a function instead of a coroutine, because the worker may never start when the console ends.
+        """
         _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
 
     # Screens, settings, holds
 
     async def action_go(self, mode: str) -> None:
-        """Show another screen; dialogs stay where they are."""
+        """Show the screen `mode`, unless a dialog is open."""
         if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
             self._visited.add(mode)
             await self.switch_mode(mode)
 
-    def open(self, mode: str, *what: object) -> None:
-        """Go to a screen, and have it show something by its method `show`."""
-        self.in_background(partial(self._open, mode, *what), "go", exclusive=False)
+    def open(self, mode: str, *arguments: object) -> None:
+        """Show the screen `mode`, and call its method `show` with `arguments`."""
+        self.in_background(partial(self._open, mode, *arguments), "go", exclusive=False)
 
-    async def _open(self, mode: str, *what: object) -> None:
+    async def _open(self, mode: str, *arguments: object) -> None:
         await self.action_go(mode)
         if len(self.screen_stack) == 1:
-            self.call_after_refresh(self.screen.show, *what)  # type: ignore[attr-defined]
+            self.call_after_refresh(self.screen.show, *arguments)  # type: ignore[attr-defined]
 
     def draw_frame(self, frame: Frame, now: datetime) -> None:
-        """Bring the state line and the banner of a screen or a dialog up to date."""
-        resume = shown_key("app.resume", self.keymap)
-        how = f"Press {resume} to resume" if len(self.screen_stack) < 2 else f"Close this, then {resume} to resume"
+        """Draw the state line and the banner of a screen or a dialog."""
+        key = shown_key("app.resume", self.keymap)
+        hint = f"Press {key} to resume" if len(self.screen_stack) < 2 else f"Close this, then {key} to resume"
         frame.show(
-            self.state, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume=resume,
-            how=how,
+            self.state, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume_key=key,
+            resume_hint=hint,
         )  # fmt: skip
 
     def draw_frames(self) -> None:
-        """The state line in sight is live, whatever is open below it."""
+        """Draw the state line in sight, which stays live above dialogs."""
         for screen in reversed(self.screen_stack):
             frame = next(iter(screen.query(Frame)), None)
             if frame is not None and frame.is_mounted:
@@ -307,43 +312,43 @@ class Console(App[None]):
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """What holds the engine, a stop that was just pressed included."""
+        """The stops and pauses in force, with a stop that was just pressed."""
         return self.state.holds if self._own_stop is None else (self._own_stop, *self.state.holds)
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""
 
-        def done(_: object) -> None:
+        def on_resumed(_: object) -> None:
             self._own_stop = None
-            self._stop_asked = False
+            self._stop_requested = False
             self.renew(["costs", "autonomy"])
             self.state_changed(frozenset({"holds"}))
 
-        self.ask(lambda engine: engine.safety.resume(word), done)
+        self.ask(lambda engine: engine.safety.resume(word), on_resumed)
 
-    def keep_setting(self, key: str, value: Any) -> None:
+    def write_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""
         self.ask(lambda engine: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
         self._save_soon()
 
-    def want_mouse(self, wanted: bool) -> None:
-        """Take the mouse, or leave it to the terminal, after a restart."""
-        self.mouse = wanted
-        self.keep_setting("console.mouse", wanted)
-        self.say(f"the mouse is {'on' if wanted else 'off'} after a restart")
+    def set_mouse(self, enabled: bool) -> None:
+        """Use the mouse, or leave it to the terminal, from the next start on."""
+        self.mouse = enabled
+        self.write_setting("console.mouse", enabled)
+        self.say(f"the mouse is {'on' if enabled else 'off'} after a restart")
 
     # The last screen
 
     def _save_soon(self) -> None:
-        if not self._saving and self.is_running and not self._closing:  # a timer of an app that ends would hold it
-            self._saving = True
+        if not self._save_scheduled and self.is_running and not self._closing:  # a timer would delay the end of the app
+            self._save_scheduled = True
             self.set_timer(SAVE_DELAY_S, self._save_now, name="save")
 
     def _save_now(self) -> None:
         self.in_background(self._save, "save", exclusive=False)
 
     async def _save(self) -> None:
-        self._saving = False
+        self._save_scheduled = False
         screen = dataclasses.replace(
             self.last,
             state=self.state,

@@ -49,7 +49,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
-    yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
+    yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, mouse == "on"))
     api = "off" if app.state.gateway else "on"
     yield SystemCommand(
         f"Gateway {api}",
@@ -87,7 +87,7 @@ def _act(app: Console, action: str, node: Any) -> None:
 def choose_theme(app: Console, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
-    app.keep_setting("console.theme", name)
+    app.write_setting("console.theme", name)
 
 
 KEYS = "abcdefghilmnopqrstuvwxyz"

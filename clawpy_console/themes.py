@@ -1,10 +1,9 @@
-"""How the console looks: themes as files, and what the settings say of theme, keys, bell and mouse (SPEC 9.7).
+"""Themes as files, and the settings of theme, keys, bell and mouse (SPEC 9.7).
 
 A theme is a TOML file with eleven colours: ours in `themes/`, the operator's in `config/themes/`. Every colour is
-parsed before the theme is accepted, because Textual takes a bad one without a word and dies when it draws with it.
+parsed before a theme is accepted, because Textual accepts a bad one and fails when it draws with it.
 
-The engine accepts any text for theme and keys, since it knows nothing of a screen: verbs check them here, and the
-console goes on with what can be used.
+The engine accepts any text for theme and keys: verbs check them here, and the console uses the valid ones.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ if TYPE_CHECKING:
 
 
 COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
-"""The colours a theme file must name; style sheets and contents use them as `$grey`, `$wants`, ..."""
+"""The colours that a theme file must define; style sheets and contents use them as `$grey`, `$wants`, ..."""
 
 DEFAULT = "clawpy-dark"
 
 
 def shipped_folder() -> Path:
-    """The folder with the themes that come with the program: inside the wheel, or beside an editable install."""
+    """The folder of the program's own themes: inside the wheel, or beside an editable install."""
     inside = Path(__file__).parent / "themes"
     return inside if inside.is_dir() else Path(__file__).parent.parent / "themes"
 
 
 def find_theme_file(name: str, user_folder: Path) -> Path | None:
-    """The file of theme `name`; the operator's own comes before ours of the same name."""
+    """The file of the theme `name`, None when there is none; the operator's own comes before ours."""
     for folder in (user_folder, shipped_folder()):
         if (file := folder / f"{name}.toml").is_file():
             return file
@@ -53,7 +52,7 @@ def load_theme(file: Path) -> Theme:
 
     Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
     """
-    if file.exists() and not file.is_file():  # a pipe would be waited for
+    if file.exists() and not file.is_file():  # reading a pipe would block
         raise Refusal(
             "bad_theme", f"{file} is not a regular file", "a theme is a TOML file, see themes/clawpy-dark.toml"
         )
@@ -90,7 +89,7 @@ def load_theme(file: Path) -> Theme:
 
 
 def load_all(user_folder: Path) -> Iterator[Theme | Refusal]:
-    """Every theme there is, ours first; a file that is no good comes as its refusal and does not stop the rest."""
+    """All themes, ours first; an invalid file as its refusal."""
     for folder in (shipped_folder(), user_folder):
         for file in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
             try:
@@ -141,27 +140,27 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
 
 
 class Appearance:
-    """Theme and keys of one app: first as they were last time, then as the settings say.
+    """The theme and keys of one app: at the start those of the last quit, then those of the settings.
 
-    What cannot be used is complained of, and the console goes on with what can.
+    Invalid ones are reported, and the valid ones used.
     """
 
     def __init__(self, app: Console, last: LastScreen) -> None:
-        """Take what `last` kept, before the first frame."""
+        """Use the theme and keys of `last`, before the first frame."""
         self._app = app
         self._app.keymap, _ = check_keymap(last.keys)
         app.set_keymap(self._app.keymap)
         if not self.use_theme(last.theme):
             self.use_theme(DEFAULT)
 
-    def only_ours(self) -> None:
-        """Take the themes that Textual brings out of the choice."""
+    def remove_builtin_themes(self) -> None:
+        """Remove Textual's own themes from the choice."""
         for name in BUILTIN_THEMES:
             if name in self._app.available_themes and name != self._app.theme:
                 self._app.unregister_theme(name)
 
     def use_theme(self, name: str) -> bool:
-        """Load theme `name` from its file and take it; False when there is none or it is no good."""
+        """Load the theme `name` from its file and use it; False when there is none or it is invalid."""
         if name not in self._app.available_themes or name not in BUILTIN_THEMES:
             file = find_theme_file(name, self._app.home.config / "themes")
             if file is None:
@@ -169,13 +168,13 @@ class Appearance:
             try:
                 self._app.register_theme(load_theme(file))
             except Refusal as refusal:
-                self._app.complain(refusal)
+                self._app.report_refusal(refusal)
                 return False
         theme = self._app.get_theme(name)
         if theme is None or theme.ansi or self._app.is_running:
             self._app.theme = name
             return True
-        # At the start the style sheet was not parsed yet: it gets these colours at once instead of a second parse.
+        # At the start the style sheet is not parsed yet: setting the colours now saves a second parse.
         self._app.set_reactive(App.theme, name)
         self._app.stylesheet.set_variables(self._app.get_css_variables())
         self._app.set_class(theme.dark, "-dark-mode", update=False)
@@ -183,29 +182,29 @@ class Appearance:
         return True
 
     async def load_themes(self) -> None:
-        """Offer every theme there is, the operator's own too."""
+        """Register all themes, the operator's own too."""
         themes = await asyncio.to_thread(lambda: list(load_all(self._app.home.config / "themes")))
         for theme in themes:
             if isinstance(theme, Refusal):
-                self._app.complain(theme)
+                self._app.report_refusal(theme)
             else:
                 self._app.register_theme(theme)
 
-    async def take(self, engine: Engine) -> None:
-        """Take over what the settings say. At the start and whenever a setting changes."""
+    async def apply_settings(self, engine: Engine) -> None:
+        """Use theme, keys, bell and mouse of the settings. Called at the start and when a setting changes."""
         current = await asyncio.to_thread(lambda: engine.settings.current)
         self._app.keymap, refusals = check_keymap(current.keys)
         self._app.set_keymap(self._app.keymap)
         for refusal in refusals:
-            self._app.complain(refusal)
-        self._app.rings = current.console.bell
+            self._app.report_refusal(refusal)
+        self._app.bell_enabled = current.console.bell
         self._app.mouse = current.console.mouse
         if current.console.theme != self._app.theme and not self.use_theme(current.console.theme):
             self._app.say(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
 
 
 def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:
-    """What of `settings` (named as in the file) the console cannot use; `user_themes` are the operator's own."""
+    """What the console cannot use of `settings` (named as in the file); `user_themes` is the operator's folder."""
     refusals = []
     try:
         check_theme(settings["console"]["theme"], user_themes)
@@ -215,12 +214,10 @@ def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:
 
 
 def check_theme(name: str, user_themes: Path) -> None:
-    """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is no good."""
+    """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is invalid."""
     file = find_theme_file(name, user_themes)
     if file is None:
-        names = sorted(
-            {found_file.stem for folder in (shipped_folder(), user_themes) for found_file in folder.glob("*.toml")}
-        )
+        names = sorted({path.stem for folder in (shipped_folder(), user_themes) for path in folder.glob("*.toml")})
         raise Refusal(
             "unknown_theme",
             f"console.theme: there is no theme {sanitise(name)[:60]!r}",
@@ -230,9 +227,9 @@ def check_theme(name: str, user_themes: Path) -> None:
 
 
 def check_value(key: str, value: str, config: Path) -> None:
-    """Refuse a value for `key` that the console could not use; other keys pass. `config` is the home's config folder.
+    """Check a value for the setting `key`, where the console uses it. `config` is the home's config folder.
 
-    Raises `Refusal`: `unknown_theme`, `bad_theme`, `bad_keys`. What was wrong before is not held against the change.
+    Raises `Refusal`: `unknown_theme`, `bad_theme`, `bad_keys`. Problems that existed before are ignored.
     """
     match key_parts(key):
         case ["console", "theme"]:
@@ -259,8 +256,8 @@ def key_parts(key: str) -> list[str]:
 
 
 def keys_in(file: Path) -> dict[str, str]:
-    """`[keys]` as it is written; the engine will say what is wrong with a file that cannot be read."""
-    if not file.is_file():  # a pipe in its place would be waited for
+    """The section `[keys]` of a settings file, {} when it cannot be read: the engine reports that."""
+    if not file.is_file():  # reading a pipe would block
         return {}
     try:
         section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("keys", {})

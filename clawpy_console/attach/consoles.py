@@ -172,7 +172,7 @@ class Consoles(Host):
             from textual._styles_cache import StylesCache
 
             StylesCache.get_inner_outer.cache_clear()  # holds what the last thousand widgets drew
-            self.pauses.let_go()
+            self.garbage_collector.free_console()
 
     def _repositories(self, hello: Mapping[str, Any]) -> list[str]:
         """The repositories of the folders that were named, else that of the client's folder; none in the demo."""
@@ -193,7 +193,7 @@ class Consoles(Host):
             try:
                 engine.watch_workspace(repository)
             except Refusal as refusal:
-                app.not_here = refusal
+                app.workspace_refusal = refusal
         return engine
 
     async def _close(self) -> None:

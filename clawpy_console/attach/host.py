@@ -1,21 +1,23 @@
-"""What the consoles of one process share. Imports nothing of a screen."""
+"""The part of `Consoles` that an app needs. Imports nothing of a screen."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from clawpy_console.pauses import Pauses
+from clawpy_console.garbage import GarbageCollector
 
 
 class Host:
-    """The apps of all attached terminals. `own`: the engine ends with the last of them unless it is `kept`."""
+    """The apps of all attached terminals."""
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
+        """Whether the engine ends with the last console."""
         self.kept = False
-        self.pauses = Pauses()
+        """Whether the operator wants the engine to run on without a console."""
+        self.garbage_collector = GarbageCollector()
         self.apps: dict[Any, Any] = {}
 
-    def goes_on(self) -> bool:
-        """Whether the engine would stay if a console were closed now. Call on the loop."""
+    def outlives_console(self) -> bool:
+        """Whether the engine would run on if a console closed now. Call it on the event loop."""
         return not self.own or len(self.apps) > 1

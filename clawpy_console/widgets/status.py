@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from rich.cells import cell_len
@@ -19,9 +19,9 @@ SCREENS = (
     ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),
     ("learning", "5", "learning"), ("safety", "6", "safety"), ("insights", "7", "insights"),
 )  # fmt: skip
-"""The screens there are: mode, key, name. A number stays the key of its screen, whether its tab is shown or not."""
+"""The screens: mode, key, label. The keys stay the same when a tab is not shown."""
 
-ALWAYS = frozenset({"mission", "work"})
+ALWAYS_SHOWN = frozenset({"mission", "work"})
 """Screens whose tabs are always shown; the others once they are used (see `used_screens`) or were opened by key."""
 
 STATES = {
@@ -31,14 +31,16 @@ STATES = {
     "AUTONOMOUS": ("●", "$accent"),
     "PAUSED": ("▲", "$wants"),
 }
+"""Sign and style of each state of the engine's autonomy."""
 
-STOP = "F12 stop"
+STOP_TEXT = "F12 stop"
 
 Piece = tuple[str, str]
+"""A text and its style."""
 
 
 class Frame(Widget):
-    """What stands on top of every screen and every dialog, and stays live in both: state line and banner."""
+    """The state line and the banner on top of every screen and every dialog, live in both."""
 
     DEFAULT_CSS = "Frame { dock: top; height: auto; }"
 
@@ -59,15 +61,15 @@ class Frame(Widget):
         visited: Collection[str],
         opening: str,
         demo: bool,
-        resume: str,
-        how: str,
+        resume_key: str,
+        resume_hint: str,
     ) -> None:
-        """Say how things stand. `visited` are screens that were shown before; `opening` says what the engine is still
-        doing, "" when it is live; `resume` is the key that ends a stop, `how` says how to get to it."""
-        stopped = any(hold.word == "stop" for hold in holds)
+        """Draw the state. `visited` are screens that were opened before; `opening` is what the engine is still doing,
+        "" once it is open; `resume_key` ends a stop, and `resume_hint` explains that."""
+        is_stopped = any(hold.word == "stop" for hold in holds)
         bar = self.query_one(StatusBar)
-        bar.tell(state, now, visited, opening=opening, demo=demo, resume=resume if stopped else "")
-        self.query_one(Banner).tell(holds, how)
+        bar.show_state(state, now, visited, opening=opening, demo=demo, resume_key=resume_key if is_stopped else "")
+        self.query_one(Banner).show_holds(holds, resume_hint)
 
 
 MIN_PLACE_CELLS = 8
@@ -75,7 +77,7 @@ MIN_PLACE_CELLS = 8
 
 
 class StatusBar(ReflowingText):
-    """Two lines: the screens, and how the engine stands."""
+    """Two lines: the tabs of the screens, and the state of the engine."""
 
     DEFAULT_CSS = "StatusBar { height: 2; padding: 0 1; background: $background; }"
 
@@ -83,46 +85,47 @@ class StatusBar(ReflowingText):
         super().__init__()
         self._screen_name = screen_name
 
-    def tell(
-        self, state: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume: str
+    def show_state(
+        self, state: AppState, now: datetime, visited: Collection[str], *, opening: str, demo: bool, resume_key: str
     ) -> None:
-        """See `Frame.show`; `resume` is "" while nothing is stopped."""
+        """See `Frame.show`; `resume_key` is "" while nothing is stopped."""
         place = " ".join(part for part in ("DEMO" if demo else "", place_words(state)) if part)
-        shown = ALWAYS.union(state.used, visited, [self._screen_name])
+        shown = ALWAYS_SHOWN.union(state.used, visited, [self._screen_name])
 
         def draw(width: int) -> list[Content]:
             tabs = Content.assemble(*self._tabs(width - min(cell_len(place), MIN_PLACE_CELLS) - 2, shown))
             right = words.crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
-            pieces = state_line(state, now, opening, width, resume)
+            pieces = state_line(state, now, opening, width, resume_key)
             return [Content.assemble(tabs, gap, (right, "$grey")), Content.assemble(*pieces)]
 
         self.show(draw)
 
     def _tabs(self, width: int, shown: Collection[str]) -> list[Piece]:
-        """The screens; where they need the room, without our own name before them, then closer together, and then the
-        numbers alone of those that are not shown: the line below them says how the engine stands, and must stay where
-        it is."""
+        """The tabs in the longest form that fits `width`: after the program's name, without it, closer together, or
+        by key alone."""
         name: list[Piece] = [("clawpy", "bold $accent"), ("  ", "")]
-        whole, tight = (self._screens(shown, lambda key, label: f"{key} {label}", gap) for gap in ("  ", " "))
-        for tabs in (name + whole, whole, tight, self._screens(shown, lambda key, _: key, "  ")):
-            if _cells(tabs) <= width:
-                return tabs
+        wide, tight = self._tab_pieces(shown, gap="  "), self._tab_pieces(shown, gap=" ")
+        for pieces in (name + wide, wide, tight, self._tab_pieces(shown, gap="  ", with_labels=False)):
+            if _cells(pieces) <= width:
+                return pieces
         return []
 
-    def _screens(self, shown: Collection[str], other: Callable[[str, str], str], gap: str) -> list[Piece]:
+    def _tab_pieces(self, shown: Collection[str], *, gap: str, with_labels: bool = True) -> list[Piece]:
+        """The tabs of the screens `shown`; without labels only the current one has its label."""
         tabs: list[Piece] = []
         for mode, key, label in SCREENS:
             if mode not in shown:
                 continue
-            here = mode == self._screen_name
-            text, style = (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")
+            is_current = mode == self._screen_name
+            text = f"{key} {label}" if is_current or with_labels else key
+            style = "bold $ink underline" if is_current else "$grey"
             tabs += [(gap, ""), (text, f"{style} @click=app.go('{mode}')")]
         return tabs[1:]
 
 
 def place_words(state: AppState) -> str:
-    """`api :8477 shop main*`: where the gateway listens, if it does, the workspace, and how many there are besides."""
+    """`api :8477 shop main*`: the port of the gateway, if it listens, and the workspace, with the number of others."""
     api = f"api :{state.gateway.rpartition(':')[2]} " if state.gateway else ""
     if not state.workspaces:
         return api.strip()
@@ -130,82 +133,89 @@ def place_words(state: AppState) -> str:
     return f"{api}{state.place or words.workspace_name(state.workspaces[0])}{more}"
 
 
-def state_line(state: AppState, now: datetime, opening: str, width: int, resume: str = "") -> list[Piece]:
-    """State, silence, next check, learning, costs against caps, the stop key: the longest wording that fits `width`
-    cells. After a stop, `resume` is the key that ends it."""
-    stopped = bool(resume)
-    key, does = (f"{resume} resume", "app.resume") if resume else (STOP, "app.stop_everything")
-    ends = (key, f"$grey @click={does}()")
-    if state.fault and not opening:
-        fault_text = words.one_line(f"▲ {state.fault}")  # until it is mended it stands where the costs do
-        head = _state_pieces(state, now, opening, False, stopped)[:2]
-        room = width - _cells(head) - cell_len(key) - 4
-        fault = words.fit_to_width(fault_text, max(0, room))
-        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), ends]
-    pieces = _state_pieces(state, now, opening, True, stopped)
-    room = width - cell_len(key) - 2
+def state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> list[Piece]:
+    """State, inactivity, next check, learning, costs against caps and the stop key, as far as they fit `width` cells.
+
+    `resume_key` ends a stop; it is "" while nothing is stopped.
+    """
+    is_stopped = bool(resume_key)
+    key_text, action = (f"{resume_key} resume", "app.resume") if is_stopped else (STOP_TEXT, "app.stop_everything")
+    key_piece = (key_text, f"$grey @click={action}()")
+    if state.fault and not opening:  # it stands in place of the costs until it is mended
+        head = _state_pieces(state, now, opening, False, is_stopped)[:2]
+        fault_width = width - _cells(head) - cell_len(key_text) - 4
+        fault = words.fit_to_width(words.one_line(f"▲ {state.fault}"), max(0, fault_width))
+        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), key_piece]
+    pieces = _state_pieces(state, now, opening, True, is_stopped)
+    room = width - cell_len(key_text) - 2
     if _cells(pieces) > room:
-        pieces = _state_pieces(state, now, opening, False, stopped)
+        pieces = _state_pieces(state, now, opening, False, is_stopped)
     while _cells(pieces) > room and len(pieces) > 2:
-        del pieces[-2:]  # a label and its figure: the state and the stop key are what is needed
-    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(key)), ""), ends]
+        del pieces[-2:]  # the last label with its figure
+    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(key_text)), ""), key_piece]
 
 
 def _cells(pieces: Sequence[Piece]) -> int:
     return sum(cell_len(text) for text, _ in pieces)
 
 
-def _state_pieces(state: AppState, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:
-    wide = "   " if full else "  "
-    pieces: list[Piece] = []
+def _state_pieces(state: AppState, now: datetime, opening: str, full: bool, is_stopped: bool) -> list[Piece]:
+    """The pieces before the stop key, with `full` in their longer form."""
     if opening:
-        pieces += [("◌ ", "$accent"), (opening, "$grey")]
-    else:
-        glyph, color = STATES.get(state.autonomy.state, ("○", "$grey"))
-        word = state.autonomy.state or "…"
-        if stopped:
-            glyph, color, word = "■", "$wrong", "STOPPED"
-        pieces += [(f"{glyph} ", color), (word, "bold $ink" if color == "$grey" else f"bold {color}")]
-        if full:
-            silence = words.span(state.autonomy.silence_at(now)).replace("now", "0m")
-            after = int(state.autonomy.threshold // 60)
-            pieces += [("  inactive ", "$faint"), (f"{silence:>3} of {after}m", "$grey")]
-        next_cycle = state.autonomy.next_cycle
-        if next_cycle is not None and next_cycle > now:
-            pieces += [
-                (f"{wide}{'next check' if full else 'next'} ", "$faint"),
-                (words.clock_time(next_cycle), "$grey"),
-            ]
-        if state.learning:
-            pieces += [(wide, ""), (state.learning, "$grey")]
+        return [("◌ ", "$accent"), (opening, "$grey"), *_cost_pieces(state, full)]
+    autonomy, gap = state.autonomy, "   " if full else "  "
+    sign, color = STATES.get(autonomy.state, ("○", "$grey"))
+    label = autonomy.state or "…"
+    if is_stopped:
+        sign, color, label = "■", "$wrong", "STOPPED"
+    pieces: list[Piece] = [(f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}")]
+    if full:
+        silence = words.span(autonomy.silence_at(now)).replace("now", "0m")
+        pieces += [("  inactive ", "$faint"), (f"{silence:>3} of {int(autonomy.threshold // 60)}m", "$grey")]
+    if autonomy.next_cycle is not None and autonomy.next_cycle > now:
+        pieces.append((f"{gap}{'next check' if full else 'next'} ", "$faint"))
+        pieces.append((words.clock_time(autonomy.next_cycle), "$grey"))
+    if state.learning:
+        pieces += [(gap, ""), (state.learning, "$grey")]
+    return pieces + _cost_pieces(state, full)
+
+
+def _cost_pieces(state: AppState, full: bool) -> list[Piece]:
+    """The costs of hour, day and month against their caps, once anything costs money."""
     costs = state.costs
-    if costs is not None and "costs" in state.used:
-        for label, short, spent, cap in (
-            ("hour", "h", costs.hour, costs.hour_cap),
-            ("day", "d", costs.day, costs.day_cap),
-            ("month", "m", costs.month, costs.month_cap),
-        ):
-            text = f"{'$' if full else ''}{spent / MICRO:.2f}/{words.cap(cap)}"
-            pieces += [(f"{wide if full or label == 'hour' else ' '}{label if full else short} ", "$faint")]
-            pieces += [(text, cost_color(spent, cap))]
+    if costs is None or "costs" not in state.used:
+        return []
+    windows = (
+        ("hour", costs.hour, costs.hour_cap),
+        ("day", costs.day, costs.day_cap),
+        ("month", costs.month, costs.month_cap),
+    )
+    pieces: list[Piece] = []
+    for name, spent, cap in windows:
+        if full:
+            pieces.append((f"   {name} ", "$faint"))
+        else:
+            pieces.append((f"{' ' if pieces else '  '}{name[0]} ", "$faint"))
+        amount = f"{spent / MICRO:.2f}/{words.cap(cap)}"
+        pieces.append((f"${amount}" if full else amount, cost_color(spent, cap)))
     return pieces
 
 
 def cost_color(spent: int, cap: int) -> str:
-    """Grey while it is well, then the colours that ask for a person: from 80 % on, and at the cap."""
+    """Grey below 80 % of the cap, then `wants`, and `wrong` from the cap on."""
     if cap <= 0 or spent < cap * 0.8:
         return "$grey"
     return "bold $wants" if spent < cap else "bold $wrong"
 
 
 def gravest_hold(holds: Sequence[Hold]) -> Hold | None:
-    """The hold that stops most, None when there is none."""
+    """The hold that stops the most work, None when there is none."""
     order = ("stop", "month", "pause")
     return min(holds, key=lambda hold: order.index(hold.word), default=None)
 
 
 class Banner(ReflowingText):
-    """Says in one line that the engine is stopped or paused, and how to resume. Hidden when nothing does."""
+    """One line that says that the engine is stopped or paused, and how to resume; hidden while it is not."""
 
     DEFAULT_CSS = """
     Banner { height: 1; padding: 0 1; display: none; text-style: bold;
@@ -216,14 +226,14 @@ class Banner(ReflowingText):
     Banner:ansi { text-style: bold reverse; background: ansi_default; color: ansi_default; }
     """
 
-    def tell(self, holds: Sequence[Hold], how: str) -> None:
-        """Show the gravest hold of `holds`; `how` says how to resume."""
-        grave = gravest_hold(holds)
-        self.set_class(grave is not None, "-shown")
-        if grave is None:
+    def show_holds(self, holds: Sequence[Hold], hint: str) -> None:
+        """Show the gravest of `holds`; `hint` says how to resume."""
+        hold = gravest_hold(holds)
+        self.set_class(hold is not None, "-shown")
+        if hold is None:
             return
-        self.set_class(grave.word == "stop", "-stop")
-        heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(grave.word, f"▲ {grave.word}")
-        until = f", until {words.clock_time(grave.until)}" if grave.until else ""
-        text = f"{heading} {words.clock_time(grave.since)}{until}  {words.one_line(grave.reason)}"
-        self.show(lambda width: [Content(words.fit_to_width(text, max(10, width - cell_len(how) - 2)) + "  " + how)])
+        self.set_class(hold.word == "stop", "-stop")
+        heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(hold.word, f"▲ {hold.word}")
+        until = f", until {words.clock_time(hold.until)}" if hold.until else ""
+        text = f"{heading} {words.clock_time(hold.since)}{until}  {words.one_line(hold.reason)}"
+        self.show(lambda width: [Content(words.fit_to_width(text, max(10, width - cell_len(hint) - 2)) + "  " + hint)])

@@ -110,7 +110,7 @@ async def test_the_console_shows_them_literally(engine: Engine, home: Home, host
             seen += screen_text(app)
             await pilot.press("escape", "left")
             deadline = time.monotonic() + 5
-            while app._reading and time.monotonic() < deadline:
+            while app._is_reading and time.monotonic() < deadline:
                 await pilot.pause(0.01)
         assert "[b]up[/b] [/oops]" in seen
         assert no_controls(seen)

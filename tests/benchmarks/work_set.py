@@ -48,7 +48,7 @@ _DONE = (
      ("web/templates/base.html",), "what was wrong with the login page"),
     ("Upgrade httpx to the newest version", "failed. Four tests need the old timeout argument; nothing was changed",
      (), "what happened with the update of httpx"),
-    ("Lint the project", "succeeded. ruff found nothing in 118 files", (), "does the linter complain"),
+    ("Lint the project", "succeeded. ruff found nothing in 118 files", (), "does the linter report_refusal"),
     ("Split parser.py into a module for each format", "succeeded. csv, camt and mt940 have a module each",
      ("parse/csv.py", "parse/camt.py", "parse/mt940.py"), "where is the parser of bank statements"),
     ("Make the invoice PDF smaller", "succeeded. Fonts are subset; a page has 40 kB instead of 900 kB",

@@ -205,7 +205,7 @@ async def until(pilot: Pilot, condition: Callable[[], object], what: str = "") -
 async def live(pilot: Pilot) -> None:
     """Until the engine is open and everything was read once."""
     app = pilot.app
-    await until(pilot, lambda: app.state.phase and not app._reading, "for the engine")  # type: ignore[attr-defined]
+    await until(pilot, lambda: app.state.phase and not app._is_reading, "for the engine")  # type: ignore[attr-defined]
 
 
 @asynccontextmanager

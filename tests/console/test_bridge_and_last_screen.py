@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console import bridge, last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import BATCH_INTERVAL_S, OF_SCREENS, Bridge, EngineMoved
+from clawpy_console.bridge import BATCH_INTERVAL_S, SCREEN_TOPICS, Bridge, EngineMoved
 from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
@@ -22,7 +22,7 @@ from tests.console.stand_in_data import NOW
 
 
 def test_the_topics_of_events_are_those_of_the_screens() -> None:
-    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= set(TOPICS) | OF_SCREENS
+    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= set(TOPICS) | SCREEN_TOPICS
 
 
 async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
@@ -30,7 +30,7 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
 
     def post(message: EngineMoved) -> None:
         posted.append(message)
-        if message.noticed[-1].kind == "SessionEnded":
+        if message.shown[-1].kind == "SessionEnded":
             last.set()
 
     bridge = Bridge(bus, post)
@@ -74,7 +74,7 @@ async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
     told: list[str] = []
     while len(told) < 3:
         message = await asyncio.wait_for(posted.get(), 10)
-        told += [event.subject for event in message.noticed]
+        told += [event.subject for event in message.shown]
     assert told == ["s0", "s1", "s2"]
     bridge.close()
 
@@ -84,7 +84,7 @@ async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(bridge, "notify", lambda app, text: said.append(text))
+    monkeypatch.setattr(bridge, "notify_terminal", lambda app, text: said.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: said.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:
         engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")

@@ -17,7 +17,7 @@ from textual.selection import Selection
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.pauses import DUE, IDLE_S, OVERDUE, Pauses
+from clawpy_console.garbage import DUE, IDLE_S, OVERDUE, GarbageCollector
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, until
@@ -85,7 +85,7 @@ async def test_drawn_lines_can_be_selected() -> None:
 
 
 @pytest.fixture
-def collector() -> Iterator[None]:
+def restore_collector() -> Iterator[None]:
     """Puts the interpreter's collector and its switch interval back."""
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.collect()
@@ -95,9 +95,9 @@ def collector() -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_full_collections_wait_until_nobody_types(collector: None) -> None:
+def test_full_collections_wait_until_nobody_types(restore_collector: None) -> None:
     now = [0.0]
-    pauses = Pauses(lambda: now[0])
+    collector = GarbageCollector(lambda: now[0])
 
     def young(count: int) -> None:
         for _ in range(count):
@@ -106,22 +106,22 @@ def test_full_collections_wait_until_nobody_types(collector: None) -> None:
     def waiting() -> int:
         return gc.get_count()[2]
 
-    pauses.collect()  # before the beginning the interpreter does it by itself
-    pauses.begin()
+    collector.collect_if_due()  # before the beginning the interpreter does it by itself
+    collector.take_over()
     young(DUE)
-    pauses.pressed()
+    collector.note_key()
     now[0] = IDLE_S - 0.1
-    pauses.collect()
+    collector.collect_if_due()
     assert waiting() >= DUE, "a key was pressed just now"
     now[0] = IDLE_S
-    pauses.collect()
+    collector.collect_if_due()
     assert waiting() == 0
     young(DUE // 2)
-    pauses.collect()
+    collector.collect_if_due()
     assert waiting() >= DUE // 2, "none is due"
-    pauses.pressed()
+    collector.note_key()
     young(OVERDUE)
-    pauses.collect()
+    collector.collect_if_due()
     assert waiting() == 0, "who types on and on does not keep the rubbish for ever"
 
 

@@ -61,10 +61,10 @@ async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: 
         console.renew(["cards"])
         await until(pilot, asked.is_set)
         await pilot.press("2")
-        assert console._reading
+        assert console._is_reading
         assert console.current_mode == "work"
         answer.set()
-        await until(pilot, lambda: not console._reading)
+        await until(pilot, lambda: not console._is_reading)
 
 
 @pytest.mark.benchmark  # it judges time

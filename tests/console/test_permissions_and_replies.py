@@ -190,7 +190,7 @@ async def test_a_finished_session_is_continued_by_a_card_on_top(console: Console
         await until(pilot, lambda: isinstance(console.screen, MissionScreen))
         stack = console.screen.query_one(CardStack)
         await until(pilot, lambda: stack.front.assignment.prompt == "and docs")
-        await until(pilot, lambda: not console._reading and not console.cards._unsettled)
+        await until(pilot, lambda: not console._is_reading and not console.cards._unsettled)
         assert stack.front.assignment.prompt == "and docs"
 
 

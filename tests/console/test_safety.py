@@ -33,7 +33,7 @@ from tests.support.texts import says
 async def to_safety(pilot: Pilot, *keys: str) -> None:
     await live(pilot)
     await pilot.press("6", *keys)
-    await until(pilot, lambda: pilot.app.state.rails and not pilot.app._reading)  # type: ignore[attr-defined]
+    await until(pilot, lambda: pilot.app.state.rails and not pilot.app._is_reading)  # type: ignore[attr-defined]
     await pilot.pause()
 
 

@@ -96,7 +96,7 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
         assert not named(engine, "snooze", "undo")  # nothing has reached the engine yet
         console.renew(["cards"])
         answered.set()
-        await until(pilot, lambda: named(engine, "undo") and not console._reading)
+        await until(pilot, lambda: named(engine, "undo") and not console._is_reading)
         assert [call[0] for call in named(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert front(console) == FIRST
         assert len(stack(console).cards) == 5

@@ -217,10 +217,10 @@ class SafetyScreen(FilterableScreen):
         if name.startswith("/"):
             self._ask_for_autonomy(name)
         elif dict(self.state.switches).get(name, False):
-            self.app.keep_setting(name, False)
+            self.app.write_setting(name, False)
         else:
             question = SWITCH_QUESTIONS.get(name, "")
-            confirm(self.app, f"Turn {name} on?", question, "turn on", lambda: self.app.keep_setting(name, True))
+            confirm(self.app, f"Turn {name} on?", question, "turn on", lambda: self.app.write_setting(name, True))
 
     def _ask_for_autonomy(self, workspace: str) -> None:
         present = dict(self.state.autonomies).get(workspace, "")
@@ -228,7 +228,7 @@ class SafetyScreen(FilterableScreen):
         def on_answer(key: str | None) -> None:
             chosen = next((autonomy for answer, autonomy, _ in AUTONOMY_ANSWERS if answer == key), present)
             if chosen != present:
-                self.app.keep_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
+                self.app.write_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
 
         title = f"What may the engine do in {words.workspace_name(workspace)}?"
         self.app.push_screen(Ask(title, "", AUTONOMY_ANSWERS, present=present), on_answer)
