@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, Autonomy, used_screens
-from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
+from clawpy_console.widgets.status import SCREENS, STOP_TEXT, StatusBar, state_line
 from engine.model import MICRO, Hold, Phase
 from engine.model.rails import CostState
 from tests.console.conftest import running, screen_text
@@ -37,7 +37,7 @@ def test_both_lines_fit_and_say_where_one_is_and_how_it_stands(width: int) -> No
     known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
     said = "".join(text for text, _ in state_line(known, NOW, "", width))
     assert "WATCHING" in said
-    assert said.endswith(STOP)
+    assert said.endswith(STOP_TEXT)
     assert cell_len(said) <= width
     for mode, key, label in SCREENS:
         tabs = "".join(text for text, _ in StatusBar(mode)._tabs(width - 2, [mode for mode, _, _ in SCREENS]))
