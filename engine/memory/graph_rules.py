@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from engine.model import GraphEdge, Relation
 
 SEMANTIC_WEIGHT = 0.7
+"""Of what is found of tasks likeness counts so much, and recency the rest (SPEC 4.6)."""
+
 DECAY_DAYS = 14.0
 SIMILAR = 0.8
 """Cosine from which two tasks are linked by themselves."""

@@ -101,13 +101,17 @@ class RecallPromptPart:
             workspace=request.workspace or None,
             agent=request.agent or None,
             session=request.session_id or None,
-            token_budget=budget,
             passages=True,
         )
         recall, excluded_lessons = self._memory.recall(query), self._excluded_lessons(request)
-        stripped = ((item, remove_lessons(item.text, excluded_lessons)) for item in recall.items)
-        items = tuple(replace(item, text=text) for item, text in stripped if text.strip() or not item.text.strip())
-        return replace(recall, items=items), budget
+        items = []
+        for item in recall.items:
+            text = remove_lessons(item.text, excluded_lessons)
+            if text != item.text:
+                item = replace(item, text=text, tokens=self._count(text))
+            if text.strip():
+                items.append(item)
+        return replace(recall, items=tuple(items)), budget
 
     def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[RecallMatch], list[RecallMatch], int]:
         """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""
@@ -117,7 +121,7 @@ class RecallPromptPart:
         used: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
         for item in recall.items:
-            if item.tokens > budget:  # counting the tokens of a megabyte would be slow
+            if tokens + item.tokens > budget:  # rendering and counting a megabyte would be slow
                 dropped.append(item)
                 continue
             item_lines = memory_lines(item)
@@ -128,7 +132,6 @@ class RecallPromptPart:
                 lines += item_lines
                 used.append(item)
                 tokens += cost
-        dropped += recall.dropped
         return [*lines, end], used, dropped, tokens if used else 0
 
 

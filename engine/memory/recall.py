@@ -30,7 +30,7 @@ OPTIONAL_SHARE = 0.8
 
 MAX_ITEMS = 1_000
 MAX_COUNTED = 8_000
-"""Characters up to which tokens are counted where no budget asks for them; else they are estimated."""
+"""Characters up to which tokens are counted; of a longer text they are estimated."""
 
 MAX_COMPARED = 4_000
 """Characters that are compared whatever their case and spaces; what follows is the same to the letter."""
@@ -90,7 +90,7 @@ class Recaller:
         self._sources += sources
 
     def recall(self, query: RecallQuery, *, deadline: float | None = None) -> Recall:
-        """What all layers know about a question; at most `query.k`, within `query.token_budget` by whole items.
+        """What all layers know about a question; at most `query.k`.
 
         Nothing of the session that asks; another session or task once, in the form that tells most. `deadline`:
         seconds, `DEADLINE_S` by default; it takes no longer, whatever the layers do.
@@ -113,8 +113,7 @@ class Recaller:
         lines = self._gather(futures, timeout, left_out)
         other_lines = [line for line in lines if not line.about or line.about != query.session]
         best = _drop_duplicates(_sort(_pick_best_forms(other_lines)))[: query.k]
-        items, dropped = self._fit_budget(best, query.token_budget)
-        return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - started)
+        return Recall(tuple(map(self._with_tokens, best)), tuple(left_out), time.perf_counter() - started)
 
     def _ask(self, name: str, work: Callable[[], LayerResult]) -> Future[LayerResult] | None:
         """Ask a layer on a daemon thread; None for one that still hangs with an earlier question."""
@@ -154,28 +153,11 @@ class Recaller:
                     left_out.append(f"{name}: {result.warning}")
         return lines
 
-    def _fit_budget(
-        self, items: Sequence[RecallMatch], budget: int | None
-    ) -> tuple[list[RecallMatch], list[RecallMatch]]:
-        """Whole items, as many as the budget takes, better ones first; and what fell under it."""
-        fitting: list[RecallMatch] = []
-        dropped: list[RecallMatch] = []
-        remaining = budget
-        for item in items:
-            if remaining is not None and not item.tokens and len(item.text) > 16 * remaining + 1_000:
-                # Nobody counts the tokens of a megabyte: no text has fewer than one for sixteen characters or so.
-                dropped.append(replace(item, tokens=len(item.text) // 4))
-                continue
-            is_counted = remaining is not None or len(item.text) <= MAX_COUNTED
-            tokens = item.tokens or (self._count(item.text) if is_counted else len(item.text) // 4)
-            item = replace(item, tokens=tokens)
-            if remaining is not None and tokens > remaining:
-                dropped.append(item)
-                continue
-            if remaining is not None:
-                remaining -= tokens
-            fitting.append(item)
-        return fitting, dropped
+    def _with_tokens(self, match: RecallMatch) -> RecallMatch:
+        if match.tokens:
+            return match
+        is_short = len(match.text) <= MAX_COUNTED
+        return replace(match, tokens=self._count(match.text) if is_short else len(match.text) // 4)
 
 
 def _pick_best_forms(lines: Iterable[RecallMatch]) -> list[RecallMatch]:

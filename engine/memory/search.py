@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from engine.frozen import frozen
 from engine.memory.candidate_reader import LAYERS, Passage, Row, is_unscoped, open_reader, searched_layers
 from engine.memory.embedding import Embedding
+from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.ranking import (
     MAX_FOUND,
@@ -61,9 +62,6 @@ MAX_WHOLE = 800
 MAX_EXTENSION = 200
 """Characters by which a passage grows at each end, to where a sentence or a line begins and ends."""
 
-DECAY_SHARE, DECAY_DAYS = 0.3, 14.0
-"""Tasks fade: score = 0.7 * score + 0.3 * exp(-age in days / 14) (SPEC 4.6)."""
-
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -101,7 +99,7 @@ class MemorySearch:
                 text, place = memory.text, ""
                 if query.passages and len(text) > MAX_WHOLE:
                     text, place = _expand_passage(text, pool.passages[hit.number])
-                items.append(_recalled(memory, hit, text, place, now))
+                items.append(_to_match(memory, hit, text, place, now))
         return LayerResult(tuple(items), pool.warning)
 
     def collect_candidates(self, query: RecallQuery, now: datetime, timeout: float) -> SearchPool:
@@ -197,8 +195,8 @@ def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> list[list[int]
     return list(chunks.values())
 
 
-def _recalled(memory: Memory, ranked: RankedCandidate, text: str, place: str, now: datetime) -> RecallMatch:
-    recalled = RecallMatch(
+def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, now: datetime) -> RecallMatch:
+    match = RecallMatch(
         id=memory.id,
         layer=memory.layer,
         text=text,
@@ -214,7 +212,7 @@ def _recalled(memory: Memory, ranked: RankedCandidate, text: str, place: str, no
         about=memory.session if memory.ref.startswith(SUMMARY) else "",
         place=place,
     )
-    return with_age_decay(recalled, now) if memory.layer is Layer.CONTEXT else recalled
+    return with_age_decay(match, memory.at, now) if memory.layer is Layer.CONTEXT else match
 
 
 def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
@@ -229,13 +227,11 @@ def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
     return text[start:stop].strip(), f"characters {start + 1}-{stop} of {len(text)}"
 
 
-def with_age_decay(line: RecallMatch, now: datetime) -> RecallMatch:
+def with_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMatch:
     """A task's memory as its age lets it count (SPEC 4.6)."""
-    age = 0.0 if line.at is None else max(0.0, (now - line.at).total_seconds() / 86400)
-    fresh = math.exp(-age / DECAY_DAYS)
-    parts = tuple(replace(part, weight=part.weight * (1 - DECAY_SHARE)) for part in line.parts)
-    parts += (ScorePart("age", fresh, DECAY_SHARE),)
-    return replace(line, score=sum(part.value * part.weight for part in parts), parts=parts)
+    parts = tuple(replace(part, weight=part.weight * SEMANTIC_WEIGHT) for part in match.parts)
+    parts += (ScorePart("age", recency(at, now), 1 - SEMANTIC_WEIGHT),)
+    return replace(match, score=sum(part.value * part.weight for part in parts), parts=parts)
 
 
 def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:

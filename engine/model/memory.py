@@ -109,7 +109,6 @@ class RecallQuery:
     session: str | None = None
     now: datetime | None = None
     layers: frozenset[Layer] | None = None
-    token_budget: int | None = None
     passages: bool = False
 
 
@@ -153,8 +152,6 @@ class Recall:
     """Best first."""
     left_out: tuple[str, ...] = ()
     """Layers that failed or were late, in words."""
-    dropped: tuple[RecallMatch, ...] = ()
-    """Memories beyond the token budget."""
     seconds: float = 0.0
 
 

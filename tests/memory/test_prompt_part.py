@@ -74,8 +74,8 @@ def test_each_line_says_layer_date_and_source_and_leads_to_its_memory() -> None:
     assert [line.source.ref for line in told.part.lines if line.source.kind is SourceKind.MEMORY] == ["mem_1", "mem_2"]
     assert [one["id"] for one in told.provenance["memory_sources"]] == ["mem_1", "mem_2"]
     query = memories.asked[0]
-    assert (query.text, query.workspace, query.agent, query.session, query.token_budget) == (
-        "Round cart totals", "/shop", "backend_builder", "sess_9", 600,
+    assert (query.text, query.workspace, query.agent, query.session) == (
+        "Round cart totals", "/shop", "backend_builder", "sess_9",
     )  # fmt: skip
 
 
