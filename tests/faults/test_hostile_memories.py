@@ -14,6 +14,7 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
+from xml.etree import ElementTree
 
 import numpy
 import psutil
@@ -23,12 +24,12 @@ from engine.config import FixedSettings, MemorySettings, Settings
 from engine.memory import passages
 from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
-from engine.memory.prompt_part import RecallPromptPart
-from engine.model import Layer, NewMemory, PromptRequest, RecallMatch, RecallQuery, Refusal
+from engine.memory.prompt_part import BLOCK, RecallPromptPart
+from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
 from tests.memory.conftest import Making
 from tests.memory.conftest import make_memory as make_memory
 from tests.memory.test_index import until
-from tests.memory.test_prompt_part import PIECES, check
+from tests.memory.test_prompt_part import PIECES
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
 LONG_ONES = 50
@@ -124,7 +125,7 @@ def test_hostile_memories(make_memory: Making) -> None:
             assert not recall.left_out, recall.left_out
             contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
             assert contribution.part is not None
-            check([line.text for line in contribution.part.lines], list(expected(memory, contribution.provenance)))
+            check_passages([line.text for line in contribution.part.lines], texts(memory, contribution.provenance))
             lines += len(contribution.part.lines)
     print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_ONES} of a megabyte")
     print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
@@ -138,16 +139,20 @@ def test_hostile_memories(make_memory: Making) -> None:
     assert peak.grown < GROWTH_BAR
 
 
-def expected(memory: MemoryService, provenance: dict[str, object]) -> list[RecallMatch]:
-    """What the prompt should hold, read from the store."""
+def check_passages(lines: list[str], texts: list[str]) -> None:
+    """The block is one element with one child for each memory, whose text is part of the memory's."""
+    root = ElementTree.fromstring("\n".join(lines))
+    assert (root.tag, [child.tag for child in root]) == (BLOCK, ["evidence"] * len(texts))
+    for child, text in zip(root, texts, strict=True):
+        assert (child.text or "") in sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
+def texts(memory: MemoryService, provenance: dict[str, object]) -> list[str]:
+    """The whole texts of the memories in a prompt, read from the store."""
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)
-    hits = []
-    for source in sources:
-        row = memory.entry(Layer(source["layer"]), source["id"])
-        assert row is not None
-        hits.append(RecallMatch(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
-    return hits
+    rows = [memory.entry(Layer(source["layer"]), source["id"]) for source in sources]
+    return [row.text for row in rows if row is not None]
 
 
 def test_what_is_too_long_is_refused_with_a_reason(make_memory: Making) -> None:
