@@ -190,7 +190,7 @@ def _resume_on_defaults(home: Home, arguments: dict[str, Any], options: dict[str
 
 
 def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str]) -> Document:
-    """Verbs that only read, and so work while the home is held, broken or hanging."""
+    """Verbs that need no engine, and so work while the home is held, broken or hanging."""
     from engine.api.operations import dispatch
     from engine.safety.content import check_command, check_prompt
 

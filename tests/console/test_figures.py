@@ -16,7 +16,6 @@ from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
 from tests.support.texts import says
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,10 +56,10 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
-    told = text(figures.over_time_fields(document(dataclasses.replace(read, over_time=slices)), NOW))
+    told = text(figures.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
     says(told, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
-    assert list(figures.over_time_fields(document(nothing), NOW)) == []  # no plot without data
+    assert list(figures.over_time_fields(document(nothing))) == []  # no plot without data
 
 
 def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
@@ -81,7 +80,7 @@ def test_every_line_fits(read: Insights, width: int) -> None:
     item = document(read)
     fields = [
         *figures.head_fields(item),
-        *figures.over_time_fields(item, NOW),
+        *figures.over_time_fields(item),
         *figures.calibration_fields(item),
         *figures.hours_fields(item),
     ]

@@ -183,7 +183,7 @@ def test_limits_hold_after_a_fault_in_looking_after_sessions(
         judged.set()
         raise ValueError("a fault")
 
-    monkeypatch.setattr(world.sessions._supervisor, "report", faulty)
+    monkeypatch.setattr(world.sessions._supervisor, "publish_output", faulty)
     assert judged.wait(5)
     monkeypatch.undo()
     world.brakes.reason = "stopped"

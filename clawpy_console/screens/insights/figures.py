@@ -1,6 +1,6 @@
 """The quality of the predictions and the training of the Twin, for the screen and for `clawpy metrics` (SPEC 8).
 
-Functions take the document that the verb prints as JSON.
+The functions take the document that the verb prints as JSON; those about training take its views.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def head_fields(document: Document) -> Iterator[Field]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
 
-def over_time_fields(insights: Document, now: datetime) -> Iterator[Field]:
+def over_time_fields(insights: Document) -> Iterator[Field]:
     """The share of approved cards and the number of decisions by day; `·` for a day without decisions."""
     slices = insights["approvalOverTime"]
     counts = [each["approved"] + each["rejected"] for each in slices]

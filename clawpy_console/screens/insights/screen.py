@@ -126,7 +126,7 @@ class InsightsScreen(ConsoleScreen):
         if not insights["approved"] + insights["rejected"]:
             plots.append(Field("", empty_message(read), "grey"))
         plots += [
-            *figures.over_time_fields(insights, now),
+            *figures.over_time_fields(insights),
             *figures.calibration_fields(insights),
             *figures.drift_fields(insights["drift"]),
         ]

@@ -52,7 +52,7 @@ class Belt:
     def __init__(self, world: AcpWorld, live: LiveSession, folder: Path) -> None:
         self._world, self._live, self._folder = world, live, folder.resolve()
 
-    def may(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> bool:
+    def is_allowed(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> bool:
         self._world.asked.append((kind, title, detail, dict(arguments)))
         with self._live.pause_clock():
             while (answer := self._world.answer(title)) is None:
