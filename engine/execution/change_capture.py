@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from contextlib import AbstractContextManager
-from pathlib import Path
+from functools import partial
 
 from engine.events import ChangeSetReady
 from engine.execution import snapshots
-from engine.execution.change_comments import ChangeComments
-from engine.execution.change_store import ChangeSetRow
+from engine.execution.change_store import ChangeReader, ChangeSetRow
 from engine.execution.diffs import file_changes
 from engine.execution.merging import merge_three_way
-from engine.execution.sandbox import Sandbox
 from engine.execution.snapshots import PlainGit, join_paths, printable_path
-from engine.execution.workspace_locks import EVERYWHERE
-from engine.execution.worktrees import StartingTree, Worktree, Worktrees
+from engine.execution.worktrees import StartingTreeBuilder, Worktree, Worktrees
 from engine.frozen import frozen
-from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Transaction
 
 
 @frozen
@@ -29,28 +24,22 @@ class CapturedChanges:
     """The changes of a session before they are stored."""
 
     worktree: Worktree
-    result: str
+    result_tree: str
     """The tree of the worktree's files, kept under the session's refs."""
     files: tuple[FileChange, ...]
 
 
-class ChangeCapture(ChangeComments):
+class ChangeCapture:
     """Makes change sets from the worktrees of sessions."""
 
-    def __init__(self, home: Home, database: Database, randomness: Randomness) -> None:
-        super().__init__(database)
+    def __init__(self, reader: ChangeReader, worktrees: Worktrees, randomness: Randomness) -> None:
+        self._reader = reader
+        self._worktrees = worktrees
         self._randomness = randomness
-        self.worktrees = Worktrees(home, database)
-        self._locks = self.worktrees.locks
-
-    def register_writer(self, session_id: str, workspace: Path, sandbox: Sandbox) -> AbstractContextManager[None]:
-        """Block landings while commands of a session may write the operator's files: those of `workspace`, or any where
-        no sandbox confines them. Waits for a landing that is under way."""
-        return self._locks.register_writer(os.fsdecode(workspace) if sandbox.confines else EVERYWHERE, session_id)
 
     def capture(self, worktree: Worktree) -> CapturedChanges | None:
         """The changes in `worktree`, or None. Slow (git); nothing is stored yet."""
-        result = self.worktrees.capture(worktree)
+        result = self._worktrees.capture(worktree)
         if result.tree == worktree.base:
             return None
         git = snapshots.plain_git(worktree.workspace).git
@@ -74,7 +63,7 @@ class ChangeCapture(ChangeComments):
             prediction_id=prediction_id,
             workspace=os.fsdecode(worktree.workspace),
             base_tree=worktree.base,
-            result_tree=captured.result,
+            result_tree=captured.result_tree,
             files=[dataclasses.asdict(file) for file in captured.files],
             title=sanitise(title).strip(),
             check_result=None if check is None else dataclasses.asdict(check),
@@ -85,26 +74,23 @@ class ChangeCapture(ChangeComments):
         tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
         return row.view()
 
-    def starting_tree(self, session_id: str) -> StartingTree | None:
-        """The files of a session that continues `session_id`: the present files with its undecided changes, or None
+    def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
+        """Builds the tree of a session that continues `session_id`: the present files with its undecided changes; None
         for the present files alone."""
-        row = self._of_session(session_id)
-        undecided = row is not None and row.state in (ChangeState.WAITING, ChangeState.UNDONE)
-        return _with_changes_of(row) if row is not None and undecided else None
+        row = self._reader.row_of_session(session_id)
+        if row is None or row.state not in (ChangeState.WAITING, ChangeState.UNDONE):
+            return None
+        return partial(_merge_onto, row)
 
 
-def _with_changes_of(former: ChangeSetRow) -> StartingTree:
-    """The present files with the changes of `former`. Raises `Refusal` `conflict` when both changed the same lines."""
-
-    def merge_onto(plain: PlainGit, present: str) -> str:
-        merge = merge_three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
-        if merge.conflicts:
-            names = join_paths([printable_path(path) for path in merge.conflicts])
-            raise Refusal(
-                "conflict",
-                f"what {former.session_id} changed no longer fits your files: {names}",
-                "land or discard its changes first, then continue it",
-            )
-        return merge.tree
-
-    return merge_onto
+def _merge_onto(former: ChangeSetRow, plain: PlainGit, present: str) -> str:
+    """The tree `present` with the changes of `former`. Raises `Refusal` `conflict` when both changed the same lines."""
+    merge = merge_three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
+    if merge.conflicts:
+        names = join_paths([printable_path(path) for path in merge.conflicts])
+        raise Refusal(
+            "conflict",
+            f"what {former.session_id} changed no longer fits your files: {names}",
+            "land or discard its changes first, then continue it",
+        )
+    return merge.tree

@@ -8,13 +8,13 @@ from io import BytesIO
 from pathlib import Path
 
 from engine.events import ChangeSetCommented
-from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row
+from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, require_objects
 from engine.execution.diffs import printable_text
 from engine.execution.snapshots import join_paths, plain_git, printable_path
 from engine.execution.tree_diff import changed_files
 from engine.git import Git
 from engine.model import ChangeSet, DiffComment, Refusal, sanitise
-from engine.storage.database import Transaction
+from engine.storage.database import Database, Transaction
 
 MAX_COMMENT = 4_000
 """Maximum number of characters of one comment."""
@@ -23,54 +23,58 @@ MAX_QUOTE = 200
 """Maximum number of characters of the quoted line."""
 
 
-class ChangeComments(ChangeReader):
-    """Reads change sets and their comments, and writes the comments."""
+class ChangeComments:
+    """Adds and removes comments, and notes which were sent."""
 
-    def comment(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
+    def __init__(self, database: Database, reader: ChangeReader) -> None:
+        self._database = database
+        self._reader = reader
+
+    def add(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
         """Comment on line `line`, from 1, of a changed file: after the change, or before it if `old`. Raises `Refusal`:
         `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
         text = sanitise(text).strip()[:MAX_COMMENT]
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
-        row = self._row(change_set_id)
+        row = self._reader.row(change_set_id)
         git = plain_git(Path(row.workspace)).git
-        self._require_objects(git, row)
+        require_objects(git, row)
         quote = _quote_line(git, row.base_tree, row.result_tree, path, line, old=old)
 
-        def add(row: ChangeSetRow, now: str) -> None:
+        def append(row: ChangeSetRow, now: str) -> None:
             number = max((comment["number"] for comment in row.comments), default=0) + 1
             comment = DiffComment(number, path, line, quote, text, now, old)
             row.comments = [*row.comments, dataclasses.asdict(comment)]
 
-        return self._change_comments(change_set_id, add)
+        return self._change_comments(change_set_id, append)
 
-    def remove_comment(self, change_set_id: str, number: int) -> ChangeSet:
+    def remove(self, change_set_id: str, number: int) -> ChangeSet:
         """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
-        def remove(row: ChangeSetRow, now: str) -> None:
+        def drop(row: ChangeSetRow, now: str) -> None:
             if all(comment["number"] != number for comment in row.comments):
                 raise Refusal("unknown_comment", f"{row.id} has no comment {number}", f"`clawpy comment {row.id}`")
             row.comments = [comment for comment in row.comments if comment["number"] != number]
 
-        return self._change_comments(change_set_id, remove)
+        return self._change_comments(change_set_id, drop)
 
-    def unsent_comments(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
+    def unsent(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """The comments that no agent received yet, as a message, and their numbers. Raises `Refusal`:
         `unknown_change_set`, `no_comments`."""
-        unsent = [comment for comment in self.get(change_set_id).comments if not comment.sent]
+        unsent = [comment for comment in self._reader.get(change_set_id).comments if not comment.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
         return _as_message(unsent), tuple(comment.number for comment in unsent)
 
-    def sent_comments(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
+    def mark_sent(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
         """Mark the comments with these numbers as sent. Raises `Refusal` `unknown_change_set`."""
 
-        def send(row: ChangeSetRow, now: str) -> None:
+        def mark(row: ChangeSetRow, now: str) -> None:
             row.comments = [
                 comment | {"sent": now} if comment["number"] in numbers else comment for comment in row.comments
             ]
 
-        return self._change_comments(change_set_id, send)
+        return self._change_comments(change_set_id, mark)
 
     def _change_comments(self, change_set_id: str, change: Callable[[ChangeSetRow, str], None]) -> ChangeSet:
         def work(tx: Transaction) -> ChangeSet:

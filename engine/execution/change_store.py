@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import os
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
+from engine.events import Event
 from engine.execution import diffs, snapshots
 from engine.execution.session_store import check_of
 from engine.execution.tree_diff import apply_patch
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, value_of
 from engine.storage.table_cache import TableCache
 from engine.storage.types import utc_column
@@ -139,6 +140,26 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     return row
 
 
+def store_decision(
+    tx: Transaction, change_set_id: str, state: ChangeState, decide: Callable[[ChangeSetRow], Event]
+) -> ChangeSet:
+    """Store a decision: `decide` changes the row, also to another state than `state`, and returns the event. Raises as
+    `load_checked_row`."""
+    row = load_checked_row(tx.session, change_set_id, state)
+    row.state, row.note = state.value, ""
+    row.decided_at = tx.now
+    tx.record(decide(row))
+    tx.session.add(row)
+    tx.session.flush()
+    return row.view()
+
+
+def require_objects(git: Git, row: ChangeSetRow) -> None:
+    """Raises `Refusal` `diff_gone` when git collected a tree of the change set."""
+    if snapshots.missing_objects(git, row.base_tree, row.landed_tree, row.result_tree):
+        raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
+
+
 MAX_RECENT_LANDINGS = 20
 """Number of recent landings and undos whose files `written_by_us` returns."""
 
@@ -160,52 +181,35 @@ class ChangeReader:
         self._database = database
         self._written: TableCache[dict[str, int]] = TableCache(database, ChangeSetRow)
 
-    def list(
-        self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
-    ) -> list[ChangeSet]:
-        """Change sets, the newest first."""
-        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
-        if state is not None:
-            query = query.where(col(ChangeSetRow.state) == state.value)
-        if workspace is not None:
-            query = query.where(col(ChangeSetRow.workspace) == workspace)
-        with self._database.read() as session:
-            return [row.view() for row in session.exec(query.limit(limit))]
-
     def get(self, change_set_id: str) -> ChangeSet:
         """One change set. Raises `Refusal` `unknown_change_set`."""
-        return self._row(change_set_id).view()
+        return self.row(change_set_id).view()
 
-    def ids_with_prefix(self, wanted: str) -> builtins.list[str]:
+    def ids_with_prefix(self, wanted: str) -> list[str]:
         """Ids of change sets, of any age, that begin with `wanted`; see `engine.storage.rows`."""
         with self._database.read() as session:
             return ids_with_prefix(session, col(ChangeSetRow.id), wanted)
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""
-        row = self._of_session(session_id)
+        row = self.row_of_session(session_id)
         return None if row is None else row.view()
 
-    def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
+    def diff(self, change_set_id: str) -> list[FileDiff]:
         """Its files with their hunks: those that wait, or all of them once it is decided. Old lines have the numbers of
         the session's start. Raises `Refusal` `unknown_change_set`, `diff_gone` (git collected it)."""
-        row = self._row(change_set_id)
+        row = self.row(change_set_id)
         git = snapshots.plain_git(Path(row.workspace)).git
-        self._require_objects(git, row)
+        require_objects(git, row)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
         return diffs.file_diffs(git, row.base_tree, row.result_tree, landed)
 
-    def _require_objects(self, git: Git, row: ChangeSetRow) -> None:
-        """Raises `Refusal` `diff_gone`."""
-        if snapshots.missing_objects(git, row.base_tree, row.landed_tree, row.result_tree):
-            raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
-
     def patch(self, session_id: str) -> str:
         """The changes of a session as a patch for `git apply`; "" for none, or when git no longer has them."""
-        row = self._of_session(session_id)
+        row = self.row_of_session(session_id)
         return "" if row is None else apply_patch(Path(row.workspace), row.base_tree, row.result_tree)
 
-    def landed(self, workspace: str) -> builtins.list[ChangeSet]:
+    def landed(self, workspace: str) -> list[ChangeSet]:
         """The newest three landings of `workspace` whose files were not edited since, so that each can be undone.
         Newest first."""
         query = (
@@ -228,13 +232,28 @@ class ChangeReader:
             written = ask(session, _WRITTEN, {"workspace": workspace})
         return {path: time for (times,) in reversed(written) for path, time in times.items()}
 
-    def _of_session(self, session_id: str) -> ChangeSetRow | None:
+    def row_of_session(self, session_id: str) -> ChangeSetRow | None:
+        """The row of a session's change set, or None."""
         with self._database.read() as session:
             return session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
 
-    def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
+    def row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
+        """One row; see `load_checked_row`."""
         with self._database.read() as session:
             return load_checked_row(session, change_set_id, becoming)
+
+    # Last in the class, because its name hides the type `list` from what follows.
+    def list(
+        self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
+    ) -> list[ChangeSet]:
+        """Change sets, the newest first."""
+        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
+        if state is not None:
+            query = query.where(col(ChangeSetRow.state) == state.value)
+        if workspace is not None:
+            query = query.where(col(ChangeSetRow.workspace) == workspace)
+        with self._database.read() as session:
+            return [row.view() for row in session.exec(query.limit(limit))]
 
 
 def _is_as_written(workspace: str, path: str, time: int) -> bool:

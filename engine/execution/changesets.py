@@ -12,7 +12,6 @@ change set can be landed or its landing undone.
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import logging
 import shutil
@@ -36,7 +35,8 @@ from engine.events import (
 from engine.execution import diffs, landing, snapshots, staging
 from engine.execution.branching import branch_is_at, commit_diff, create_branch, free_branch_name
 from engine.execution.change_capture import ChangeCapture
-from engine.execution.change_store import NEXT_STATES, ChangeSetRow, load_checked_row
+from engine.execution.change_comments import ChangeComments
+from engine.execution.change_store import NEXT_STATES, ChangeReader, ChangeSetRow, store_decision
 from engine.execution.landing_checks import (
     cannot_write,
     check_landing,
@@ -48,6 +48,7 @@ from engine.execution.landing_checks import (
 from engine.execution.session_store import SessionRow
 from engine.execution.snapshots import join_paths, printable_path
 from engine.execution.tree_diff import diff_trees
+from engine.execution.worktrees import Worktrees
 from engine.git import Git
 from engine.home import Home
 from engine.model import (
@@ -64,7 +65,7 @@ from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
 
-Files = builtins.list[dict[str, Any]]
+Files = list[dict[str, Any]]
 """The stored files of a change set."""
 
 log = logging.getLogger(__name__)
@@ -75,8 +76,9 @@ MAX_PLANS = 5
 """Maximum number of plans for one landing, while its files keep changing."""
 
 
-class ChangeSets(ChangeCapture):
-    """Carries out decisions on change sets. Each is atomic in files and database, even when the process is killed."""
+class ChangeSets(ChangeReader):
+    """Reads change sets and carries out decisions on them, each atomic in files and database, even when the process is
+    killed."""
 
     def __init__(
         self,
@@ -87,7 +89,12 @@ class ChangeSets(ChangeCapture):
         randomness: Randomness,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        super().__init__(home, database, randomness)
+        super().__init__(database)
+        self.worktrees = Worktrees(home, database)
+        self.captures = ChangeCapture(self, self.worktrees, randomness)
+        self.comments = ChangeComments(database, self)
+        self._locks = self.worktrees.locks
+        self._randomness = randomness
         self._scratch = home.cache / "staging"
         self._clock = clock
         self._step = step
@@ -113,7 +120,7 @@ class ChangeSets(ChangeCapture):
 
     def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
         """Whether it, or `only` these parts, could be landed on the present files; changes nothing."""
-        row = self._row(change_set_id)
+        row = self.row(change_set_id)
         with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
             plain = snapshots.plain_git(Path(row.workspace))
             present, target = snapshots.take_snapshot(plain).tree, target_tree(plain, row, only)
@@ -146,7 +153,7 @@ class ChangeSets(ChangeCapture):
         """
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
             plan = dataclasses.replace(
-                landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._new_token()
+                landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._randomness.new_id("land")
             )
             plain = snapshots.plain_git(Path(row.workspace))
             changed = landing.find_changed(root, plan)
@@ -158,31 +165,26 @@ class ChangeSets(ChangeCapture):
             return self._apply_plan(plain, root, row, plan, ChangeState.UNDONE, tree)
 
     def reverse(self, session_id: str) -> bool:
-        """Undo all landings of a session's changes; False when there are none. Raises as `undo_all`."""
+        """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`,
+        with `later_edits` before the first one."""
         change = self.for_session(session_id)
         if change is None or (change.state is ChangeState.WAITING and not change.landings):
             return False
-        self.undo_all(change.id)
-        return True
-
-    def undo_all(self, change_set_id: str) -> ChangeSet:
-        """Undo all its landings, the last one first. Raises as `undo`; `later_edits` before the first one."""
-        with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
+        with self._lock_for_decision(change.id, ChangeState.UNDONE) as (row, root):
             plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
-            changed = landing.find_changed(root, *plans)
-            if changed:
+            if changed := landing.find_changed(root, *plans):
                 raise later_edits(changed)
-            for _ in plans[1:]:
-                self.undo(change_set_id)
-            return self.undo(change_set_id)
+            for _ in plans:
+                self.undo(change.id)
+        return True
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """The row and the operator's files, locked against other changes. Rolls back an interrupted landing first."""
-        workspace = self._row(change_set_id).workspace
+        workspace = self.row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), _open_workspace(workspace) as root:
             self._finish_interrupted(workspace)
-            yield self._row(change_set_id, becoming=becoming), root
+            yield self.row(change_set_id, becoming=becoming), root
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit its rest alone onto HEAD on a new branch, named after its prompt (`clawpy/fix-lint`); files, index and
@@ -191,9 +193,9 @@ class ChangeSets(ChangeCapture):
         Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
         `already_decided`, `unknown_change_set`.
         """
-        workspace = self._row(change_set_id).workspace
+        workspace = self.row(change_set_id).workspace
         with self._locks.hold(workspace):
-            row = self._row(change_set_id, becoming=ChangeState.BRANCHED)
+            row = self.row(change_set_id, becoming=ChangeState.BRANCHED)
             plain = snapshots.plain_git(Path(workspace))
             commit = commit_diff(
                 plain,
@@ -209,7 +211,7 @@ class ChangeSets(ChangeCapture):
             try:
                 create_branch(plain.git, name, commit)
             except Refusal:
-                self._database.write(lambda tx: intents.finish(tx, intent))
+                self._drop_intent(intent)
                 raise
             self._step("branch made")
             changed = self._record_branch(payload, intent)
@@ -218,13 +220,13 @@ class ChangeSets(ChangeCapture):
 
     def discard(self, change_set_id: str) -> ChangeSet:
         """Discard its rest and its worktree. Raises `Refusal` `already_decided`, `unknown_change_set`."""
-        with self._locks.hold(self._row(change_set_id).workspace):
+        with self._locks.hold(self.row(change_set_id).workspace):
             changed = self._database.write(lambda tx: self._discard_rest(tx, change_set_id))
         self._step("discarded")
         self._clear_away(changed)
         return changed
 
-    def recover(self, *, spare: Collection[str] = ()) -> builtins.list[str]:
+    def recover(self, *, spare: Collection[str] = ()) -> list[str]:
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove worktrees of earlier
         sessions, except for those in `spare`. Returns messages on what was done."""
         messages = []
@@ -255,7 +257,7 @@ class ChangeSets(ChangeCapture):
             check = check_landing(plain, root, row, present=present, target=target)
             refuse_unless_clean(check.preview, row.id)
             plan = staging.plan_for(
-                plain, root, check.tree, check.changes, token=self._new_token(), scratch=self._scratch
+                plain, root, check.tree, check.changes, token=self._randomness.new_id("land"), scratch=self._scratch
             )
             self._step("planned")
             # Two snapshots with the same contents before and after the plan: it has the merged contents.
@@ -299,7 +301,7 @@ class ChangeSets(ChangeCapture):
                 "fix the cause (a full disk?) and restart; the change is undone first",
             ) from error
         except (landing.FilesChanged, OSError, Refusal) as error:
-            self._database.write(lambda tx: intents.finish(tx, intent))
+            self._drop_intent(intent)
             if isinstance(error, landing.FilesChanged):
                 raise edited_meanwhile(error.paths, undoing=state is ChangeState.UNDONE) from error
             if isinstance(error, OSError):
@@ -323,11 +325,11 @@ class ChangeSets(ChangeCapture):
                 **{path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths},
                 **written,
             }
-            row.files = payload.get("files", row.files)
+            row.files = payload["files"]
             if requested is ChangeState.LANDED:
-                tree, landed = payload.get("tree", row.result_tree), payload.get("landed", row.files)
-                row.landings = [*row.landings, {"tree": tree, "files": landed, "plan": plan.as_json()}]
-                waits = tree != row.result_tree
+                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": plan.as_json()}
+                row.landings = [*row.landings, landed]
+                waits = payload["tree"] != row.result_tree
             else:
                 row.landings = row.landings[:-1]
                 waits = bool(row.landings)
@@ -336,11 +338,7 @@ class ChangeSets(ChangeCapture):
                 return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
             return LandingUndone(**row.about, left=len(row.landings))
 
-        def work(tx: Transaction) -> ChangeSet:
-            intents.finish(tx, intent)
-            return self._store_decision(tx, payload["change_set"], requested, decide)
-
-        return self._database.write(work)
+        return self._store_and_finish(intent, payload["change_set"], requested, decide)
 
     def _record_branch(self, payload: dict[str, Any], intent: int) -> ChangeSet:
         name = payload["branch"]
@@ -350,23 +348,21 @@ class ChangeSets(ChangeCapture):
             row.keep_landed_part(f"the rest is on branch {name}")
             return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
 
+        return self._store_and_finish(intent, payload["change_set"], ChangeState.BRANCHED, decide)
+
+    def _store_and_finish(
+        self, intent: int, change_set_id: str, state: ChangeState, decide: Callable[[ChangeSetRow], Event]
+    ) -> ChangeSet:
+        """Store a decision, see `store_decision`, in the transaction that removes its intent."""
+
         def work(tx: Transaction) -> ChangeSet:
             intents.finish(tx, intent)
-            return self._store_decision(tx, payload["change_set"], ChangeState.BRANCHED, decide)
+            return store_decision(tx, change_set_id, state, decide)
 
         return self._database.write(work)
 
-    def _store_decision(
-        self, tx: Transaction, change_set_id: str, state: ChangeState, decide: Callable[[ChangeSetRow], Event]
-    ) -> ChangeSet:
-        """Store a decision: `decide` changes the row, also to another state than `state`, and returns the event."""
-        row = load_checked_row(tx.session, change_set_id, state)
-        row.state, row.note = state.value, ""
-        row.decided_at = tx.now
-        tx.record(decide(row))
-        tx.session.add(row)
-        tx.session.flush()
-        return row.view()
+    def _drop_intent(self, intent: int) -> None:
+        self._database.write(lambda tx: intents.finish(tx, intent))
 
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
         def decide(row: ChangeSetRow) -> Event:
@@ -376,7 +372,7 @@ class ChangeSets(ChangeCapture):
             row.note = note
             return ChangeSetDiscarded(**row.about, continued_in=continued_in)
 
-        changed = self._store_decision(tx, change_set_id, ChangeState.DISCARDED, decide)
+        changed = store_decision(tx, change_set_id, ChangeState.DISCARDED, decide)
         session = load(tx.session, SessionRow, changed.session_id)
         if session is not None and changed.state is ChangeState.DISCARDED and not continued_in:
             session.discarded_at = tx.now
@@ -386,48 +382,53 @@ class ChangeSets(ChangeCapture):
         """Roll back an earlier change of this workspace that was interrupted, before another one begins."""
         for intent in intents.unfinished(self._database, LANDING):
             if intent.payload["workspace"] == workspace:
-                self._recover_landing(intent)
-                if any(remaining.id == intent.id for remaining in intents.unfinished(self._database, LANDING)):
+                try:
+                    self._finish_landing(intent)
+                except (Refusal, OSError, landing.FilesChanged) as error:
                     raise Refusal(
                         "not_restored",
-                        f"an earlier change of {workspace} is still half done",
+                        f"an earlier change of {workspace} is still half done: {error}",
                         "see `clawpy doctor`; free disk space and make the folder writable, then try again",
-                    )
+                    ) from error
 
     def _recover_landing(self, intent: intents.Intent) -> str:
-        payload, intent_id = intent.payload, intent.id
-        assert intent_id is not None
-        row = self._row(payload["change_set"])
-        state, plan = ChangeState(payload["state"]), landing.Plan.from_json(payload["plan"])
-        action = f"{'landing' if state is ChangeState.LANDED else 'undoing the landing of'} “{row.title}” ({row.id})"
+        row = self.row(intent.payload["change_set"])
+        is_landing = intent.payload["state"] == ChangeState.LANDED
+        action = f"{'landing' if is_landing else 'undoing the landing of'} “{row.title}” ({row.id}) was interrupted"
         try:
-            with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
-                plain = snapshots.plain_git(Path(row.workspace))
-                if landing.is_carried_out(root, plan):
-                    settled = landing.settle_plan(root, plan)
-                    self._record_landing(payload, settled, landing.modification_times(root, plan), intent_id)
-                    return f"{action} was interrupted after its last file; it is complete"
-                rollback = landing.roll_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
+            return f"{action} {self._finish_landing(intent)}"
         except (Refusal, OSError, landing.FilesChanged) as error:
-            return f"{action} was interrupted and cannot be undone yet: {error}; it is tried again at the next start"
-        self._database.write(lambda tx: intents.finish(tx, intent_id))
-        message = f"{action} was interrupted and undone; files restored: {len(rollback.restored)}"
+            return f"{action} and cannot be undone yet: {error}; it is tried again at the next start"
+
+    def _finish_landing(self, intent: intents.Intent) -> str:
+        """Record an interrupted landing whose files are complete, or roll it back; returns what was done. Raises
+        `Refusal`, OSError, `FilesChanged`: the intent stays then."""
+        payload = intent.payload
+        workspace, plan = payload["workspace"], landing.Plan.from_json(payload["plan"])
+        with self._locks.hold(workspace), _open_workspace(workspace) as root:
+            plain = snapshots.plain_git(Path(workspace))
+            if landing.is_carried_out(root, plan):
+                settled = landing.settle_plan(root, plan)
+                self._record_landing(payload, settled, landing.modification_times(root, plan), intent.id)
+                return "after its last file; it is complete"
+            rollback = landing.roll_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
+        self._drop_intent(intent.id)
+        message = f"and undone; files restored: {len(rollback.restored)}"
         others = rollback.changed_by_others
         if others:
             message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"
         return message
 
     def _recover_branch(self, intent: intents.Intent) -> str:
-        payload, intent_id = intent.payload, intent.id
-        assert intent_id is not None
+        payload = intent.payload
         try:
             git = snapshots.plain_git(Path(payload["workspace"])).git
             if branch_is_at(git, payload["branch"], payload["commit"]):
-                self._record_branch(payload, intent_id)
+                self._record_branch(payload, intent.id)
                 return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} exists"
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
-        self._database.write(lambda tx: intents.finish(tx, intent_id))
+        self._drop_intent(intent.id)
         return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
@@ -444,9 +445,6 @@ class ChangeSets(ChangeCapture):
                 tx.session.add(row)
 
         self._database.write(forget)
-
-    def _new_token(self) -> str:
-        return self._randomness.new_id("land")
 
 
 def _open_workspace(workspace: str) -> Beneath:

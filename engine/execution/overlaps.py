@@ -62,7 +62,7 @@ class Overlaps:
         """The overlaps of changes that are not stored yet."""
         worktree = captured.worktree
         paths = {path for file in captured.files for path in (file.path, file.old_path) if path}
-        return self._find_overlaps(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result)
+        return self._find_overlaps(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result_tree)
 
     def record(self, tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
         """Record overlaps in the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""

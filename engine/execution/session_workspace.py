@@ -93,6 +93,7 @@ class SessionWorkspaces:
         self._database = database
         self._settings = settings
         self._changes = changes
+        self._captures = changes.captures
         self._worktrees = changes.worktrees
         self._caches = caches
         self._runs = ValidationRuns(database)
@@ -112,7 +113,7 @@ class SessionWorkspaces:
             if row is None or not _has_unsaved_changes(row) or self._changes.for_session(row.id) is not None:
                 continue
             try:
-                captured = self._changes.capture(worktree)
+                captured = self._captures.capture(worktree)
             except (Refusal, OSError) as error:
                 log.warning("the changes of %s cannot be saved", row.id, exc_info=True)
                 messages.append(
@@ -127,16 +128,27 @@ class SessionWorkspaces:
         return messages + self._changes.recover(spare=unsaved)
 
     def _attach_captured(self, row: SessionRow, captured: CapturedChanges) -> bool:
-        former = continued_session(row.assignment)
-
         def write(tx: Transaction) -> str:
-            stored = self._changes.store(tx, captured, prediction_id=row.prediction_id, title=row.prompt)
-            if former:
-                self._changes.supersede(tx, former, by=row.id)
-            return stored.id
+            return self._store_changes(tx, captured, row, continued_session(row.assignment))
 
         cwd = str(captured.worktree.folder)
         return self._database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
+
+    def _store_changes(
+        self,
+        tx: Transaction,
+        captured: CapturedChanges,
+        session: SessionRow | SessionView,
+        former: str,
+        check: CheckResult | None = None,
+    ) -> str:
+        """Store a change set; that of session `former`, which it contains, is discarded. Returns its id."""
+        stored = self._captures.store(
+            tx, captured, prediction_id=session.prediction_id, title=session.prompt, check=check
+        )
+        if former:
+            self._changes.supersede(tx, former, by=session.id)
+        return stored.id
 
     def describe_carried(self, former: str) -> str:
         """Tell a model that continues session `former` whether its changes are in the files."""
@@ -173,7 +185,11 @@ class SessionWorkspaces:
         # No change set is landed in files that commands of this session may write.
         reads_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
         writes = reads_tree or place is Place.INSTALL or not live.sandbox.confines
-        with self._changes.register_writer(live.id, project, live.sandbox) if writes else nullcontext():
+        with (
+            self._worktrees.locks.register_writer(live.id, project, is_confined=live.sandbox.confines)
+            if writes
+            else nullcontext()
+        ):
             if uses_overlay or reads_tree:
                 tree_workspace = SessionWorkspace(project, git)
                 tree_workspace = replace(tree_workspace, before=snapshot_of(tree_workspace))
@@ -193,7 +209,7 @@ class SessionWorkspaces:
         workspace = None
         try:
             former = continued_session(live.assignment)
-            onto = self._changes.starting_tree(former) if former else None
+            onto = self._captures.starting_tree(former) if former else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
             if worktree.included.summary:
@@ -235,7 +251,7 @@ class SessionWorkspaces:
         live.processes.end(grace=0)
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
-            captured = self._changes.capture(workspace.worktree)
+            captured = self._captures.capture(workspace.worktree)
         bounded_check = check and bound_check(check, live.without_secrets)
         write = self._make_writer(
             view, workspace, captured, bounded_check, full=full, project=project, recorded=recorded
@@ -281,7 +297,7 @@ class SessionWorkspaces:
             return False
         assert workspace.worktree is not None
         try:
-            captured = self._changes.capture(workspace.worktree)
+            captured = self._captures.capture(workspace.worktree)
         except (Refusal, OSError) as problem:
             live.note(f"the changes cannot be saved yet; the next start tries again: {problem}", error=True)
             return True
@@ -360,11 +376,9 @@ class SessionWorkspaces:
                 )
             if captured is None:
                 return ""
-            stored = self._changes.store(tx, captured, prediction_id=view.prediction_id, title=view.prompt, check=check)
-            if workspace.continues:
-                self._changes.supersede(tx, workspace.continues, by=view.id)
-            self._overlaps.record(tx, stored.id, view, overlaps)
-            return stored.id
+            change_set_id = self._store_changes(tx, captured, view, workspace.continues, check)
+            self._overlaps.record(tx, change_set_id, view, overlaps)
+            return change_set_id
 
         return write
 

@@ -8,10 +8,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from engine.model import Refusal
 
-EVERYWHERE = ""
+_EVERYWHERE = ""
 """Stands for every workspace, for a session without a sandbox."""
 
 
@@ -37,8 +38,8 @@ class WorkspaceLocks:
         path = os.path.realpath(workspace)
         with self.hold(workspace):
             with self._guard:
-                writer_id = next((writer for writer, its in self._writers.items() if its in (path, EVERYWHERE)), "")
-                is_everywhere = self._writers.get(writer_id) == EVERYWHERE
+                writer_id = next((writer for writer, its in self._writers.items() if its in (path, _EVERYWHERE)), "")
+                is_everywhere = self._writers.get(writer_id) == _EVERYWHERE
             if writer_id:
                 what = "runs without a sandbox and could" if is_everywhere else "works in these files and could"
                 raise Refusal(
@@ -49,13 +50,13 @@ class WorkspaceLocks:
             yield
 
     @contextmanager
-    def register_writer(self, workspace: str, session_id: str) -> Iterator[None]:
-        """Register a session whose commands may write the files of `workspace`, or of all (`EVERYWHERE`). Waits for a
-        landing that is under way there."""
-        path = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)
+    def register_writer(self, session_id: str, workspace: Path, *, is_confined: bool) -> Iterator[None]:
+        """Block landings while commands of a session may write the operator's files: those of `workspace`, or any when
+        no sandbox confines them. Waits for a landing that is under way there."""
+        path = os.path.realpath(workspace) if is_confined else _EVERYWHERE
         with self._guard:
             self._writers[session_id] = path
-            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, EVERYWHERE)]
+            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, _EVERYWHERE)]
         try:
             for lock in locks:
                 with lock:

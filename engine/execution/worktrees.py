@@ -30,8 +30,8 @@ INTENT = "worktree"
 _INCLUDED = "clawpy-included"
 """The file in git's folder of a worktree that lists the ignored files copied into it."""
 
-StartingTree = Callable[[snapshots.PlainGit, str], str]
-"""Makes the tree with which a session begins, from the repository and the operator's present tree."""
+StartingTreeBuilder = Callable[[snapshots.PlainGit, str], str]
+"""Builds the tree with which a session begins, from the repository and the operator's present tree."""
 
 
 @frozen
@@ -59,7 +59,7 @@ class Worktrees:
         self._database = database
         self.locks = WorkspaceLocks()
 
-    def create(self, session_id: str, workspace: Path, *, onto: StartingTree | None = None) -> Worktree:
+    def create(self, session_id: str, workspace: Path, *, onto: StartingTreeBuilder | None = None) -> Worktree:
         """Make a worktree for `session_id` with the present files of `workspace` (its top folder), or with the tree of
         `onto`; its base are the present files either way.
 
@@ -169,7 +169,6 @@ class Worktrees:
         return messages
 
     def _remove_known(self, intent: intents.Intent) -> bool:
-        assert intent.id is not None
         return self._clear_away(intent.id, Path(intent.payload["workspace"]), Path(intent.payload["folder"]))
 
     def _clear_away(self, intent: int, workspace: Path, folder: Path) -> bool:

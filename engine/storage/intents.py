@@ -22,7 +22,8 @@ class Intent(Row, table=True):
 
     __tablename__ = "intents"
 
-    id: int | None = Field(default=None, primary_key=True)
+    id: int = Field(default=None, primary_key=True)
+    """The database gives it."""
     kind: str = Field(index=True)
     subject: str
     payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
@@ -33,7 +34,6 @@ def begin(transaction: Transaction, kind: str, subject: str, payload: dict[str, 
     """Write an intent in `transaction`; returns its id. The files may be touched once it is committed."""
     intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
     transaction.insert(intent)
-    assert intent.id is not None
     return intent.id
 
 

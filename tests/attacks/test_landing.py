@@ -17,7 +17,6 @@ import pytest
 from sqlmodel import col, update
 
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.sandbox import NoSandbox
 from engine.model import ChangeSet, ChangeState, Refusal
 from engine.storage import beneath, intents
 from engine.storage.files import TEMPORARY_PREFIX
@@ -266,21 +265,24 @@ def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -
 def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> None:
     change_set = world.changed(edit)
     with (
-        world.worktrees.locks.register_writer(str(world.root), "session_7"),
+        world.worktrees.locks.register_writer("session_7", world.root, is_confined=True),
         pytest.raises(Refusal, match="session_7") as refused,
     ):
         world.changes.land(change_set.id)
     assert refused.value.code == "session_writes"
     assert (world.root / "d/f.txt").read_text() == "one\n"
     world.changes.land(change_set.id)
-    with world.worktrees.locks.register_writer(str(world.root), "session_7"), pytest.raises(Refusal, match="session_7"):
+    with (
+        world.worktrees.locks.register_writer("session_7", world.root, is_confined=True),
+        pytest.raises(Refusal, match="session_7"),
+    ):
         world.changes.undo(change_set.id)
 
 
 def test_no_landing_while_a_session_without_a_sandbox_works_anywhere(world: World, tmp_path: Path) -> None:
     change_set = world.changed(edit)
     with (
-        world.changes.register_writer("session_7", tmp_path / "elsewhere", NoSandbox()),
+        world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False),
         pytest.raises(Refusal) as refused,
     ):
         world.changes.land(change_set.id)

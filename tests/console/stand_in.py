@@ -233,10 +233,34 @@ class Calls(Port):
         return "I look at the cart first." if id.endswith("1") else ""
 
 
+class ChangeComments:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    def add(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
+        said = DiffComment(1, path, line, "quoted", text, "2026-01-05T09:30:00+00:00", old)
+        return self._changes._set(id, ChangeState.WAITING, comments=(said,))
+
+    def remove(self, id: str, number: int) -> ChangeSet:
+        return self._changes._set(id, ChangeState.WAITING, comments=())
+
+    def unsent(self, id: str) -> tuple[str, tuple[int, ...]]:
+        comments = self._changes.all[0].comments
+        return "\n".join(comment.text for comment in comments), tuple(comment.number for comment in comments)
+
+    def mark_sent(self, id: str, numbers: Any) -> ChangeSet:
+        comments = (
+            dataclasses.replace(comment, sent="2026-01-05T09:31:00+00:00") if comment.number in numbers else comment
+            for comment in self._changes.all[0].comments
+        )
+        return self._changes._set(id, ChangeState.WAITING, comments=tuple(comments))
+
+
 class Changes(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.all = change_sets()
+        self.comments = ChangeComments(self)
 
     def list(self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50):
         return self.all[:limit]
@@ -258,24 +282,6 @@ class Changes(Port):
             self.note("landed part", *((item.path, item.hunks) for item in only))
             return self._set(id, ChangeState.WAITING, landed=len(only), landings=1)
         return self._set(id, ChangeState.LANDED, landed=3, landings=1)
-
-    def comment(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
-        said = DiffComment(1, path, line, "quoted", text, "2026-01-05T09:30:00+00:00", old)
-        return self._set(id, ChangeState.WAITING, comments=(said,))
-
-    def remove_comment(self, id: str, number: int) -> ChangeSet:
-        return self._set(id, ChangeState.WAITING, comments=())
-
-    def unsent_comments(self, id: str) -> tuple[str, tuple[int, ...]]:
-        comments = self.all[0].comments
-        return "\n".join(comment.text for comment in comments), tuple(comment.number for comment in comments)
-
-    def sent_comments(self, id: str, numbers: Any) -> ChangeSet:
-        comments = (
-            dataclasses.replace(comment, sent="2026-01-05T09:31:00+00:00") if comment.number in numbers else comment
-            for comment in self.all[0].comments
-        )
-        return self._set(id, ChangeState.WAITING, comments=tuple(comments))
 
     def branch(self, id: str) -> ChangeSet:
         return self._set(id, ChangeState.BRANCHED, branch="clawpy/sess_000000000002")

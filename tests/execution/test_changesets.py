@@ -257,11 +257,11 @@ def test_comments_on_lines(world: World) -> None:
 
     change_set = world.changed(edit)
     heard = world.bus.subscribe(lambda: None)
-    comment = world.changes.comment
+    comment = world.changes.comments.add
     comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
     [first, second] = comment(change_set.id, "b.txt", 1, "keep it", old=True).comments
     assert (first.quote, first.text, second.quote, second.old) == ("four", "write 4 instead", "b", True)
-    text, numbers = world.changes.unsent_comments(change_set.id)
+    text, numbers = world.changes.comments.unsent(change_set.id)
     assert text.split("\n\n")[1:] == [
         "a.txt:4\n> four\nwrite 4 instead",
         "b.txt:1 (before your change)\n> b\nkeep it",
@@ -273,12 +273,16 @@ def test_comments_on_lines(world: World) -> None:
 
     comment(change_set.id, "a.txt", 1, "and this, while they are sent")
     sent = world.clock.now().isoformat()
-    assert [entry.sent for entry in world.changes.sent_comments(change_set.id, numbers).comments] == [sent, sent, ""]
-    assert world.changes.unsent_comments(change_set.id)[1] == (3,)
-    world.changes.remove_comment(change_set.id, 3)
-    assert code_of(lambda: world.changes.unsent_comments(change_set.id)) == "no_comments"
-    assert [entry.number for entry in world.changes.remove_comment(change_set.id, 1).comments] == [2]
-    assert code_of(lambda: world.changes.remove_comment(change_set.id, 1)) == "unknown_comment"
+    assert [entry.sent for entry in world.changes.comments.mark_sent(change_set.id, numbers).comments] == [
+        sent,
+        sent,
+        "",
+    ]
+    assert world.changes.comments.unsent(change_set.id)[1] == (3,)
+    world.changes.comments.remove(change_set.id, 3)
+    assert code_of(lambda: world.changes.comments.unsent(change_set.id)) == "no_comments"
+    assert [entry.number for entry in world.changes.comments.remove(change_set.id, 1).comments] == [2]
+    assert code_of(lambda: world.changes.comments.remove(change_set.id, 1)) == "unknown_comment"
     world.changes.discard(change_set.id)
     assert [entry.text for entry in world.changes.get(change_set.id).comments] == ["keep it"]
 

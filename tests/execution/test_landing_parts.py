@@ -140,7 +140,7 @@ def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: Worl
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
     [a] = world.changes.diff(change.id)
     assert a.hunks.startswith("@@ -36,5 +47,5 @@")
-    [comment] = world.changes.comment(change.id, "a.txt", 39, "why?", old=True).comments
+    [comment] = world.changes.comments.add(change.id, "a.txt", 39, "why?", old=True).comments
     assert comment.quote == "line 38"
 
 

@@ -152,9 +152,11 @@ def test_a_workspace_that_is_itself_a_linked_worktree(world: World) -> None:
     world.repository.git("worktree", "add", "-q", "-b", "other", str(linked))
     worktree = world.worktrees.create("session_1", linked)
     (worktree.folder / "a.txt").write_text("theirs\n")
-    captured = world.changes.capture(worktree)
+    captured = world.changes.captures.capture(worktree)
     assert captured is not None
-    change_set = world.database.write(lambda tx: world.changes.store(tx, captured, prediction_id="p", title="t"))
+    change_set = world.database.write(
+        lambda tx: world.changes.captures.store(tx, captured, prediction_id="p", title="t")
+    )
     untouched = picture(world.root)
 
     world.changes.land(change_set.id)

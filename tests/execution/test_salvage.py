@@ -189,7 +189,7 @@ def test_a_start_that_is_killed_too_loses_nothing(
     def dies(*arguments: object, **named: object) -> None:
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(killed.changes, "store", dies)
+    monkeypatch.setattr(killed.changes.captures, "store", dies)
     with pytest.raises(RuntimeError):
         killed.sessions.recover()
     assert killed.files(session_id) == []
@@ -217,7 +217,7 @@ def test_what_cannot_be_captured_stays_where_it_is(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.changes, "capture", fails)
+        patch.setattr(world.changes.captures, "capture", fails)
         assert "cannot be saved yet" in world.sessions.recover()[1]
     assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
     assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]

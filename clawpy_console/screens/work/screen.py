@@ -361,7 +361,7 @@ class WorkScreen(SessionActions, FilterableScreen):
 
         def add_comment(text: str) -> None:
             self.app.ask(
-                lambda engine: engine.changes.comment(change.id, path, line, text, old=old),
+                lambda engine: engine.changes.comments.add(change.id, path, line, text, old=old),
                 lambda _: self._on_comments_changed("Comment added."),
             )
 
@@ -377,7 +377,7 @@ class WorkScreen(SessionActions, FilterableScreen):
     def _remove_comment(self, message: DiffView.RemoveComment) -> None:
         if (change := self.change) is not None:
             self.app.ask(
-                lambda engine: engine.changes.remove_comment(change.id, message.number),
+                lambda engine: engine.changes.comments.remove(change.id, message.number),
                 lambda _: self._on_comments_changed("Comment removed."),
             )
 
@@ -395,14 +395,14 @@ class WorkScreen(SessionActions, FilterableScreen):
 
             def on_card(_: Card) -> None:
                 self.app.ask(
-                    lambda engine: engine.changes.sent_comments(change.id, numbers),
+                    lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
                     lambda _: self.app.renew(["changes"]),
                 )
                 self.app.say("The card that sends your comments is on top. Approve it.")
 
             self.app.cards.continue_session(session, text, on_card)
 
-        self.app.ask(lambda engine: engine.changes.unsent_comments(change.id), send)
+        self.app.ask(lambda engine: engine.changes.comments.unsent(change.id), send)
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:

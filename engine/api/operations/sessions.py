@@ -115,12 +115,12 @@ def comment(
 ) -> Document:
     """Comment on a line of a change set, remove a comment, or send the unsent ones to the agent as a card that
     continues its session; without any of these, show the comments."""
-    target, changes = _find(engine, id), engine.changes
+    target, comments = _find(engine, id), engine.changes.comments
     change_id = target.change_set_id
     if file is not None and text is not None:
-        changes.comment(change_id, file, line, text, old=old)
+        comments.add(change_id, file, line, text, old=old)
     if remove:
-        changes.remove_comment(change_id, remove)
+        comments.remove(change_id, remove)
     reply = target_document(find_target(engine, change_id))
     if send:
         session = target.session
@@ -129,9 +129,9 @@ def comment(
             raise Refusal(
                 "no_agent", f"{session.id} was not made by an agent, so its comments stay as notes", "`clawpy propose`"
             )
-        words, numbers = changes.unsent_comments(change_id)
+        words, numbers = comments.unsent(change_id)
         card = engine.cards.propose(words, workspace=session.workspace, continues=session.id)
-        reply |= {"continues": document(card), "changeSet": document(changes.sent_comments(change_id, numbers))}
+        reply |= {"continues": document(card), "changeSet": document(comments.mark_sent(change_id, numbers))}
     return reply
 
 
