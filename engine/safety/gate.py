@@ -19,7 +19,6 @@ from typing import Any
 from engine.config import Production
 from engine.frozen import frozen
 from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger, Verdict
-from engine.safety.content.shell import words_of
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
@@ -160,7 +159,7 @@ def production_targets(trigger: Trigger, production: Production) -> tuple[str, .
     """
     assignment = trigger.assignment
     targets: dict[str, None] = {}
-    words = [word.strip(".,:;!?()[]{}`'\"") for word in words_of(assignment.prompt)]
+    words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     texts = [*words, *_strings(assignment.parameters)]
     lower_words = [text.lower() for text in words]
     is_prompt = assignment.flow is None

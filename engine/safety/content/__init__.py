@@ -21,8 +21,8 @@ from engine.model import Assignment, RailVerdict, Verdict
 from engine.safety.content.calls import unwrap
 from engine.safety.content.judging import RANK, judge_command
 from engine.safety.content.own import NO_RULES, OwnRules, own_rules
-from engine.safety.content.patterns import Hit
 from engine.safety.content.prompts import judge_prompt
+from engine.safety.content.rule_files import Hit
 from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
 from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
@@ -37,6 +39,11 @@ _EMITTERS = re.compile(
 )
 """Programs whose output is made to be evaluated."""
 
+_READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
+_RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
+_CONTAINERS = frozenset(
+    {"docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus", "docker-compose", "podman-compose"}
+)
 _TEXT_WRAPPERS = frozenset({"watch", "parallel", "entr"})
 _SPELLINGS = {
     "nodejs": "node",
@@ -80,14 +87,18 @@ class Unwrapped:
     """Files that the text itself fetched from elsewhere."""
 
 
+Inner = str | list[str]
+"""What a program runs: a script, or another program with its arguments."""
+
+
 def unwrap(text: str) -> Unwrapped:
     """Take `text` apart down to the programs that run. Bounded by depth and by the amount of nested text."""
     result = Unwrapped()
-    _script(text, result, 0, ())
+    _take_script(text, result, 0, ())
     return result
 
 
-def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+def _take_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     result.budget -= len(text)
     if depth > MAX_DEPTH or result.budget < 0:
         result.unreadable = "nested too deeply to be checked"
@@ -97,11 +108,11 @@ def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> N
         result.unreadable = "more commands than can be checked"
     for simple in simples:
         for nested in simple.nested:
-            _script(nested, result, depth + 1, (*via, "$()"))
+            _take_script(nested, result, depth + 1, (*via, "$()"))
         if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
-            _call(_substituted(simple), simple, result, depth, via)
+            _take_call(_substituted(simple), simple, result, depth, via)
         elif simple.redirects:
             result.calls.append(Call("", [], simple, via))
 
@@ -116,16 +127,22 @@ def _substituted(simple: Simple) -> list[str]:
         parts = re.split(r"(\$\(\)|<\(\))", word)
         is_known = False
         for index in range(1, len(parts), 2):
-            inner = parse(next(inner_texts, ""))
-            output = output_of(inner[-1], 0) if inner and parts[index] == "$()" else None
-            if output is not None:
+            output = _output_of_script(next(inner_texts, ""))
+            if output is not None and parts[index] == "$()":
                 parts[index], is_known = output, True
         text = "".join(parts)
         words += text.split() if is_known and not quoted else [text]
     return words
 
 
-def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+def _output_of_script(text: str) -> str | None:
+    """The output of a script's last command, None if the text does not show it."""
+    commands = parse(text)
+    return output_of(commands[-1], 0) if commands else None
+
+
+def _take_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+    """Add a program to the result, and before it what it runs itself."""
     if depth > MAX_DEPTH:
         result.unreadable = "nested too deeply to be checked"
         return
@@ -133,42 +150,24 @@ def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: t
         argv = argv[1:]  # a prompt that was copied along
     if not argv:
         return
-    base = _program(argv[0])
-    args = argv[1:]
+    base, args = _program(argv[0]), argv[1:]
     if argv[0] in simple.globs or _UNRESOLVED.search(base):
         result.unresolved = argv[0]
     result.downloaded |= saved_as(base, args, simple.redirects)
     if result.downloaded and (argv[0] in result.downloaded or (base in _RUNS_FILES and result.downloaded & set(args))):
         result.downloads_to_shell = True
-    for text in carried_commands(base, args, simple.assigned, _input_of(simple)):
-        _script(text, result, depth + 1, (*via, base))
-    if base in WRAPPERS:
-        if base == "command" and args[:1] and args[0] in ("-v", "-V"):
-            return
-        _wrapper(base, args, simple, result, depth, via)
-    elif base in SHELLS or base in ("su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"):
-        _shell(base, args, simple, result, depth, via)
-    elif base in ("docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus", "docker-compose", "podman-compose"):
-        _inner(_contained(base, args), simple, result, depth, (*via, base))
-    elif base in RUNNERS:
-        _inner(_runner(base, args), simple, result, depth, (*via, base))
-    elif base == "find" or base == "fd":
-        _find(args, simple, result, depth, via)
-    elif base in ("trap", "alias") and args:
-        text = args[0] if base == "trap" else args[0].partition("=")[2]
-        _script(text, result, depth + 1, (*via, base))
-    if base in INTERPRETERS:
-        _interpreter(base, args, simple, result)
-    if base in CODE_ANYWHERE:
-        result.code.append((base, " ".join(args)))
-        if base in ("rails", "irb", "pry") and (input_text := _input_of(simple)):
-            result.code.append(("ruby", input_text))
-    if args[:1] and args[0].endswith("manage.py") and "-c" in args:
-        result.code.append(("python", args[-1]))
+    inner_via = (*via, "find" if base == "fd" else base)
+    for inner in chain(
+        carried_commands(base, args, simple.assigned, _input_of(simple)), _inner_programs(base, args, simple, result)
+    ):
+        if isinstance(inner, str):
+            _take_script(inner, result, depth + 1, inner_via)
+        elif inner:
+            _take_call(inner, simple, result, depth + 1, inner_via)
+    if base == "command" and args[:1] and args[0] in ("-v", "-V"):
+        return  # it only looks the program up
+    result.code += _program_texts(base, args, simple, result)
     result.calls.append(Call(base, args, simple, via, "$()" in via))
-
-
-_RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
 
 
 def _program(word: str) -> str:
@@ -187,12 +186,23 @@ def _input_of(simple: Simple) -> str | None:
     return simple.stdin
 
 
-def _inner(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    if argv:
-        _call(argv, simple, result, depth + 1, via)
+def _inner_programs(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[Inner]:
+    """What a program runs that its kind, its options or its standard input name."""
+    if base in WRAPPERS:
+        yield _wrapped(base, args, simple)
+    elif base in _READS_SCRIPTS:
+        yield from _scripts(base, args, simple, result)
+    elif base in _CONTAINERS:
+        yield _contained(base, args)
+    elif base in RUNNERS:
+        yield _run_by_runner(base, args)
+    elif base in ("find", "fd"):
+        yield from _executed_by_find(args)
+    elif base in ("trap", "alias") and args:
+        yield args[0] if base == "trap" else args[0].partition("=")[2]
 
 
-def _runner(base: str, args: list[str]) -> list[str]:
+def _run_by_runner(base: str, args: list[str]) -> list[str]:
     """The command in `poetry run CMD`, `npm exec -- CMD` and the like, or nothing."""
     for index, word in enumerate(args[:4]):
         if word in RUNNERS[base]:
@@ -213,18 +223,15 @@ def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
     return args[index:]
 
 
-def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    """The command that a wrapper such as sudo, env or xargs runs."""
-    valued, skipped = WRAPPERS[base]
-    via = (*via, base)
+def _wrapped(base: str, args: list[str], simple: Simple) -> Inner:
+    """What a wrapper such as sudo, env or xargs runs."""
     if base == "env" and (script := _env_script(args)) is not None:
-        _script(script, result, depth + 1, via)
-        return
-    if base == "sudo" and args[:1] and args[0] in ("-e", "--edit", "-l", "-v", "-k"):
-        return
+        return script
+    if (base, args[:1]) in _RUNS_NOTHING:
+        return []
     if base == "script" and "-c" in args:
-        _script(" ".join(args[args.index("-c") + 1 :][:1]), result, depth + 1, via)
-        return
+        return " ".join(args[args.index("-c") + 1 :][:1])
+    valued, skipped = WRAPPERS[base]
     rest = _without_assignments(base, after_options(args, valued))[skipped:]
     if base == "parallel" and ":::" in rest:
         rest = _parallel_command(rest)
@@ -232,12 +239,16 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
     if base == "flock" and rest[:1] == ["-c"]:
         rest, is_text = rest[1:], True
     if is_text and len(rest) == 1:
-        _script(rest[0], result, depth + 1, via)
-        return
+        return rest[0]
     if base == "xargs" and simple.source is not None and rest:
-        rest = _xargs_command(rest, output_of(simple.source, 0))
-    if rest:
-        _call(rest, simple, result, depth + 1, via)
+        return _xargs_command(rest, output_of(simple.source, 0))
+    return rest
+
+
+_RUNS_NOTHING = [("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k")] + [
+    ("command", [option]) for option in ("-v", "-V")
+]
+"""Wrappers with the option by which they run no program."""
 
 
 def _env_script(args: list[str]) -> str | None:
@@ -278,103 +289,96 @@ def _xargs_command(words: list[str], input_text: str | None) -> list[str]:
     return words + input_text.split()[:200]
 
 
-def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    """The script that a shell, eval, source or ssh runs."""
-    via = (*via, base)
+def _scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
+    """The scripts that a shell, eval, source or ssh runs."""
     if base == "eval":
-        _eval(" ".join(args), simple, result, depth, via)
+        text = " ".join(args)
+        if "$()" in text:
+            result.downloads_to_shell |= downloads(simple.nested)
+        if not (text == "$()" and simple.nested and _EMITTERS.fullmatch(simple.nested[0])):
+            yield text
         return
     if base == "ssh":
-        rest = after_options(args, SSH_VALUES)[1:]
-        if rest or simple.stdin is not None:
-            _script(" ".join(rest) if rest else simple.stdin or "", result, depth + 1, via)
+        yield " ".join(after_options(args, SSH_VALUES)[1:]) or simple.stdin or ""
         return
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
         result.downloads_to_shell |= downloads(simple.nested)
         for nested in simple.nested[:5]:
-            inner = parse(nested)
-            output = output_of(inner[-1], 0) if inner else None
-            if output is not None:
-                _script(output, result, depth + 1, via)
+            yield _output_of_script(nested) or ""
     if base == "cmd":
-        _script(" ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word)), result, depth + 1, via)
-    elif not _shell_option(base, args, simple, result, depth, via):
-        _shell_input(base, args, simple, result, depth, via)
+        yield " ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word))
+        return
+    script = _option_script(base, args, simple, result)
+    if script is None:
+        yield from _input_scripts(base, args, simple, result)
+    else:
+        yield script
 
 
-def _eval(text: str, simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    if "$()" in text:
-        result.downloads_to_shell |= downloads(simple.nested)
-        if text == "$()" and simple.nested and _EMITTERS.fullmatch(simple.nested[0]):
-            return
-    _script(text, result, depth + 1, via)
-
-
-def _shell_option(
-    base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]
-) -> bool:
-    """The script of `sh -c SCRIPT`; True when there is such an option."""
+def _option_script(base: str, args: list[str], simple: Simple, result: Unwrapped) -> str | None:
+    """The script of `sh -c SCRIPT`; None without such an option."""
     for index, word in enumerate(args):
-        is_script = re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command")
-        if is_script:
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
             following = args[index + 1 :]
             while following and following[0].startswith("-") and base != "su":
                 following = following[1:]
-            if following:
-                script = following[0]
-                for number, value in enumerate(following[1:]):
-                    script = script.replace(f"${number}", value).replace('"$@"', value)
-                if script == "$()":
-                    result.downloads_to_shell |= downloads(simple.nested)
-                _script(script, result, depth + 1, via)
-            return True
+            script = following[0] if following else ""
+            for number, value in enumerate(following[1:]):
+                script = script.replace(f"${number}", value).replace('"$@"', value)
+            if script == "$()":
+                result.downloads_to_shell |= downloads(simple.nested)
+            return script
         if base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
-            return True
-    return False
+            return ""
+    return None
 
 
-def _shell_input(
-    base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]
-) -> None:
+def _input_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input."""
     reads_input = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
     if "/dev/stdin" not in args and (base in ("source", ".") or not reads_input):
         return
     if simple.stdin is not None:
-        _script(simple.stdin, result, depth + 1, via)
+        yield simple.stdin
     if simple.source is not None:
-        if chain_downloads(simple.source):
-            result.downloads_to_shell = True
-        input_text = output_of(simple.source, 0)
-        if input_text is not None:
-            _script(input_text, result, depth + 1, via)
+        result.downloads_to_shell |= chain_downloads(simple.source)
+        piped = output_of(simple.source, 0)
+        if piped is not None:
+            yield piped
         elif decodes(simple.source):
             result.unreadable = "runs decoded text in a shell, unseen"
 
 
-def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) -> None:
-    if "<()" in args or "$()" in args:
-        result.downloads_to_shell |= downloads(simple.nested)
+def _program_texts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[tuple[str, str]]:
+    """The program text that is handed to an interpreter, with the interpreter."""
+    if base in INTERPRETERS:
+        if "<()" in args or "$()" in args:
+            result.downloads_to_shell |= downloads(simple.nested)
+        text = _option_text(base, args)
+        if text is None and (not args or args[0] == "-"):
+            if simple.stdin is None and simple.source is not None:
+                result.downloads_to_shell |= chain_downloads(simple.source)
+            text = _input_of(simple)
+        if text is not None:
+            yield base, text
+    if base in CODE_ANYWHERE:
+        yield base, " ".join(args)
+        if base in ("rails", "irb", "pry") and (text := _input_of(simple)):
+            yield "ruby", text
+    if args[:1] and args[0].endswith("manage.py") and "-c" in args:
+        yield "python", args[-1]
+
+
+def _option_text(base: str, args: list[str]) -> str | None:
+    """The program in `python -c PROGRAM`, `perl -e PROGRAM` and the like; None without such an option."""
     for index, word in enumerate(args):
-        if word in INTERPRETERS[base] and index + 1 < len(args):
-            result.code.append((base, args[index + 1]))
-            return
-        if base in ("perl", "ruby") and re.fullmatch(r"-[a-zA-Z0]*e", word) and index + 1 < len(args):
-            result.code.append((base, args[index + 1]))
-            return
+        is_option = word in INTERPRETERS[base] or (base in ("perl", "ruby") and re.fullmatch(r"-[a-zA-Z0]*e", word))
+        if is_option and index + 1 < len(args):
+            return args[index + 1]
         if word.startswith("-c") and base == "python" and len(word) > 2:
-            result.code.append((base, word[2:]))
-            return
-    if not args or args[0] == "-":
-        if simple.stdin is not None:
-            result.code.append((base, simple.stdin))
-        elif simple.source is not None:
-            if chain_downloads(simple.source):
-                result.downloads_to_shell = True
-            input_text = output_of(simple.source, 0)
-            if input_text is not None:
-                result.code.append((base, input_text))
+            return word[2:]
+    return None
 
 
 def _contained(base: str, args: list[str]) -> list[str]:
@@ -387,15 +391,14 @@ def _contained(base: str, args: list[str]) -> list[str]:
     return after_options(args[verb + 1 :], CONTAINER_VALUES)[1:]
 
 
-def _find(args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+def _executed_by_find(args: list[str]) -> Iterator[list[str]]:
+    """The commands behind `-exec` and the like."""
     index = 0
     while index < len(args):
         if args[index] in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"):
             end = index + 1
             while end < len(args) and args[end] not in (";", "+"):
                 end += 1
-            inner = args[index + 1 : end]
-            if inner:
-                _call(inner, simple, result, depth + 1, (*via, "find"))
+            yield args[index + 1 : end]
             index = end
         index += 1

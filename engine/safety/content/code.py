@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from engine.model import Verdict
+from engine.safety.content.calls import Call
 from engine.safety.content.outputs import decode_base64
-from engine.safety.content.patterns import Hit
+from engine.safety.content.patterns import ASK, BLOCK
+from engine.safety.content.rule_files import Hit
 
 _LOOKED_AT = 20_000
 
@@ -58,16 +59,17 @@ _CLIENTS_TEXT = """
     turso d1 libsql questdb psql.exe sql athenacli
 """
 _CLIENTS = frozenset(_CLIENTS_TEXT.split())
+"""Programs that take SQL or the like."""
 
 
 def judge_code(source: str) -> Hit | None:
     """The objection to operations in program text that cannot be undone, None for none."""
     source = _JOIN.sub("", source[:_LOOKED_AT])
     if _DELETES.search(source):
-        return Verdict.BLOCK, "code-delete", "program text that deletes files or data"
+        return BLOCK, "code-delete", "program text that deletes files or data"
     hit = judge_sql(source) if re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE) else None
     if hit is None and _REMOVES.search(source):
-        return Verdict.ASK, "code-delete", "program text that deletes a file"
+        return ASK, "code-delete", "program text that deletes a file"
     return hit
 
 
@@ -89,13 +91,17 @@ def decoded_in(source: str) -> list[str]:
     return [text for text in texts if text and text.isprintable()]
 
 
-def is_database_client(program: str) -> bool:
-    """Does this program take SQL or the like?"""
-    return program in _CLIENTS
+def judge_statement(call: Call) -> Hit | None:
+    """What counts against the statements that a call hands to a database, in its words or by a pipe."""
+    if call.base not in _CLIENTS:
+        return None
+    source = call.simple.source
+    input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
+    return judge_sql(" ".join([*call.args, input_text]))
 
 
 def judge_sql(text: str) -> Hit | None:
     """Statements that lose data, in SQL with its comments taken out."""
     if _SQL.search(_COMMENT.sub(" ", text[:12_000])):
-        return Verdict.BLOCK, "sql", "a statement that loses data"
+        return BLOCK, "sql", "a statement that loses data"
     return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from engine.safety.content.calls import Call, after_options
-from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option
+from engine.safety.content.outputs import program_of
+from engine.safety.content.patterns import ASK, BLOCK, has_option
+from engine.safety.content.rule_files import Hit
 from engine.safety.content.shell import Simple
 from engine.safety.content.wrappers import SHELLS, WRAPPERS
 
@@ -203,7 +205,7 @@ def judge_xargs(call: Call) -> Hit | None:
     for _ in range(20):
         if feeder is None or not feeder.argv:
             break
-        program = _name(feeder)
+        program = program_of(feeder)
         if program == "find":
             return _found_files(feeder.argv[1:], False, recursive, filtered=filtered)
         if program in ("echo", "printf"):
@@ -216,19 +218,14 @@ def judge_xargs(call: Call) -> Hit | None:
         feeder = feeder.source
     if recursive and not filtered:
         return ASK, "rm-unknown", "deletes folders whose names are not known"
-    if not filtered and feeder is not None and _name(feeder) == "git":
+    if not filtered and feeder is not None and program_of(feeder) == "git":
         return ASK, "rm-unknown", "deletes files whose names are not known"
     return None
 
 
 def feeds_everything(simple: Simple) -> bool:
     """Does a command name every file there is: `git ls-files`, `find .` without a choice, `ls`?"""
-    program, words = _name(simple), simple.argv
+    program, words = program_of(simple), simple.argv
     if program == "git":
         return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
     return program == "find" and not any(word in _SELECTING for word in words)
-
-
-def _name(simple: Simple) -> str:
-    words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time")]
-    return words[0].rsplit("/", 1)[-1] if words else ""

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from engine.model import Verdict
 from engine.safety.content import code, leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.own import NO_RULES, OwnRules
-from engine.safety.content.patterns import Hit
+from engine.safety.content.patterns import ASK, BLOCK
+from engine.safety.content.rule_files import Hit
 from engine.safety.content.wrappers import INTERPRETERS
 
 RANK = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
 _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
+_TOO_DEEP: Hit = (ASK, "unreadable", "nested too deeply to be checked")
 
 
-def strongest(hits: list[Hit]) -> Hit | None:
+def strongest(hits: Iterable[Hit | None]) -> Hit | None:
     """The hit with the hardest verdict, the first of equals."""
-    return max(hits, key=lambda hit: RANK[hit[0]], default=None)
+    return max(filter(None, hits), key=lambda hit: RANK[hit[0]], default=None)
 
 
 def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
     """What counts against a folded command; `depth` counts how often it was found within another text."""
     if _FORK_BOMB.search(text[:4000]):
-        return Verdict.BLOCK, "fork-bomb", "starts processes endlessly"
+        return BLOCK, "fork-bomb", "starts processes endlessly"
     unwrapped = unwrap(text)
-    hits = [hit for call in unwrapped.calls if (hit := _judge_call(call, own)) is not None]
-    hits += _judge_code(unwrapped, depth, own)
+    return strongest(
+        [
+            *(_judge_call(call, own) for call in unwrapped.calls),
+            *_judge_code(unwrapped, depth, own),
+            *_judge_whole(unwrapped),
+        ]
+    )
+
+
+def _judge_whole(unwrapped: Unwrapped) -> Iterator[Hit]:
+    """What counts against the text as a whole."""
     if unwrapped.downloads_to_shell:
-        hits.append((Verdict.BLOCK, "download-run", "runs what it downloads, unseen"))
+        yield BLOCK, "download-run", "runs what it downloads, unseen"
     if _pushes_to_new_remote(unwrapped.calls):
-        hits.append((Verdict.ASK, "push-elsewhere", "pushes to a remote that the command names itself"))
+        yield ASK, "push-elsewhere", "pushes to a remote that the command names itself"
     if unwrapped.unresolved:
-        hits.append(
-            (Verdict.ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}")
-        )
+        yield ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}"
     if unwrapped.unreadable:
-        hits.append((Verdict.ASK, "unreadable", unwrapped.unreadable))
-    return strongest(hits)
+        yield ASK, "unreadable", unwrapped.unreadable
 
 
 def _pushes_to_new_remote(calls: list[Call]) -> bool:
@@ -53,21 +62,15 @@ def _judge_call(call: Call, own: OwnRules) -> Hit | None:
         return blocked
     if own.allows(call):
         return targets.judge_redirects(call)
-    hits: list[Hit] = []
-    rule = rulebook.find_rule(call)
-    if not _only_shows_help(call):
-        if rule is not None:
-            hits.append((rule.verdict, rule.id, rule.reason))
-        elif (unlisted := rulebook.judge_unlisted(call)) is not None:
-            hits.append(unlisted)
-    hits += [hit for judge in (targets.judge, leaks.judge_leak, leaks.judge_index) if (hit := judge(call)) is not None]
-    if code.is_database_client(call.base):
-        source = call.simple.source
-        input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None and source.argv else "")
-        statement = code.judge_sql(" ".join([*call.args, input_text]))
-        if statement is not None:
-            hits.append(statement)
-    return strongest(hits)
+    return strongest(
+        [
+            None if _only_shows_help(call) else rulebook.judge(call),
+            targets.judge(call),
+            leaks.judge_leak(call),
+            leaks.judge_index(call),
+            code.judge_statement(call),
+        ]
+    )
 
 
 def _only_shows_help(call: Call) -> bool:
@@ -75,17 +78,15 @@ def _only_shows_help(call: Call) -> bool:
     return "--help" in call.args or call.args in (["--version"], ["help"])
 
 
-def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> list[Hit]:
-    hits: list[Hit] = []
+def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Hit | None]:
     for interpreter, source in unwrapped.code:
-        hit = code.judge_code(source) if interpreter in INTERPRETERS else None
-        if hit is not None:
-            hits.append(hit)
+        if interpreter in INTERPRETERS:
+            yield code.judge_code(source)
         if depth > 3:
-            hits.append((Verdict.ASK, "unreadable", "nested too deeply to be checked"))
+            yield _TOO_DEEP
             continue
         decoded = code.decoded_in(source)
-        hits += [hit for text in decoded if (hit := code.judge_code(text)) is not None]
+        yield from map(code.judge_code, decoded)
         texts = [text for program_text in (source, *decoded) for text in code.commands_in(program_text)] + decoded
-        hits += [hit for text in texts[:60] if (hit := judge_command(text, depth + 1, own)) is not None]
-    return hits
+        for text in texts[:60]:
+            yield judge_command(text, depth + 1, own)

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from engine.frozen import frozen
 from engine.safety.content.calls import Call
-from engine.safety.content.patterns import BLOCK, Hit, Pattern, glob, plain_words
+from engine.safety.content.patterns import BLOCK, Pattern, glob, plain_words
+from engine.safety.content.rule_files import Hit
 
 _PROMPT = "prompt:"
 _UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")

@@ -1,4 +1,4 @@
-"""A rule of the content filter and its little language (SPEC 3.5).
+"""The little language of the rules on commands (SPEC 3.5).
 
 A pattern is words separated by spaces: the programs (`git`, alternatives with `|`), then the sub-commands that must
 follow each other (globs, alternatives), then options: `--force|-f` must be there, `!--dry-run` must not, `@*x*` some
@@ -9,7 +9,7 @@ an unambiguous beginning. Case does not matter in words and globs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
@@ -20,9 +20,6 @@ from engine.safety.content.rule_files import PROGRAMS
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 
-Hit = tuple[Verdict, str, str]
-"""Verdict, rule id, reason."""
-
 _FIRST = {program: frozenset(options.split()) for program, options in PROGRAMS["values_first"].items()}
 _ANYWHERE = {program: frozenset(options.split()) for program, options in PROGRAMS["values_anywhere"].items()}
 _LATEST = 3
@@ -30,18 +27,6 @@ _UNABBREVIATED = frozenset(
     {"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"}
 )
 """Options that are no beginning of a longer one."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule: `stops` and `passes` are commands it must and must not match."""
-
-    id: str
-    verdict: Verdict
-    reason: str
-    patterns: Sequence[str]
-    stops: Sequence[str] = ()
-    passes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

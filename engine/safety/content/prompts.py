@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from engine.safety.content import prose
 from engine.safety.content.judging import judge_command, strongest
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.own import NO_RULES, OwnRules
-from engine.safety.content.patterns import ASK, Hit
+from engine.safety.content.patterns import ASK
+from engine.safety.content.prose import judge_clause
+from engine.safety.content.rule_files import Hit
 from engine.safety.content.sentences import Clause, clauses
 from engine.safety.content.shell import MAX_LENGTH
 
@@ -48,8 +49,7 @@ _ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 
 def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | None:
     """The objection to a folded prompt, None for none."""
-    blocked = own.blocks_prompt(text)
-    hits: list[Hit] = [blocked] if blocked is not None else []
+    hits = [own.blocks_prompt(text)]
     words_allowed = own.allows_prompt(text)
     pieces: dict[str, None] = {}
     if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
@@ -58,9 +58,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
     if not complete:
         hits.append((ASK, "too-long", "more sentences than can be checked: it needs your decision"))
     for clause in prompt_clauses:
-        rule = None if words_allowed else prose.find_prose(clause)
-        if rule is not None:
-            hits.append((rule.verdict, rule.id, rule.reason))
+        hits.append(None if words_allowed else judge_clause(clause))
         if not clause.asks or clause.negated_from >= 0:
             continue
         for text_within in (*clause.code, *clause.quoted):
@@ -68,8 +66,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
             if command or text_within in clause.code:
                 pieces[text_within] = None
             if not command and clause.carries and depth == 0:
-                inner_hit = judge_prompt(text_within, own, 1)
-                hits += [inner_hit] if inner_hit is not None else []
+                hits.append(judge_prompt(text_within, own, 1))
         pieces.update(dict.fromkeys(_bare_commands(clause)))
     for match in list(_ENCODED.finditer(text))[:10]:
         decoded = decode_base64(match[0])
@@ -81,9 +78,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
         if remaining < 0:
             hits.append((ASK, "too-long", "more commands than can be checked: it needs your decision"))
             break
-        hit = judge_command(piece, 1, own)
-        if hit is not None:
-            hits.append(hit)
+        hits.append(judge_command(piece, 1, own))
     return strongest(hits)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from engine.model import Verdict
-from engine.safety.content.rule_files import read_rules
+from engine.safety.content.rule_files import Hit, Rule, read_rules
 from engine.safety.content.sentences import Clause
 
 _IN_CODE = re.compile(
@@ -24,15 +23,11 @@ _GAP = 6
 """Words between a verb and its object."""
 
 
-@dataclass(frozen=True)
-class ProseRule:
-    """One rule. `asks` are pairs: verbs that are asked for, and objects within a few words; `whole` is a pattern."""
+@dataclass(frozen=True, kw_only=True)
+class ProseRule(Rule):
+    """A rule on prompts. `asks` are pairs: verbs that are asked for, and objects within a few words; `whole` is a
+    pattern."""
 
-    id: str
-    verdict: Verdict
-    reason: str
-    stops: Sequence[str]
-    passes: Sequence[str]
     asks: Sequence[Sequence[str]] = ()
     whole: str = ""
     hint: str = ""
@@ -101,7 +96,7 @@ def _vocabulary() -> _Vocabulary:
     tables = read_rules("prose.toml")
     nouns = frozenset(form for noun in tables["code_nouns"].split() for form in (noun, f"{noun}s", f"{noun}es"))
     return _Vocabulary(
-        tuple(ProseRule(**entry | {"verdict": Verdict(entry["verdict"])}) for entry in tables["rule"]),
+        tuple(map(ProseRule.parse, tables["rule"])),
         re.compile(f"{tables['words']['asked']}$", re.IGNORECASE),
         nouns,
         nouns | frozenset(tables["placeholders"].split()),
@@ -113,7 +108,7 @@ def rules() -> tuple[ProseRule, ...]:
     return _vocabulary().rules
 
 
-def find_prose(clause: Clause) -> ProseRule | None:
+def judge_clause(clause: Clause) -> Hit | None:
     """The first rule that a clause breaks, blocks before asks; nothing when it only talks or says not to."""
     if not clause.asks:
         return None
@@ -121,5 +116,5 @@ def find_prose(clause: Clause) -> ProseRule | None:
     for rule in rules():
         end = rule.end_in(text)
         if end >= 0 and not 0 <= clause.negated_from <= end:
-            return rule
+            return rule.hit
     return None

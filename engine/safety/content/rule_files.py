@@ -4,11 +4,39 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from engine.model import Verdict
+
+Hit = tuple[Verdict, str, str]
+"""Verdict, rule id, reason."""
 
 _FOLDER = Path(__file__).with_name("rules")
 _WORD = re.compile(r"<(\w+)>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What all rules have. `stops` and `passes` are texts that it must and must not stop."""
+
+    id: str
+    verdict: Verdict
+    reason: str
+    stops: Sequence[str] = ()
+    passes: Sequence[str] = ()
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Self:
+        """The rule in a table of a file."""
+        return cls(**{**entry, "verdict": Verdict(entry["verdict"])})
+
+    @property
+    def hit(self) -> Hit:
+        """What a text that breaks it gets."""
+        return self.verdict, self.id, self.reason
 
 
 def read_rules(name: str) -> dict[str, Any]:

@@ -6,21 +6,27 @@ Programs that no rule names are asked about where their own words say that they 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from engine.model import Verdict
 from engine.safety.content.calls import Call
-from engine.safety.content.patterns import ASK, Pattern, Rule, glob, plain_words
-from engine.safety.content.rule_files import read_rules
+from engine.safety.content.patterns import ASK, Pattern, glob, plain_words
+from engine.safety.content.rule_files import Hit, Rule, read_rules
 from engine.safety.content.wrappers import RUNNERS
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommandRule(Rule):
+    """A rule on commands, with the patterns of those that break it."""
+
+    patterns: Sequence[str]
+
+
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[CommandRule, ...]:
     """All of them, in their order."""
-    return tuple(
-        Rule(**entry | {"verdict": Verdict(entry["verdict"])}) for entry in read_rules("commands.toml")["rule"]
-    )
+    return tuple(map(CommandRule.parse, read_rules("commands.toml")["rule"]))
 
 
 _Entry = tuple[Rule, str]
@@ -51,13 +57,11 @@ def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
     return tuple((rule, Pattern.parse(text)) for rule, text in matching)
 
 
-def find_rule(call: Call) -> Rule | None:
-    """The first rule a call breaks, blocks before asks."""
-    entries = _entries(call.base[:60])
-    if not entries:
-        return None
+def judge(call: Call) -> Hit | None:
+    """The first rule a call breaks, blocks before asks; for a program without one, what its own words say."""
     words = plain_words(call)
-    return next((rule for rule, pattern in entries if pattern.matches(call, words)), None)
+    matching = (rule.hit for rule, pattern in _entries(call.base[:60]) if pattern.matches(call, words))
+    return next(matching, None) or _judge_unlisted(call.base, words)
 
 
 _VERBS = (
@@ -89,13 +93,12 @@ _TARGET_RUNNERS = frozenset({"make", "npm", "pnpm", "yarn", "bun", "just", "task
 """What they run has names of its own: only a bare verb counts."""
 
 
-def judge_unlisted(call: Call) -> tuple[Verdict, str, str] | None:
+def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
     """Ask about a destroying verb among the first words of a program that takes sub-commands."""
-    base = call.base
     if not base or base in _TAKES_WORDS or base[0] in "$-":
         return None
     runs_command = RUNNERS.get(base, {})
-    for word in plain_words(call)[:_LATEST]:
+    for word in words[:_LATEST]:
         lower = word.lower()
         if lower in runs_command:
             return None  # what follows is a command, which is judged by itself

@@ -47,11 +47,6 @@ _BRACES = re.compile(r"^([^{}]*)\{([^{}]*,[^{}]*)\}([^{}]*)$")
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "fi", "done", "coproc"})
 
 
-def words_of(text: str) -> list[str]:
-    """The words of prose, split at white space."""
-    return text.split()
-
-
 def unescape(text: str) -> str:
     """What `$'…'`, `printf` and `echo -e` make of backslash escapes."""
 

@@ -16,7 +16,8 @@ from engine.safety.content.deletions import (
 )
 from engine.safety.content.leaks import INDEX_FILES, judge_copy_away, judge_http
 from engine.safety.content.outputs import output_of
-from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option, plain_words
+from engine.safety.content.patterns import ASK, BLOCK, has_option, plain_words
+from engine.safety.content.rule_files import Hit
 from engine.safety.content.shell import parse
 
 
