@@ -141,8 +141,12 @@ class MissionScreen(ConsoleScreen):
     def _set_layout_class(self, name: str, on: bool) -> None:
         """Add or remove a class of the screen that decides which panes there are."""
         if self.has_class(name) != on:
-            self.toggle_class(name)
+            self.set_class(on, name)
             self.call_after_refresh(self._draw_for_widths)
+
+    def _mark_empty_stack(self) -> None:
+        if self.ready:
+            self._set_layout_class("-empty", self.query_one("#stack", CardStack).front is None)
 
     def _draw_for_widths(self) -> None:
         """Draw what depends on the widths of panes, once these are laid out."""
@@ -209,7 +213,8 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_evidence(self, card: Card | None) -> None:
         """On a wide terminal, draw the evidence for `card` beside it."""
-        self._set_layout_class("-empty", card is None)
+        # The next frame shows what the key did; new sizes of panes take long and wait for the frame after it.
+        self.call_after_refresh(self._mark_empty_stack)
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import Field
