@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.api.calling import call, exit_status, stop, talk
+    from engine.api.calling import call, connect, stop
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
     from engine.api.keys import keep_key
@@ -32,9 +32,9 @@ __all__ = [
     "Home",
     "Refusal",
     "call",
+    "connect",
     "dispatch",
     "document",
-    "exit_status",
     "gateway_token",
     "keep_address",
     "keep_key",
@@ -45,7 +45,6 @@ __all__ = [
     "read_holder",
     "simulate",
     "stop",
-    "talk",
 ]
 
 __version__ = "0.1.0"
@@ -56,9 +55,9 @@ _HOMES = {
     "Holder": "engine.lock",
     "Refusal": "engine.model",
     "call": "engine.api.calling",
+    "connect": "engine.api.calling",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
-    "exit_status": "engine.api.calling",
     "gateway_token": "engine.api.gateway.access",
     "keep_address": "engine.api.notify.surfaces",
     "keep_key": "engine.api.keys",
@@ -69,7 +68,6 @@ _HOMES = {
     "read_holder": "engine.lock",
     "simulate": "engine.simulation.simulate",
     "stop": "engine.api.calling",
-    "talk": "engine.api.calling",
 }
 """Where each name is; a module is loaded when one of its names is first asked for."""
 

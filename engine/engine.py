@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engine
-from engine.api.complication import Complication
 from engine.api.control import Attach, ControlServer
 from engine.api.gateway.gateway import Gateway
 from engine.api.notify.notifications import Notifications
 from engine.api.operations import dispatch
 from engine.api.services import ApiServices
+from engine.api.status_bar_file import StatusBarFile
 from engine.clock import Clock, SystemClock
 from engine.events import EngineStarted, EngineStopped
 from engine.git import repository_root
@@ -79,7 +79,7 @@ class Engine(ApiServices):
         self.notify = Notifications(self, pass_for=self.gateway.pass_for)
         waiting = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
         self._queues = [service.waiting for service in waiting]
-        self.complication = Complication(self)
+        self.status_bar_file = StatusBarFile(self)
 
     def recover(self, *, resume: bool = True) -> list[str]:
         """Recover what the last engine left unfinished; returns what was interrupted, as sentences.
@@ -131,7 +131,7 @@ class Engine(ApiServices):
         """Listen for verbs and stops; with `schedule` also make cards by itself."""
         if not self._deaf:
             self._listen()
-            self.complication.start()
+            self.status_bar_file.start()
         if schedule:
             if not self._deaf:
                 self.agent_file_watcher.start()
@@ -176,7 +176,7 @@ class Engine(ApiServices):
         self.agent_file_watcher.close()
         self.notify.close()
         self.sessions.close()
-        self.complication.close()
+        self.status_bar_file.close()
         if not self.is_model_host_lent:
             self.model_host.close()
         self.safety.close()

@@ -60,7 +60,7 @@ class Home:
         return self.cache / "last_screen.json"
 
     @property
-    def complication(self) -> Path:
+    def status_bar_file(self) -> Path:
         return self.cache / "complication.json"
 
     @property

@@ -114,7 +114,7 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
 
     with (
         Console(stderr=True).status("Reading…") as progress,
-        engine.talk(common.home, workspaces=common.all(), opener=opener) as ask,
+        engine.connect(common.home, workspaces=common.all(), opener=opener) as ask,
     ):
         for piece in split_lines(lines(), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from engine import Engine, Refusal
 
-DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+DONE, REFUSED, WRONG_USE, CANNOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
 """The exit code when the reader closed the pipe, as a shell reports it."""
@@ -188,8 +188,18 @@ def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
         if text := render(options.verb, document, action, colour=has_colours(sys.stdout)):
             print(text)
     if options.verb == "approve":
-        return engine.exit_status(document)
+        return approval_status(document)
     return REFUSED if _failed(options.verb, document) else DONE
+
+
+def approval_status(document: Mapping[str, Any]) -> int:
+    """The exit code of `approve` (SPEC 9.8): `CANNOT_RUN` when the session lacked something; `REFUSED` when it failed,
+    left failing tests, or did nothing so that the card is pending again."""
+    session, card = document.get("session") or {}, document.get("prediction") or {}
+    if session.get("result") == "cannot_run":
+        return CANNOT_RUN
+    did_nothing = card.get("status") == "pending"
+    return REFUSED if did_nothing or session.get("result") in ("failed", "cancelled") else DONE
 
 
 def _failed(verb: str, document: Mapping[str, Any]) -> bool:
@@ -346,7 +356,7 @@ def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
     if options.batch is not None:
         from clawpy_console.cli.batch import answer_lines
 
-        with engine.talk(common.home, workspaces=common.all(), opener=open_engine) as ask:
+        with engine.connect(common.home, workspaces=common.all(), opener=open_engine) as ask:
             good = answer_lines(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), limit=50)
         return DONE if good else REFUSED
     return _call_engine("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())

@@ -13,9 +13,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from engine.api.channel_models import offline_agents, offline_router
 from engine.api.checks import FAIL, OK, WARN, Check, query_rows
-from engine.api.keys import router
-from engine.api.model_checks import coding_agents, key_storage, memory_model, provider_checks, text_prompts
+from engine.api.model_checks import (
+    coding_agent_checks,
+    key_storage_check,
+    memory_model_check,
+    provider_checks,
+    text_prompt_check,
+)
 from engine.api.outward import index_server, notifications, server_of, shared_database
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
@@ -47,6 +53,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     asked."""
     settings, config = _config(home)
     keys = Keys(home)
+    router = offline_router(home, FixedSettings(settings), keys)
     checks = [
         _home(home),
         _engine(home),
@@ -62,14 +69,14 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _embedder(settings),
         _git(),
         _gh(),
-        key_storage(keys),
-        *provider_checks(router(home, FixedSettings(settings), keys), keys, online=online),
-        text_prompts(home, settings, keys),
-        *memory_model(settings, router(home, FixedSettings(settings), keys)),
+        key_storage_check(keys),
+        *provider_checks(router, keys, online=online),
+        text_prompt_check(settings, router),
+        *memory_model_check(settings, router),
         _sandbox(settings),
         _agents(home, settings),
         _learnings(home),
-        *coding_agents(home, settings),
+        *coding_agent_checks(home, settings),
         *notifications(home, settings, keys),
         *(_workspace(path) for path in workspaces),
         _extras(),
@@ -311,16 +318,9 @@ def _sandbox(settings: Settings) -> Check:
 
 
 def _agents(home: Home, settings: Settings) -> Check:
-    from engine.hierarchy.agents import Agents
-
     if not home.agents.exists():
         return Check("agents", OK, "does not exist yet; the first start creates it")
-    agents = Agents(
-        home.agents,
-        cascade_config=home.data / "wisdom_cascade_config.json",
-        settings=FixedSettings(settings),
-        database=None,
-    )
+    agents = offline_agents(home, FixedSettings(settings))
     try:
         problems = agents.problems()
     except Refusal as error:

@@ -7,14 +7,12 @@ that person. A running engine finds the change within 10 seconds.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 
+from engine.api.channel_models import channel_models, channels_by_model, offline_router
 from engine.api.connectivity import check_provider
 from engine.api.documents import Document
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.agents import AUTO, MODEL
-from engine.execution.routing import ModelRouter
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
@@ -57,7 +55,7 @@ def test(home: Home, name: str) -> Document:
     """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
     settings, keys = _settings(home), Keys(home)
     _check_known(settings, name)
-    state = router(home, settings, keys).provider(name) if name != TWIN else None
+    state = offline_router(home, settings, keys).provider(name) if name != TWIN else None
     if state is not None and not extras.installed(extras.MODELS):
         raise extras.not_installed(extras.MODELS)
     if state is None or not state.usable:
@@ -69,45 +67,10 @@ def test(home: Home, name: str) -> Document:
     return {"name": name, "reached": not fault, "message": fault or words}
 
 
-def router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
-    """The router of models, without an engine."""
-    from engine.hierarchy.agents import Agents
-
-    agents = Agents(
-        home.agents, cascade_config=home.data / "wisdom_cascade_config.json", settings=settings, database=None
-    )
-
-    def models(agent: str) -> Mapping[str, str]:
-        try:
-            return agents.tools(agent).models
-        except Refusal as refusal:
-            if refusal.code == "unknown_agent":  # the organisation is made at the first start
-                return {}
-            raise
-
-    return ModelRouter(settings, keys, models=models)
-
-
-def prospects(home: Home, settings: SettingsSource, keys: Keys) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Which channels text prompts would run on, by model; and why the other channels have no model."""
-    models = router(home, settings, keys)
-    served: dict[str, list[str]] = {}
-    unserved: dict[str, str] = {}
-    for name, channel in settings.current.channels.items():
-        if channel.runner not in (AUTO, MODEL):
-            unserved[name] = f"its runner is {channel.runner}"
-            continue
-        try:
-            served.setdefault(models.choose(channel.agent, name).id, []).append(name)
-        except Refusal as refusal:
-            unserved[name] = f"{refusal.message} ({refusal.fix})" if refusal.fix else refusal.message
-    return served, unserved
-
-
 def list_keys(home: Home) -> Document:
     """All keys by name, where each comes from, and which keyring there is."""
     settings, keys = _settings(home), Keys(home)
-    models, known = router(home, settings, keys), settings.current.provider_names()
+    models, known = offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.words}
         for state in map(models.provider, known)
@@ -137,9 +100,9 @@ def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
         return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
-    served, _ = prospects(home, settings, keys)
-    lines = [f"text prompts on {', '.join(channels)} run on {model}" for model, channels in served.items()]
-    if lines and not any(model.startswith(f"{name}:") for model in served):
+    channels = channels_by_model(channel_models(settings, offline_router(home, settings, keys)))
+    lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
+    if lines and not any(model.startswith(f"{name}:") for model in channels):
         provider = settings.current.provider(name)
         model = provider.model if provider and provider.model else "MODEL"
         lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")

@@ -1,9 +1,12 @@
-"""What operations are asked of: the engine's services, and those that belong to the API itself."""
+"""The services that operations are given: those of an engine with its API, or what verbs use that need no engine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from engine.frozen import frozen
+from engine.home import Home
 from engine.services import Services
 
 if TYPE_CHECKING:
@@ -16,3 +19,11 @@ class ApiServices(Services):
 
     gateway: Gateway
     notify: Notifications
+
+
+@frozen
+class OfflineServices:
+    """What `calling.OFFLINE_VERBS` use of an engine's services."""
+
+    home: Home
+    workspaces: Sequence[str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,7 +32,6 @@ from engine.model import (
     Hold,
     Phase,
     PromptPart,
-    RailVerdict,
     Randomness,
     Refusal,
     SessionState,
@@ -43,7 +41,6 @@ from engine.model import (
     StopLevel,
     Tier,
     TranscriptLine,
-    Verdict,
     microusd,
 )
 from engine.prediction.tasks import TaskBoard
@@ -216,15 +213,6 @@ class Safety:
 
     def levels(self) -> tuple[StopLevel, ...]:
         return ()
-
-    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
-        bad = "rm -rf" in text
-        return RailVerdict(
-            "content", Verdict.BLOCK if bad else Verdict.ALLOW, "deletes" if bad else "", "rm" if bad else ""
-        )
-
-    def check_prompt(self, text: str) -> RailVerdict:
-        return RailVerdict("content", Verdict.ASK, "a person must look", "mail")
 
 
 class StandIn:

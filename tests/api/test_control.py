@@ -256,7 +256,7 @@ def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
 def test_an_engine_that_is_just_starting_is_waited_for(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "TIMEOUT_S", 30.0)
+    monkeypatch.setattr(calling, "CONNECT_TIMEOUT_S", 30.0)
     tries: list[int] = []
 
     def opener(home: Home, **options: Any) -> StandIn:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from engine.api.calling import exit_status
 from engine.api.operations import OPERATIONS, dispatch
 from engine.model import Refusal
 from tests.api.stand_in import StandIn
@@ -95,10 +94,17 @@ def test_stop_and_resume(engine: StandIn) -> None:
 
 
 def test_check(engine: StandIn) -> None:
-    assert ask(engine, "check", command="ls") == {"verdict": "allow", "rule": "", "reason": ""}
+    assert ask(engine, "check", command="ls") == {"verdict": "allow", "rule": "", "reason": "nothing found"}
     assert ask(engine, "check", command="rm -rf /")["verdict"] == "block"
-    assert ask(engine, "check", prompt="write to Ann")["verdict"] == "ask"
-    lines = [{"id": 7, "command": "ls"}, {"prompt": "x"}, {}, 3, {"command": 1}, {"command": "a", "prompt": "b"}]
+    assert ask(engine, "check", prompt="send an e-mail to Ann")["verdict"] == "ask"
+    lines = [
+        {"id": 7, "command": "ls"},
+        {"prompt": "send an e-mail to Ann"},
+        {},
+        3,
+        {"command": 1},
+        {"command": "a", "prompt": "b"},
+    ]
     results = ask(engine, "check", lines=lines)["results"]
     assert [result.get("verdict") or result["error"]["code"] for result in results] == [
         "allow", "ask", "bad_line", "bad_line", "bad_line", "bad_line",
@@ -136,14 +142,6 @@ def test_whatever_a_program_sends_is_answered(engine: StandIn, verb: str, argume
     with pytest.raises(Refusal) as caught:
         dispatch(engine, verb, arguments)  # type: ignore[arg-type]
     assert caught.value.code == code
-
-
-def test_a_session_that_ended_badly_is_a_failure() -> None:
-    for result, status in (("succeeded", 0), ("failed", 1), ("cancelled", 1), ("cannot_run", 3)):
-        assert exit_status({"session": {"result": result}}) == status
-    assert exit_status({"session": None}) == 0
-    assert exit_status({"session": None, "prediction": {"status": "pending", "note": "not done"}}) == 1
-    assert exit_status({"session": None, "prediction": {"status": "confirmed"}}) == 0
 
 
 def test_the_arguments_of_every_operation_can_be_checked() -> None:

@@ -34,7 +34,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
         for door, found in doors.items():
             assert [item["id"] for item in found] == [item.id for item in stack], door
         assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
-        bar = [card["prompt"] for card in engine.complication.document()["cards"]]
+        bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
         assert bar == [item.assignment.prompt for item in stack]
     told = [(item.tier, item.assignment.prompt) for item in stack]
     assert stack[0].tier is Tier.BLOCKS, told  # a guess where to start: nobody saw v1.2 pass

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli import main as cli
-from clawpy_console.cli.main import main
+from clawpy_console.cli.main import approval_status, main
 from clawpy_console.cli.options import WrongUse, split_options
 from clawpy_console.cli.printing.render import render
 from clawpy_console.cli.verbs import VERBS, span
@@ -291,3 +291,11 @@ def test_a_home_in_the_environment(
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
     assert is_requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
+
+
+def test_a_session_that_ended_badly_is_a_failure() -> None:
+    for result, status in (("succeeded", 0), ("failed", 1), ("cancelled", 1), ("cannot_run", 3)):
+        assert approval_status({"session": {"result": result}}) == status
+    assert approval_status({"session": None}) == 0
+    assert approval_status({"session": None, "prediction": {"status": "pending", "note": "not done"}}) == 1
+    assert approval_status({"session": None, "prediction": {"status": "confirmed"}}) == 0

@@ -13,7 +13,7 @@ import pytest
 from websockets.sync.client import connect
 
 from clawpy_console.cli.status_bar import line as status_bar
-from engine.api.complication import Complication
+from engine.api.status_bar_file import StatusBarFile
 from engine.autonomy.state import AutonomyState
 from engine.config.notify import Surface
 from engine.model import (
@@ -236,10 +236,10 @@ def test_status_complication(world: World) -> None:
     """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
     collide(world.repository)
     cards = world.predicted()
-    kept = Complication(world.engine)
+    kept = StatusBarFile(world.engine)
     kept.start()
     kept.close()
-    document = json.loads(world.home.complication.read_text())
+    document = json.loads(world.home.status_bar_file.read_text())
     assert status_bar(document, "short", world.clock.now()) == f"🔮 {len(cards)}"
     world.clock.advance(timedelta(minutes=2))
     long = status_bar(document, "long", world.clock.now()) or ""

@@ -192,7 +192,7 @@ def spell_number(value: int) -> str:
 
 
 def badge_text(pending: int) -> str:
-    """The short form of the complication (SPEC 10.3)."""
+    """The short form of the status bar (SPEC 10.3)."""
     return f"🔮 {pending}"
 
 

@@ -54,9 +54,8 @@ class Operation:
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The model of its arguments, in camelCase."""
-        hints = typing.get_type_hints(
-            self._work, localns={"Services": object, "ApiServices": object}, include_extras=True
-        )
+        services = dict.fromkeys(("Services", "ApiServices", "OfflineServices"), Any)
+        hints = typing.get_type_hints(self._work, localns=services, include_extras=True)
         _, *parameters = inspect.signature(self._work).parameters.values()
         fields: dict[str, Any] = {
             parameter.name: (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)

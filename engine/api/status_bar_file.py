@@ -6,17 +6,14 @@ so that it stays true when nobody writes it any more.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import instant
 from engine.background import Background
 from engine.events import Subscription
 from engine.model import Card, Refusal, sanitise
+from engine.storage.files import write_json
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -26,27 +23,27 @@ log = logging.getLogger(__name__)
 VERSION = 1
 
 MAX_CARDS = 200
-"""Cards in the file at most."""
+"""Maximum number of cards in the file."""
 
 MAX_PROMPT_CHARS = 120
-"""Characters of a prompt in the file."""
+"""Maximum length of a prompt in the file."""
 
 MIN_INTERVAL_S = 1.0
-"""Seconds between two writes at least: facts may come by the thousand, and a bar asks every few seconds."""
+"""Minimum seconds between two writes: events may come by the thousand, and a bar asks every few seconds."""
 
-RELEVANT_KINDS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
-"""Prefixes of the kinds of facts after which the file is written again."""
+RELEVANT_KIND_PREFIXES = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
+"""The file is written again after events whose kind begins so."""
 
 
-class Complication:
+class StatusBarFile:
     """Writes the file whenever cards, holds or the state change. Callable from any thread."""
 
     def __init__(self, engine: Services) -> None:
-        self.file = engine.home.complication
+        self.file = engine.home.status_bar_file
         self._engine = engine
-        self._background = Background("clawpy-complication", self._step)
+        self._background = Background("clawpy-status-bar", self._write_if_concerned)
         self._subscription: Subscription | None = None
-        self._written: Any = None
+        self._last_document: dict[str, Any] | None = None
         self._dropped = 0
 
     def start(self) -> None:
@@ -61,7 +58,7 @@ class Complication:
         self._subscription.close()
         self._subscription = None
         self._background.close()
-        self._write()
+        self.write()
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""
@@ -78,42 +75,40 @@ class Complication:
                     "expiresAt": instant(card.expires_at),
                     "snoozedUntil": instant(card.snoozed_until),
                 }
-                for card in self._stack()[:MAX_CARDS]
+                for card in self._unexpired_cards()[:MAX_CARDS]
             ],
         }
 
-    def _stack(self) -> list[Card]:
-        """Pending cards in order, snoozed ones included: the status bar itself knows when a card wakes up."""
+    def _unexpired_cards(self) -> list[Card]:
+        """Pending cards in order, and snoozed ones: the status bar itself knows when a card wakes up."""
         cards, now = self._engine.cards, self._engine.clock.now()
-        waiting = {card.id for card in cards.pending()}
-        return [
-            card
-            for card in cards.pending(include_snoozed=True)
-            if card.id in waiting or (card.snoozed_until is not None and card.snoozed_until > now)
-        ]
+        pending = {card.id for card in cards.pending()}
+        return [card for card in cards.pending(include_snoozed=True) if card.id in pending or card.snoozed(now)]
 
-    def _step(self) -> float | None:
-        """Write the file if an event concerns it. Returns the seconds until the next look, None to wait for an
+    def _write_if_concerned(self) -> float | None:
+        """Write the file if an event concerns it. Returns the seconds until the next call, None to wait for an
         event."""
         subscription = self._subscription
         if subscription is None:
             return None
         events = subscription.drain()
         missed, self._dropped = subscription.dropped > self._dropped, subscription.dropped
-        if self._written is None or missed or any(event.kind.startswith(RELEVANT_KINDS) for event in events):
-            self._write()
+        if (
+            self._last_document is None
+            or missed
+            or any(event.kind.startswith(RELEVANT_KIND_PREFIXES) for event in events)
+        ):
+            self.write()
         return MIN_INTERVAL_S if events else None
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write the file if its content changed, or it is gone."""
         try:
             document = self.document()
-            if document == self._written and self.file.exists():
+            if document == self._last_document and self.file.exists():
                 return
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".clawpy-tmp-", dir=self.file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                json.dump(document, out, ensure_ascii=False)
-            Path(name).replace(self.file)
-            self._written = document
+            write_json(self.file, document)
+            self._last_document = document
         except (OSError, Refusal) as error:
             log.warning("the status bar's file cannot be written: %s", error)

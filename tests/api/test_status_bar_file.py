@@ -17,7 +17,7 @@ import pytest
 from clawpy_console.cli import status_bar
 from clawpy_console.cli.options import split_options
 from clawpy_console.cli.status_bar import line
-from engine.api.complication import MIN_INTERVAL_S, Complication
+from engine.api.status_bar_file import MIN_INTERVAL_S, StatusBarFile
 from engine.clock import FakeClock
 from engine.events import EventBus, PredictionCreated, SessionEnded
 from engine.home import Home
@@ -45,10 +45,10 @@ class World:
             cards=SimpleNamespace(pending=lambda include_snoozed=False: self.pending),
             safety=SimpleNamespace(holds=lambda: self.holds),
         )
-        self.kept = Complication(engine)
+        self.file = StatusBarFile(engine)
 
     def says(self, form: str = "short") -> str | None:
-        return line(self.kept.document(), form, self.clock.now())
+        return line(self.file.document(), form, self.clock.now())
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def test_the_long_form_names_the_first(world: World, clock: FakeClock) -> None:
 def test_it_stays_true_with_nobody_to_write_it(world: World, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
     world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
-    kept = world.kept.document()
+    document = world.file.document()
     for hours, said in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
-        assert line(kept, "short", clock.now() + timedelta(hours=hours)) == said
+        assert line(document, "short", clock.now() + timedelta(hours=hours)) == said
 
 
 def test_a_hold_is_said_until_it_is_over(world: World, clock: FakeClock) -> None:
     world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
-    kept = world.kept.document()
-    assert line(kept, "short", clock.now()) == "⏸ pause"
-    assert line(kept, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
+    document = world.file.document()
+    assert line(document, "short", clock.now()) == "⏸ pause"
+    assert line(document, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     assert world.says() == "⏸ stop"
 
@@ -84,26 +84,26 @@ def test_a_hold_is_said_until_it_is_over(world: World, clock: FakeClock) -> None
 def test_what_comes_together_is_looked_at_together(world: World, clock: FakeClock, bus: EventBus) -> None:
     told = PredictionCreated(subject="pred_a", flow="", channel="koji-core", confidence=0.7, source="template")
     other = SessionEnded(prediction_id="", state="", summary="", cost=0)
-    world.kept._subscription = bus.subscribe(lambda: None, capacity=2)
-    assert world.kept._step() is None
+    world.file._subscription = bus.subscribe(lambda: None, capacity=2)
+    assert world.file._write_if_concerned() is None
     assert _count(world.home) == 0
     for fact in (told, other):
         bus.publish(fact)
-        assert world.kept._step() == MIN_INTERVAL_S == 1.0, "the next look is a second later, whatever comes"
-    assert world.kept._step() is None, "and none when nothing came"
-    written = world.home.complication.stat().st_mtime_ns
+        assert world.file._write_if_concerned() == MIN_INTERVAL_S == 1.0, "the next write is a second later"
+    assert world.file._write_if_concerned() is None, "and none when nothing came"
+    written = world.home.status_bar_file.stat().st_mtime_ns
     bus.publish(told)
-    world.kept._step()
-    assert world.home.complication.stat().st_mtime_ns == written, "nothing changed"
+    world.file._write_if_concerned()
+    assert world.home.status_bar_file.stat().st_mtime_ns == written, "nothing changed"
     world.pending = [card("pred_a", clock.now())]
     for fact in (told, other, other):
         bus.publish(fact)
-    world.kept._step()
+    world.file._write_if_concerned()
     assert _count(world.home) == 1, "what was too much to be kept may have concerned it"
 
 
 def _count(home: Home) -> int:
-    return len(json.loads(home.complication.read_text())["cards"]) if home.complication.exists() else -1
+    return len(json.loads(home.status_bar_file.read_text())["cards"]) if home.status_bar_file.exists() else -1
 
 
 def _with_prompt(one: Card, prompt: str) -> Card:
@@ -131,12 +131,12 @@ def test_what_is_answered_without_an_engine(
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
     argv = [str(world.home.root) if word == "H" else word for word in argv]
     assert answer(argv) is None, "nobody has kept the file yet"
-    world.kept._write()
+    world.file.write()
     assert answer(argv) == ("🔮 0" if asked else None)
 
 
 def test_a_stop_from_outside_that_nobody_has_found_yet(world: World) -> None:
-    world.kept._write()
+    world.file.write()
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
     assert answer(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
@@ -147,7 +147,7 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     world: World, clock: FakeClock, tmp_path: Path, nursery: Nursery
 ) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
-    world.kept._write()
+    world.file.write()
     asked = ["--home", str(world.home.root), "status", "--format", "short"]
     with nursery.python(HELD, str(world.home.root), folder=tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
@@ -156,10 +156,10 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
         engine.wait()
     assert [answer(asked), answer([*asked[:-1], "long"])] == ["○ no engine"] * 2
     world.holds = [Hold("stop", "enough", clock.now(), None)]
-    world.kept._write()
+    world.file.write()
     assert answer(asked) == "⏸ stop", "which holds on, whoever starts next"
     world.holds = []
-    world.kept._write()
+    world.file.write()
     lock = HomeLock(world.home, clock=clock)
     lock.acquire()
     assert answer(asked) == "🔮 1"
@@ -182,12 +182,12 @@ sys.stdin.readline()
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
 def test_a_damaged_file_counts_as_none(world: World, text: str) -> None:
     world.home.cache.mkdir(parents=True)
-    world.home.complication.write_bytes(text.encode("utf-8", "surrogatepass"))
+    world.home.status_bar_file.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert answer(["--home", str(world.home.root), "status", "--format", "short"]) is None
 
 
 def test_nothing_heavy_is_imported(world: World, tmp_path: Path) -> None:
-    world.kept._write()
+    world.file.write()
     script = (
         "import sys\n"
         f"sys.argv = ['clawpy', '--home', {str(world.home.root)!r}, 'status', '--format', 'short']\n"
