@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
+from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import Event
@@ -36,17 +36,10 @@ class ChangeSetRow(Row, table=True):
     """One change set."""
 
     __tablename__ = "change_sets"
-    __table_args__ = (
-        CheckConstraint(
-            "state IN ('waiting', 'landed', 'branched', 'discarded', 'undone')", name="ck_change_sets_state"
-        ),
-        Index("ix_change_sets_state", "state", "created_at"),
-        Index("ix_change_sets_workspace", "workspace", "state", "created_at"),
-    )
 
     id: str = Field(primary_key=True)
-    session_id: str = Field(unique=True)
-    prediction_id: str = Field(index=True)
+    session_id: str
+    prediction_id: str
     workspace: str
     state: str = ChangeState.WAITING.value
     base_tree: str
@@ -58,18 +51,14 @@ class ChangeSetRow(Row, table=True):
     decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     branch: str = ""
     note: str = ""
-    landings: list[dict[str, Any]] = Field(
-        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
-    )
+    landings: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
     """Landings that were not undone, the oldest first: the `tree` up to which it is landed, the `files` of that, and
     the `plan` that wrote them."""
     written: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     """The `mtime_ns` by path of files that its landings and undos wrote."""
     kept: bool = True
     """Its refs are in the repository."""
-    comments: list[dict[str, Any]] = Field(
-        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]")
-    )
+    comments: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
 
     @property
     def landed_tree(self) -> str:

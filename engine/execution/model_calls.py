@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, bindparam, cast, literal_column
+from sqlalchemy import JSON, Column, LargeBinary, String, bindparam, cast, literal_column
 from sqlmodel import Field, Session, col, func, select
 
 from engine import tokenizer
@@ -54,16 +54,6 @@ class ModelCallRow(Row, table=True):
     """One call. `messages` is zlib-compressed JSON, see `pack_parts`."""
 
     __tablename__ = "model_calls"
-    __table_args__ = (
-        CheckConstraint(
-            "state IN ({})".format(", ".join(f"'{state}'" for state in STATES)), name="ck_model_calls_state"
-        ),
-        CheckConstraint(
-            "input_tokens >= 0 AND output_tokens >= 0 AND cost_microusd >= 0", name="ck_model_calls_counts"
-        ),
-        Index("ix_model_calls_session", "session_id", "started_at"),
-        Index("ix_model_calls_state", "state"),
-    )
 
     id: str = Field(primary_key=True)
     session_id: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index, bindparam
+from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
@@ -45,16 +45,6 @@ class PermissionRow(Row, table=True):
     command may contain a password."""
 
     __tablename__ = "permission_requests"
-    __table_args__ = (
-        CheckConstraint(f"state IN ('{WAITING}', '{ANSWERED}', '{WITHDRAWN}')", name="ck_permission_requests_state"),
-        CheckConstraint(
-            "answer IN ({})".format(", ".join(f"'{answer}'" for answer in PermissionAnswer)),
-            name="ck_permission_requests_answer",
-        ),
-        CheckConstraint("(state = 'answered') = (answer IS NOT NULL)", name="ck_permission_requests_answered"),
-        Index("ix_permission_requests_state", "state", "asked_at"),
-        Index("ix_permission_requests_session", "session_id", "key", "asked_at"),
-    )
 
     id: str = Field(primary_key=True)
     session_id: str

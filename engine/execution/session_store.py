@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
+from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, col, desc, func, select
 
 from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
@@ -74,22 +74,10 @@ class SessionRow(Row, table=True):
     """One session; its output is in its transcript file."""
 
     __tablename__ = "sessions"
-    __table_args__ = (
-        CheckConstraint(
-            "state IN ({})".format(", ".join(f"'{state}'" for state in SessionState)), name="ck_sessions_state"
-        ),
-        CheckConstraint("mode IN ('approved', 'autonomous')", name="ck_sessions_mode"),
-        CheckConstraint("cost_microusd >= 0 AND tokens >= 0 AND lines >= 0", name="ck_sessions_counts"),
-        Index("ix_sessions_state", "state", "created_at"),
-        Index("ix_sessions_workspace", "workspace", "created_at"),
-        Index("ix_sessions_created", "created_at"),
-        Index("ix_sessions_prediction", "prediction_id", "created_at"),
-        Index("ix_sessions_runner", "runner", "channel", "created_at"),
-    )
 
     id: str = Field(primary_key=True)
     prediction_id: str
-    permit_id: str = Field(unique=True)
+    permit_id: str
     prompt: str
     workspace: str
     channel: str

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
@@ -135,12 +135,6 @@ class BubbleRow(Row, table=True):
     """One finding of a worker, with the results of the gates."""
 
     __tablename__ = "bubbles"
-    __table_args__ = (
-        CheckConstraint("state IN ('" + "','".join(BubbleState) + "')", name="ck_bubbles_state"),
-        Index("ix_bubbles_learning", "learning_id", unique=True),
-        Index("ix_bubbles_queue", "state", "leader", "at"),
-        Index("ix_bubbles_agent", "agent", "at"),
-    )
 
     id: str = Field(primary_key=True)
     learning_id: str
@@ -158,7 +152,7 @@ class BubbleRow(Row, table=True):
     at: datetime = Field(sa_column=utc_column())
     flushed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     pattern: str = ""
-    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    trust: str = Trust.QUOTED.value
     approved_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 

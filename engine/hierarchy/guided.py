@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, delete, select
 
 from engine.clock import Clock
@@ -122,11 +122,6 @@ class GuidedSession(Row, table=True):
     """A session that was guided: what it was told, by item and wording, and how it stands (`engine.model.work`)."""
 
     __tablename__ = "guided_sessions"
-    __table_args__ = (
-        CheckConstraint("state IN ('','open','good','bad')", name="ck_guided_sessions_state"),
-        Index("ix_guided_sessions_agent", "agent", "at"),
-        Index("ix_guided_sessions_at", "at"),
-    )
 
     session_id: str = Field(primary_key=True)
     agent: str
@@ -140,7 +135,6 @@ class GuidanceFinding(Row, table=True):
     """What was told of already: an item in one wording, `agent` for whom it is noisy, "" when it is stale."""
 
     __tablename__ = "guidance_findings"
-    __table_args__ = (CheckConstraint("kind IN ('noisy','stale')", name="ck_guidance_findings_kind"),)
 
     kind: str = Field(primary_key=True)
     ref: str = Field(primary_key=True)

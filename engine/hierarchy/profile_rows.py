@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, func, select
 
 from engine.model import (
@@ -41,10 +41,6 @@ class WisdomEntry(Row, table=True):
     are gone. `unsent_rows`: the shared leadership has not confirmed it yet."""
 
     __tablename__ = "wisdom_entries"
-    __table_args__ = (
-        CheckConstraint("section IN ('" + "','".join(SECTIONS) + "')", name="ck_wisdom_entries_section"),
-        Index("ix_wisdom_entries_unsent", "leader", sqlite_where=text("unsent")),
-    )
 
     leader: str = Field(primary_key=True)
     section: str = Field(primary_key=True)
@@ -77,7 +73,6 @@ class WisdomUse(Row, table=True):
     """How often prompts of one home contained a pattern."""
 
     __tablename__ = "wisdom_uses"
-    __table_args__ = (Index("ix_wisdom_uses_unsent", "leader", sqlite_where=text("unsent")),)
 
     leader: str = Field(primary_key=True)
     key: str = Field(primary_key=True)

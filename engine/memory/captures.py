@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
+from sqlalchemy import JSON, Column, func, or_
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest
@@ -53,12 +53,6 @@ class CaptureRow(Row, table=True):
     """One capture. `digest` says what it says, so that a workspace has it once; `session` and `line` where first."""
 
     __tablename__ = "captures"
-    __table_args__ = (
-        CheckConstraint("kind IN ('decision', 'fact', 'correction')", name="ck_captures_kind"),
-        Index("ix_captures_digest", "workspace", "digest", unique=True),
-        Index("ix_captures_at", "at", "id"),
-        Index("ix_captures_session", "session_id", "line"),
-    )
 
     id: str = Field(primary_key=True)
     kind: str
@@ -74,7 +68,7 @@ class CaptureRow(Row, table=True):
     last_session: str
     corrects: str = ""
     forgotten: bool = False
-    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    trust: str = Trust.QUOTED.value
     approved_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
     @property

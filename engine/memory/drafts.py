@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from pydantic import TypeAdapter
-from sqlalchemy import CheckConstraint, Index, literal_column
+from sqlalchemy import literal_column
 from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
@@ -29,11 +29,6 @@ class DraftRow(Row, table=True):
     """One draft. `digest` says what it says: what was drafted once, or rejected, is not drafted again."""
 
     __tablename__ = "fact_drafts"
-    __table_args__ = (
-        CheckConstraint("state IN ('waiting', 'promoted', 'rejected')", name="ck_fact_drafts_state"),
-        Index("ix_fact_drafts_digest", "workspace", "digest", unique=True),
-        Index("ix_fact_drafts_state", "state", "created_at"),
-    )
 
     id: str = Field(primary_key=True)
     day: str
@@ -50,7 +45,7 @@ class DraftRow(Row, table=True):
     state: str = "waiting"
     decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     fact_id: str = ""
-    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    trust: str = Trust.QUOTED.value
 
     @property
     def view(self) -> FactDraft:

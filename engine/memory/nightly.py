@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy import JSON, CheckConstraint, Column
+from sqlalchemy import JSON, Column
 from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock
@@ -81,10 +81,6 @@ class NightRow(Row, table=True):
     """One day. `evaluated`: what a model made of it is in `facts`, nothing was done with it yet; then `done`."""
 
     __tablename__ = "nightly_days"
-    __table_args__ = (
-        CheckConstraint("state IN ('evaluated', 'done')", name="ck_nightly_days_state"),
-        CheckConstraint("cost_microusd >= 0 AND attempts >= 0", name="ck_nightly_days_counts"),
-    )
 
     day: str = ColumnOf(primary_key=True)
     state: str

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, event
-from sqlalchemy.engine import Connection
+from sqlalchemy import JSON, Column, ForeignKey, Integer, LargeBinary
 from sqlmodel import Field
 
 from engine.model import Trust
@@ -20,17 +19,6 @@ class MemoryRow(Row, table=True):
     """One memory. `seq` is never used twice; `model` is what its vectors were made with, "" while they are missing."""
 
     __tablename__ = "memories"
-    __table_args__ = (
-        CheckConstraint("layer IN ('C', 'E')", name="ck_memories_layer"),
-        CheckConstraint("retention IN ('session', 'month', 'forever')", name="ck_memories_retention"),
-        Index("ix_memories_id", "id", unique=True),
-        Index("ix_memories_session", "session", "seq"),
-        Index("ix_memories_layer", "layer", "seq"),
-        Index("ix_memories_model", "model", "seq"),
-        Index("ix_memories_retention", "retention", "created_at"),
-        Index("ix_memories_speaker", "speaker"),
-        {"sqlite_autoincrement": True},
-    )
 
     seq: int | None = Field(default=None, primary_key=True)
     id: str
@@ -50,7 +38,7 @@ class MemoryRow(Row, table=True):
     superseded_by: str = ""
     forgotten: bool = False
     model: str = ""
-    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    trust: str = Trust.QUOTED.value
 
 
 class ChunkRow(Row, table=True):
@@ -60,7 +48,6 @@ class ChunkRow(Row, table=True):
     """
 
     __tablename__ = "memory_chunks"
-    __table_args__ = (Index("ix_memory_chunks_seq", "seq", "ordinal"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
     seq: int = Field(sa_column=Column("seq", Integer, ForeignKey("memories.seq", ondelete="CASCADE"), nullable=False))
@@ -79,23 +66,3 @@ class VectorRow(Row, table=True):
         sa_column=Column("chunk_id", Integer, ForeignKey("memory_chunks.id", ondelete="CASCADE"), primary_key=True)
     )
     vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-
-
-FULL_TEXT = (
-    "CREATE VIRTUAL TABLE memories_fts USING fts5("
-    "text, content='memories', content_rowid='seq', tokenize='porter unicode61 remove_diacritics 2')",
-    "CREATE TRIGGER memories_fts_insert AFTER INSERT ON memories BEGIN "
-    "INSERT INTO memories_fts(rowid, text) VALUES (new.seq, new.text); END",
-    "CREATE TRIGGER memories_fts_delete AFTER DELETE ON memories BEGIN "
-    "INSERT INTO memories_fts(memories_fts, rowid, text) VALUES ('delete', old.seq, old.text); END",
-    "CREATE TRIGGER memories_fts_update AFTER UPDATE OF text ON memories BEGIN "
-    "INSERT INTO memories_fts(memories_fts, rowid, text) VALUES ('delete', old.seq, old.text); "
-    "INSERT INTO memories_fts(rowid, text) VALUES (new.seq, new.text); END",
-)
-"""Statements that make the full-text table."""
-
-
-@event.listens_for(MemoryRow.__table__, "after_create")  # type: ignore[attr-defined]
-def _make_full_text(_target: object, connection: Connection, **_: object) -> None:
-    for statement in FULL_TEXT:
-        connection.exec_driver_sql(statement)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column, text
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
@@ -74,7 +74,7 @@ class Prediction(Row, table=True):
     check_only: bool = True
     undo_note: str = ""
     novel: bool = False
-    tier: int = Field(default=Tier.CHECK.value, sa_column_kwargs={"server_default": text("3")})
+    tier: int = Tier.CHECK.value
     from_channel: str = "owner"
     evidence_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     evidence_gone: bool = False
@@ -93,11 +93,11 @@ class Prediction(Row, table=True):
     """When the operator discarded its changes."""
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     note: str = ""
-    served: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    served: str = ""
     """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""
-    seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    seen: bytes = b""
     """Its text features (`TextFeatures.pack`)."""
-    meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    meaning: bytes = b""
     """The embedding of the prompt (`routing.Route.meaning`), to compare later prompts with."""
 
     @property

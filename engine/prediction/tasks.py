@@ -63,7 +63,7 @@ class TaskRow(Row, table=True):
     updated_at: datetime = Field(sa_column=utc_column())
     session_id: str | None = None
     note: str = ""
-    needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, server_default="[]", nullable=False))
+    needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
     """Tasks that must be done before. They are older than this one, so there are no cycles."""
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 import sqlalchemy
-from sqlalchemy import CheckConstraint, Index, ScalarSelect, Select, bindparam, func
+from sqlalchemy import ScalarSelect, Select, bindparam, func
 from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
@@ -37,12 +37,6 @@ class CostEntry(Row, table=True):
     """One price. `amount_microusd` is the estimate while reserved, the real price once settled; `at` moves with it."""
 
     __tablename__ = "cost_entries"
-    __table_args__ = (
-        CheckConstraint(f"state IN ('{RESERVED}', '{SETTLED}', '{RELEASED}')", name="ck_cost_entries_state"),
-        CheckConstraint("amount_microusd >= 0", name="ck_cost_entries_amount"),
-        Index("ix_cost_entries_window", "state", "at", "amount_microusd", "agent"),
-        Index("ix_cost_entries_prediction", "prediction_id", "state"),
-    )
 
     id: int | None = Field(default=None, primary_key=True)
     purpose: str

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import CheckConstraint, select
+from sqlalchemy import select
 from sqlmodel import Field, Session, col
 
 from engine.clock import Clock
@@ -107,9 +107,6 @@ class HoldRow(Row, table=True):
     """One active hold."""
 
     __tablename__ = "holds"
-    __table_args__ = (
-        CheckConstraint("word IN ({})".format(", ".join(f"'{word}'" for word in HOLD_WORDS)), name="ck_holds_word"),
-    )
 
     word: str = Field(primary_key=True)
     reason: str

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import sqlalchemy
-from sqlalchemy import Index
 from sqlmodel import Field, Session, col, delete, desc, select
 
 from engine.frozen import frozen
@@ -48,7 +47,6 @@ class ChainLink(Row, table=True):
     """A stored link, so that loops are detected across a restart."""
 
     __tablename__ = "chain_links"
-    __table_args__ = (Index("ix_chain_links_at", "at", "id"),)
 
     id: int | None = Field(default=None, primary_key=True)
     from_channel: str
@@ -56,7 +54,7 @@ class ChainLink(Row, table=True):
     prediction_id: str
     workspace: str
     at: datetime = Field(sa_column=utc_column())
-    ran: bool = Field(default=True, sa_column_kwargs={"server_default": sqlalchemy.text("1")})
+    ran: bool = True
 
 
 _NEWEST_LINKS = (

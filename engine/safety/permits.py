@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import sqlalchemy
-from sqlalchemy import CheckConstraint, Index, bindparam
+from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, select
 
 from engine.events import PermitIssued
@@ -25,15 +25,6 @@ class PermitRow(Row, table=True):
     """A permit as it is stored. At most one of `consumed_at` and `revoked_at` is set."""
 
     __tablename__ = "permits"
-    __table_args__ = (
-        CheckConstraint("consumed_at IS NULL OR revoked_at IS NULL", name="ck_permits_one_end"),
-        CheckConstraint(
-            "trigger_type IN ({})".format(", ".join(f"'{kind}'" for kind in TriggerType)),
-            name="ck_permits_trigger_type",
-        ),
-        Index("ix_permits_open", "consumed_at", "revoked_at", "expires_at"),
-        Index("ix_permits_prediction", "prediction_id"),
-    )
 
     id: str = Field(primary_key=True)
     prediction_id: str

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, text
+from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
@@ -60,17 +60,6 @@ class CrosspollLog(Row, table=True):
     """
 
     __tablename__ = "crosspoll_log"
-    __table_args__ = (
-        CheckConstraint(
-            "trigger_type IN ({})".format(", ".join(f"'{kind}'" for kind in TriggerType)),
-            name="ck_crosspoll_log_trigger_type",
-        ),
-        Index("idx_crosspoll_log_user", "user_id", text("created_at DESC")),
-        Index("ix_crosspoll_log_let_through", "unattended", "blocked", "created_at"),
-        Index("ix_crosspoll_log_blocked", "blocked", "id"),
-        Index("ix_crosspoll_log_prediction", "prediction_id", "id"),
-        Index("ix_crosspoll_log_pair", "target_channel", "from_channel", "blocked"),
-    )
 
     id: int | None = Field(default=None, primary_key=True)
     user_id: str = LOCAL_USER

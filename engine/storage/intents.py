@@ -24,7 +24,7 @@ class Intent(Row, table=True):
 
     id: int = Field(default=None, primary_key=True)
     """The database gives it."""
-    kind: str = Field(index=True)
+    kind: str
     subject: str
     payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     begun_at: datetime = Field(sa_column=utc_column())

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column, Connection, Index
+from sqlalchemy import JSON, Column
 from sqlmodel import Field
 
 from engine.events import Event
@@ -28,11 +28,6 @@ class MemoryEvent(Row, table=True):
     """One event. `kind` is the event's class name, `payload` its other fields."""
 
     __tablename__ = "memory_events"
-    __table_args__ = (
-        Index("ix_memory_events_kind_at", "kind", "at", "id"),
-        Index("ix_memory_events_workspace_at", "workspace", "at", "id"),
-        Index("ix_memory_events_subject", "subject", "id"),
-    )
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_column=utc_column())
@@ -50,26 +45,11 @@ class EventDay(Row, table=True):
     """
 
     __tablename__ = "memory_event_days"
-    __table_args__ = ({"sqlite_with_rowid": False},)
 
     kind: str = Field(primary_key=True)
     day: str = Field(primary_key=True)
     workspace: str = Field(primary_key=True)
     number: int
-
-
-COUNT_TRIGGER = (
-    "CREATE TRIGGER memory_events_counted AFTER INSERT ON memory_events BEGIN "
-    "INSERT INTO memory_event_days (kind, day, workspace, number) "
-    "VALUES (new.kind, substr(new.at, 1, 10), new.workspace, 1) "
-    "ON CONFLICT (kind, day, workspace) DO UPDATE SET number = number + 1; END"
-)
-"""The statement that creates this trigger."""
-
-
-@sqlalchemy.event.listens_for(MemoryEvent.__table__, "after_create")  # type: ignore[attr-defined]
-def _count(_target: object, connection: Connection, **_: object) -> None:
-    connection.exec_driver_sql(COUNT_TRIGGER)
 
 
 @frozen

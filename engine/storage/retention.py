@@ -40,7 +40,6 @@ class TableDay(Row, table=True):
     """
 
     __tablename__ = "table_days"
-    __table_args__ = ({"sqlite_with_rowid": False},)
 
     table: str = Field(primary_key=True)
     day: str = Field(primary_key=True)

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import JSON, Column, Index, bindparam
+from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, col, desc
 
 from engine.model import CheckResult
@@ -26,12 +26,11 @@ class ValidationRun(Row, table=True):
     """
 
     __tablename__ = "validation_runs"
-    __table_args__ = (Index("ix_validation_runs_workspace", "workspace", "id"),)
 
     id: int | None = Field(default=None, primary_key=True)
-    session_id: str = Field(index=True)
+    session_id: str
     workspace: str
-    project: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    project: str = ""
     tool: str
     head: str = ""
     tree: str = ""
@@ -43,9 +42,9 @@ class ValidationRun(Row, table=True):
     failed: int = 0
     skipped: int = 0
     errors: int = 0
-    changed: bool = Field(default=False, sa_column_kwargs={"server_default": "0"})
-    attempt: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
-    cost_microusd: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    changed: bool = False
+    attempt: int = 0
+    cost_microusd: int = 0
     failing: list[str] = Field(sa_column=Column(JSON, nullable=False))
     durations: list[list[Any]] = Field(sa_column=Column(JSON, nullable=False))
 

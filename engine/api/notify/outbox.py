@@ -36,11 +36,6 @@ class NotificationRow(SQLModel, table=True):
     """One notification for one surface: one for each fact and surface, however often the fact is read."""
 
     __tablename__ = "notifications"
-    __table_args__ = (
-        sa.UniqueConstraint("fact_id", "surface", name="uq_notifications_fact_surface"),
-        sa.Index("ix_notifications_standing_surface", "standing", "surface", "id"),
-        sa.CheckConstraint("standing IN ('waiting', 'sent', 'dropped', 'dead')", name="ck_notifications_standing"),
-    )
 
     id: int | None = Field(default=None, primary_key=True)
     fact_id: int

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, SQLModel, col, select
 
 from engine.events import (
@@ -48,21 +48,11 @@ from engine.storage.types import utc_column
 
 log = logging.getLogger(__name__)
 
-STATUSES = ", ".join(f"'{status.value}'" for status in CandidateStatus)
-TYPES = ", ".join(f"'{type.value}'" for type in CandidateType)
-
 
 class CandidateRow(SQLModel, table=True):
     """One candidate. `history` has an entry for each transition."""
 
     __tablename__ = "candidates"
-    __table_args__ = (
-        CheckConstraint("score >= 0 AND score <= 100", name="ck_candidates_score"),
-        CheckConstraint(f"status IN ({STATUSES})", name="ck_candidates_status"),
-        CheckConstraint(f"type IN ({TYPES})", name="ck_candidates_type"),
-        Index("ix_candidates_dedupe_key", "dedupe_key", unique=True),
-        Index("ix_candidates_status", "status", "changed_at"),
-    )
 
     id: str = Field(primary_key=True)
     type: str
@@ -85,8 +75,8 @@ class CandidateRow(SQLModel, table=True):
     changed_at: datetime = Field(sa_column=utc_column())
     decided_by: str = ""
     reason: str = ""
-    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
-    term: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    trust: str = Trust.QUOTED.value
+    term: int = 0
     """How often it became active."""
     since: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     """When it last became active."""

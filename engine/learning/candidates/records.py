@@ -9,7 +9,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, Select, bindparam, func, select
+from sqlalchemy import JSON, Column, Select, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col
 
@@ -21,23 +21,11 @@ from engine.storage.types import UtcDateTime, utc_column
 MAX_PER_SCOPE = 500
 """Maximum number of records of one label and scope that are read, the newest first."""
 
-KINDS = ", ".join(f"'{kind.value}'" for kind in RecordKind)
-
 
 class LearningRecordRow(Row, table=True):
     """One record. `seq` grows with each new record; `fact` is the id of its ledger entry."""
 
     __tablename__ = "learning_records"
-    __table_args__ = (
-        CheckConstraint("score >= 0 AND score <= 100", name="ck_learning_records_score"),
-        CheckConstraint(f"kind IN ({KINDS})", name="ck_learning_records_kind"),
-        CheckConstraint("scope_type IN ('agent', 'workspace', 'leader')", name="ck_learning_records_scope"),
-        Index("ix_learning_records_id", "id", unique=True),
-        Index("ix_learning_records_label", "source_label", "scope_type", "scope_id", "seq"),
-        Index("ix_learning_records_scope", "scope_type", "scope_id", "seq"),
-        Index("ix_learning_records_kind", "kind", "seq"),
-        Index("ix_learning_records_score", "score", "seq"),
-    )
 
     seq: int | None = Field(default=None, primary_key=True)
     id: str

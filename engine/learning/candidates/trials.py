@@ -21,7 +21,6 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field, Session, SQLModel, col, func
 
 from engine.config import SettingsSource
@@ -175,11 +174,6 @@ class OverlayRun(SQLModel, table=True):
     """A session in the trial of an overlay."""
 
     __tablename__ = "overlay_runs"
-    __table_args__ = (
-        CheckConstraint("state IN ('','open','good','bad')", name="ck_overlay_runs_state"),
-        CheckConstraint("propensity >= 0 AND propensity <= 1", name="ck_overlay_runs_propensity"),
-        Index("ix_overlay_runs_session", "session_id"),
-    )
 
     overlay_id: str = Field(primary_key=True)
     session_id: str = Field(primary_key=True)

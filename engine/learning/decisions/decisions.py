@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import CheckConstraint, Index, bindparam, text
+from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, func, select
 
 from engine.clock import Clock
@@ -58,14 +58,6 @@ class Decision(Row, table=True):
     """
 
     __tablename__ = "decisions"
-    __table_args__ = (
-        CheckConstraint("signal IN ('" + "','".join(DecisionSignal) + "')", name="signal_known"),
-        CheckConstraint("decided_by IN ('" + "','".join(DecidedBy) + "')", name="decided_by_known"),
-        CheckConstraint("weight > 0 AND weight <= 1", name="weight_range"),
-        Index("ix_decisions_prediction", "prediction_id", "id"),
-        Index("ix_decisions_like", "kind", "channel", "workspace", "decided_by"),
-        Index("ix_decisions_standing", "id", sqlite_where=text("taken_back_at IS NULL")),
-    )
 
     id: int | None = Field(default=None, primary_key=True)
     prediction_id: str
@@ -85,7 +77,7 @@ class Decision(Row, table=True):
     waited_hours: float | None = None
     decided_at: datetime = Field(sa_column=utc_column())
     taken_back_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    seen: bytes = b""
     raw: float | None = None
     hour: int | None = None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, Column, Float, Index, text
 from sqlmodel import Field, Session, col, func, select
 
 from engine.learning.decisions.training_lines import ARROW, Preference
@@ -29,12 +28,6 @@ class DpoPair(Row, table=True):
     """One preference pair; `chosen` and `rejected` have the form `prompt → channel`."""
 
     __tablename__ = "dpo_pairs"
-    __table_args__ = (
-        Index("idx_dpo_exported", "exported_at", sqlite_where=text("exported_at IS NULL")),
-        Index("ix_dpo_pairs_chosen", "chosen_prediction_id"),
-        Index("ix_dpo_pairs_rejected", "rejected_prediction_id"),
-        CheckConstraint("weight > 0 AND weight <= 1", name="ck_dpo_pairs_weight"),
-    )
 
     id: int | None = Field(default=None, primary_key=True)
     user_id: str = LOCAL_USER
@@ -47,7 +40,7 @@ class DpoPair(Row, table=True):
     exported_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     chosen_prediction_id: str
     rejected_prediction_id: str
-    weight: float = Field(default=1.0, sa_column=Column(Float, server_default="1.0", nullable=False))
+    weight: float = 1.0
 
     @property
     def preference(self) -> Preference:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ColumnElement
+from sqlalchemy import ColumnElement
 from sqlmodel import Field, Session, col, select
 
-from engine.learning.decisions.training_examples import DPO, SFT
+from engine.learning.decisions.training_examples import DPO
 from engine.model import TrainingRunView
 from engine.storage.database import Transaction
 from engine.storage.rows import Row
@@ -40,15 +40,9 @@ class TrainingRun(Row, table=True):
     """One training run."""
 
     __tablename__ = "training_runs"
-    __table_args__ = (
-        CheckConstraint(
-            "state IN ({})".format(", ".join(f"'{state}'" for state in RunState)), name="ck_training_runs_state"
-        ),
-        CheckConstraint(f"method IN ('{SFT}', '{DPO}')", name="ck_training_runs_method"),
-    )
 
     id: str = Field(primary_key=True)
-    state: str = Field(index=True)
+    state: str
     method: str
     provider: str
     base_model: str

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, Index, LargeBinary, func
+from sqlalchemy import Column, LargeBinary, func
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, desc, select
 
@@ -339,7 +339,6 @@ class LearningUse(Row, table=True):
     """A model call whose prompt contained an entry."""
 
     __tablename__ = "learning_uses"
-    __table_args__ = (Index("ix_learning_uses_entry", "entry_id", "at"),)
 
     call_id: str = Field(primary_key=True)
     entry_id: str = Field(primary_key=True)
