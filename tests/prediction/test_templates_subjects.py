@@ -108,6 +108,8 @@ def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, reposi
         manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
         touch(manifest, NOW - timedelta(hours=hours))
     world.project, *world.others = find_projects(repository.path)
-    context = world.sense()
-    ages = {part.project.path: [card.evidence_at for card in update_lock(context, part)] for part in context.parts}
-    assert ages == {"": [NOW - timedelta(hours=1)], "web": [NOW - timedelta(hours=20)]}
+    ages = {card.subject: card.evidence_at for card in update_lock(world.sense())}
+    assert ages == {
+        "package-lock.json": NOW - timedelta(hours=1),
+        "web/package-lock.json": NOW - timedelta(hours=20),
+    }

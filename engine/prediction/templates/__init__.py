@@ -30,6 +30,7 @@ PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     branches.unfinished_operation,
+    environments.update_lock,
     changes.secret,
     changes.large_file,
     changes.reclaim_space,
@@ -61,7 +62,6 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     failures.undo_landing,
     failures.rehearse_revert,
     environments.prepare_environment,
-    environments.update_lock,
     failures.bisect,
     failures.apply_fix,
     failures.still_red,

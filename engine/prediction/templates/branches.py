@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
-from engine.git.github import PullRequest, WaitsFor
+from engine.git.github import PullRequest, Wait, WaitsFor
 from engine.git.merges import MAX_COLLIDING
 from engine.git.operation import CONFLICT, Operation
 from engine.git.state import STALE_BRANCH, Branch
-from engine.model import Proposal
 from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
@@ -17,22 +17,21 @@ from engine.prediction.templates.offers import (
     branch_of,
     earliest,
     is_usable,
-    make_proposal,
     project_of,
     template,
 )
 
 
 @template
-def rehearse_merge(context: WorkspaceContext) -> Offer | None:
+def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
     """The branch lacks commits of the base, or has parted from its own upstream, and has commits of its own.
 
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
-    git = context.git
+    git = context.repository
     merge = next((item for item in context.inspection.merges if is_usable(item.source)), None)
-    if git is None or merge is None or not is_usable(git.branch):
-        return None
+    if merge is None or not is_usable(git.branch):
+        return
     target, source = plain(git.branch, 40), plain(merge.source, 40)
     has = f"{source} has {count(merge.lacking, 'commit')} that {target} lacks"
     if merge.files:
@@ -41,7 +40,7 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
         why = f"{has}; {target} has {count(merge.own, 'commit')} of its own."
     else:
         why = f"{has}; it still merges cleanly."
-    return Offer(
+    yield Offer(
         f"Rehearse merging {source} into {target}",
         why,
         subject=f"{merge.source} into {git.branch}",
@@ -63,16 +62,16 @@ def rehearse_merge(context: WorkspaceContext) -> Offer | None:
 
 
 @template
-def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
+def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     """Open branches change the same lines: the newest pair, and those that collide with one of the two."""
-    git = context.git
+    git = context.repository
     collisions = [
         collision
         for collision in context.inspection.collisions
         if is_usable(collision.first.name) and is_usable(collision.second.name)
     ]
-    if git is None or not collisions or not is_usable(git.base):
-        return None
+    if not collisions or not is_usable(git.base):
+        return
     group = {collisions[0].first.name: collisions[0].first, collisions[0].second.name: collisions[0].second}
     for pair in collisions:
         both = {pair.first.name: pair.first, pair.second.name: pair.second}
@@ -82,7 +81,7 @@ def forecast_conflicts(context: WorkspaceContext) -> Offer | None:
         {name for pair in collisions if {pair.first.name, pair.second.name} <= group.keys() for name in pair.files}
     )
     names = list(group)
-    return Offer(
+    yield Offer(
         f"Find the order of merging {listing(names, 4)} with the least conflict",
         f"{listing(names, 4)} change the same lines of {listing(files, 3)}.",
         subject=" and ".join(sorted(names)),
@@ -108,16 +107,16 @@ def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branc
 
 
 @template
-def report_branches(context: WorkspaceContext) -> Offer | None:
+def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
     """There are branches that could be tidied up."""
     merged, stale = untidy_branches(context)
     if not merged and not stale:
-        return None
+        return
     parts = [count(len(merged), "merged branch")] if merged else []
     parts += [count(len(stale), "stale branch")] if stale else []
     words = " and ".join(parts)
     days = STALE_BRANCH.days
-    return Offer(
+    yield Offer(
         f"List {words}, with the commands that delete them",
         f"{listing(branch.name for branch in [*merged, *stale])}: merged, or without a commit for {days} days.",
         subject="local branches",
@@ -129,10 +128,10 @@ def report_branches(context: WorkspaceContext) -> Offer | None:
 
 
 @template
-def lost_commits(context: WorkspaceContext) -> Offer | None:
+def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
     """Commits that no branch, remote branch or tag holds; all of them are kept at once."""
     if not context.inspection.lost:
-        return None
+        return
     first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
     subject = plain(first.subject, 60)
     if first.here:
@@ -143,7 +142,7 @@ def lost_commits(context: WorkspaceContext) -> Offer | None:
         last = "" if number == 1 else f"{count(number, 'commit')} are on no branch any more, the last "
         since = f"left {moment(first.left_at, context.local)}"
         why = f"{last}“{subject}”, {since}." if last else f"“{subject}” is on no branch any more, {since}."
-    return Offer(
+    yield Offer(
         f"Make a branch for {count(number, 'commit')} that no branch holds",
         why,
         subject=first.tip[:10],
@@ -155,16 +154,16 @@ def lost_commits(context: WorkspaceContext) -> Offer | None:
 
 
 @template
-def autosquash(context: WorkspaceContext) -> Offer | None:
+def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
     """Fixup commits beside what they mend, neither pushed yet."""
     git, fixups = context.repository, context.inspection.fixups
     if fixups is None:
-        return None
+        return
     number = len(fixups.subjects)
     targets = " and ".join(f"“{plain(target, 40)}”" for target in fixups.targets[:2])
     verb = "is" if number == 1 else f"and {number - 1} more are"
     more = f" and {len(fixups.targets) - 2} more" if len(fixups.targets) > 2 else ""
-    return Offer(
+    yield Offer(
         f"Rehearse squashing {count(number, 'fixup commit')} into {targets}{more}",
         f"“{plain(fixups.subjects[0], 60)}” {verb} not pushed yet, and neither are the commits that they fix.",
         subject=branch_of(git),
@@ -180,17 +179,17 @@ MAX_STASHES = 10  # stashes that one card is about, the oldest
 
 
 @template
-def old_stash(context: WorkspaceContext) -> Offer | None:
+def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
     """Stashes older than two weeks; all of them in one card."""
     old = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MAX_STASHES:]
-    if context.git is None or not old:
-        return None
+    if not old:
+        return
     oldest = old[-1]
     holds = f" with {listing(oldest.files)}" if oldest.files else ""
     others = and_others(old, ", and ")
     beside = f"{others} older than two weeks" if others else ""
     where = f" made on {plain(oldest.branch, 40)}" if oldest.branch else ""
-    return Offer(
+    yield Offer(
         "Look at the old stash: what is in it, and does it still apply?"
         if len(old) == 1
         else f"Look at {len(old)} old stashes: what is in them, and do they still apply?",
@@ -207,11 +206,11 @@ _OPERATION_NAMES = {CONFLICT: "merge of files", "am": "git am"}
 
 
 @template
-def unfinished_operation(context: WorkspaceContext) -> Offer | None:
+def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
     """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
     git, operation = context.repository, context.inspection.unfinished
     if operation is None:
-        return None
+        return
     called = _OPERATION_NAMES.get(operation.name, operation.name)
     if operation.name == "bisect":
         prompt = "Say what is left of the unfinished bisect"
@@ -220,7 +219,7 @@ def unfinished_operation(context: WorkspaceContext) -> Offer | None:
     else:
         prompt = f"Test the unfinished {called} as it stands"
     begun = operation.begun_at
-    return Offer(
+    yield Offer(
         prompt,
         _reasoning(operation),
         subject=_operation_subject(operation, branch_of(git)),
@@ -279,7 +278,7 @@ def _bisect(operation: Operation) -> str:
     )
 
 
-MAX_DIVERGING = 3
+MAX_PULL_REQUESTS = 3
 _ORDER = (WaitsFor.CHANGES, WaitsFor.REVIEW, WaitsFor.ANSWER)
 _REQUESTS = {
     WaitsFor.REVIEW: "asks you for a review of",
@@ -288,23 +287,20 @@ _REQUESTS = {
 }
 
 
-def pull_request(context: WorkspaceContext) -> list[Proposal]:
+@template
+def pull_request(context: WorkspaceContext) -> Iterator[Offer]:
     """A review is asked of you, or somebody waits for what you do about your own pull request."""
-    if context.git is None or context.github is None:
-        return []
-    waiting = [(request, _ORDER.index(request.wait.what)) for request in context.github.pull_requests if request.wait]
-    return [
-        _card(context, item) for item, _ in sorted(waiting, key=lambda pair: (pair[1], pair[0].number))[:MAX_DIVERGING]
-    ]
+    requests = context.github.pull_requests if context.github else ()
+    waiting = [(request.wait, request) for request in requests if request.wait]
+    waiting.sort(key=lambda pair: (_ORDER.index(pair[0].what), pair[1].number))
+    return (_pull_request_offer(context, request, wait) for wait, request in waiting[:MAX_PULL_REQUESTS])
 
 
-def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
-    wait = request.wait
-    assert wait is not None
+def _pull_request_offer(context: WorkspaceContext, request: PullRequest, wait: Wait) -> Offer:
     title, name = plain(request.title, 50), plain(wait.by, 40) or "Somebody"
     since = f" ({moment(wait.since, context.local)})" if wait.since else ""
     reason = f"{name} {_REQUESTS[wait.what]} pull request #{request.number}{since}"
-    offer = Offer(
+    return Offer(
         f"Look at pull request #{request.number} “{title}”",
         f"{reason}.",
         subject=f"pull request {request.number}",
@@ -320,4 +316,3 @@ def _card(context: WorkspaceContext, request: PullRequest) -> Proposal:
         evidence_at=wait.since,
         about=f"{title} {request.branch}",
     )
-    return make_proposal(context, "pull_request", offer)

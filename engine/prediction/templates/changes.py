@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -12,7 +12,7 @@ from engine.git.mentions import Mention
 from engine.git.own_changes import MARKER, TODOS, LocatedLeftover
 from engine.git.state import GitState
 from engine.git.unpushed import UnpushedProblem, span_of
-from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model import Tier
 from engine.model.text import count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -23,9 +23,11 @@ from engine.prediction.templates.offers import (
     earliest,
     ended_sessions,
     is_usable,
-    make_proposal,
+    last_success,
+    newest_commit,
     template,
     usable_names,
+    written_at,
 )
 
 _LEFTOVER_WORDS = {
@@ -40,25 +42,25 @@ _LEFTOVER_WORDS = {
 
 
 @template
-def leftovers(context: WorkspaceContext) -> Offer | None:
+def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
     git, all_leftovers = context.repository, context.inspection.own.leftovers
     if not all_leftovers:
-        return None
+        return
     marked = [entry for entry in all_leftovers if entry.kind == MARKER]
     named = marked or list(all_leftovers)
-    kinds = list(dict.fromkeys(_kind_words(other.kind) for other in named))
+    kinds = list(dict.fromkeys(_LEFTOVER_WORDS.get(item.kind, f"`{item.kind}`") for item in named))
     where = listing((item.place for item in named), 3)
     files = {result.path for result in named}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
     summary = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
-    return Offer(
+    yield Offer(
         f"Show what is left in {where}",
         f"You added {summary} in {where}, {state} yet.",
         subject=_leftovers_subject(named),
         facts=_lines_of(all_leftovers),
         parameters={"today": midnight(context)},
-        evidence_at=_written_at(context, files),
+        evidence_at=written_at(git, files),
         tier=Tier.BLOCKS if marked else None,
         about=" ".join(sorted(files)),
     )
@@ -80,20 +82,18 @@ def midnight(context: WorkspaceContext) -> str:
 
 
 @template
-def remove_leftovers(context: WorkspaceContext) -> Offer | None:
+def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     """The debugging was shown; what has a line for itself can be taken out."""
-    git = context.git
     removable = [
         leftover
         for leftover in context.inspection.own.leftovers
         if leftover.kind != MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
-    last_look = last_session(context, "look_for_leftovers")
     paths = usable_names(entry.path for entry in removable)
-    written = _written_at(context, set(paths))
-    if git is None or not paths or last_look is None or (written is not None and last_look.created_at < written):
-        return None
-    return Offer(
+    written = written_at(context.repository, paths)
+    if not paths or not _was_shown(context, "look_for_leftovers", written):
+        return
+    yield Offer(
         f"Remove the debugging from {listing(paths)} and run the tests",
         f"{listing((item.place for item in removable), 3)}: debugging that you added; only statements on a "
         "line of their own go.",
@@ -106,37 +106,35 @@ def remove_leftovers(context: WorkspaceContext) -> Offer | None:
 
 
 @template
-def stale_docs(context: WorkspaceContext) -> Offer | None:
+def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     """Documentation names what your changes renamed or removed, and what is nowhere any more."""
     mentions = context.inspection.own.mentions
     if not mentions:
-        return None
+        return
     names = list(dict.fromkeys(plain(item.old, 60) for item in mentions))
     first = mentions[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
     more = and_others(mentions, noun="more line")
-    return Offer(
+    yield Offer(
         f"Show the documentation that still names {listing(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
         subject=" ".join(sorted(names)[:5]),
         facts=_facts_of(mentions),
-        parameters={},
-        evidence_at=_last_changed_at(context),
+        evidence_at=_last_written_at(context.repository),
         about=" ".join(names),
     )
 
 
 @template
-def update_docs(context: WorkspaceContext) -> Offer | None:
+def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     """The stale documentation was shown; what was evidently renamed can be put right."""
-    git, last_look = context.git, last_session(context, "look_at_mentions")
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
     paths = usable_names(item.path for item in renamed)
-    newest = _last_changed_at(context)
-    if git is None or not paths or last_look is None or (newest is not None and last_look.created_at < newest):
-        return None
+    newest = _last_written_at(context.repository)
+    if not paths or not _was_shown(context, "look_at_mentions", newest):
+        return
     pairs = list(dict.fromkeys(f"{plain(other.old, 40)} → {plain(other.new, 40)}" for other in renamed))
-    return Offer(
+    yield Offer(
         f"Put the new names into {listing(paths)}",
         f"{listing(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
         subject=" ".join(sorted(plain(entry.old, 60) for entry in renamed)[:5]),
@@ -152,18 +150,18 @@ SHORT_SUITE = 120.0
 
 
 @template
-def uncovered_lines(context: WorkspaceContext, part: Part) -> Offer | None:
+def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
     git, tool = context.repository, part.tool
     if tool is None or part.project.path not in context.covered or not part.here or part.changed:
-        return None
+        return
     last = part.here[0]
     paths = usable_names(path for path, _ in context.inspection.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MAX_PATHS or not last.check.green:
-        return None
+        return
     whole = next((run for run in part.runs if run.full), None)
     number = sum(len(lines) for path, lines in context.inspection.own.lines if path in paths)
-    return Offer(
+    yield Offer(
         f"Find the changed lines of {listing(paths)} that no test runs",
         f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
         f"{count(number, 'changed line')} yet.",
@@ -189,55 +187,36 @@ def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
     return {"mentions": sorted(f"{item.path} {item.old}" for item in mentions)}
 
 
-def _last_changed_at(context: WorkspaceContext) -> datetime | None:
+def _last_written_at(git: GitState) -> datetime | None:
     """When your changes were last added to."""
-    git = context.git
-    moments = [file.modified_at for file in git.files if file.modified_at] if git else []
-    return max(moments, default=git.recent[0].at if git and git.recent else None)
+    return max((file.modified_at for file in git.files if file.modified_at), default=newest_commit(git))
 
 
-def last_session(context: WorkspaceContext, flow: str) -> SessionView | None:
-    """The newest session of a flow here that is over."""
-    return next((session for session in context.sessions if session.flow == flow and session.state.over), None)
-
-
-def _written_at(context: WorkspaceContext, files: Iterable[str]) -> datetime | None:
-    """When the first of these files was written; for what is committed, when HEAD was."""
-    git, names = context.git, set(files)
-    assert git is not None
-    at = earliest(file.modified_at for file in git.files if file.path in names)
-    return at or (git.recent[0].at if git.recent else None)
-
-
-def _kind_words(kind: str) -> str:
-    return _LEFTOVER_WORDS.get(kind, f"`{kind}`")
-
-
-def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
-    """The newest lint of a project that ran to its end."""
-    lints = ended_sessions(context, project, "lint")
-    return next((session for session in lints if session.state is SessionState.SUCCEEDED), None)
+def _was_shown(context: WorkspaceContext, flow: str, written: datetime | None) -> bool:
+    """Whether a session of this flow showed what was last written then."""
+    last = next(iter(ended_sessions(context, "", flow)), None)
+    return last is not None and (written is None or last.created_at >= written)
 
 
 @template
-def lint(context: WorkspaceContext, part: Part) -> Offer | None:
+def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
     git, linters = context.repository, part.project.linters
     if not linters or any(
         package.kind == linters[0].row.kind == "node" and not package.installed for package in part.project.packages
     ):
-        return None  # a linter of node comes with the packages
+        return  # a linter of node comes with the packages
     files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable(file.path)]
     changed, where = sorted(file.path for file in files), "not committed"
     moments = [file.modified_at for file in files if file.modified_at]
     if not changed and git.recent:
         changed, where = usable_names(path for path in git.own_files if part.lints(path)), "not pushed"
         moments = [git.recent[0].at]
-    last = last_lint(context, part.project.path)
+    last = last_success(context, part.project.path, "lint")
     if not changed or (last is not None and all(at < last.created_at for at in moments)):
-        return None
+        return
     linter, whole = plain(linters[0].name, 20), len(changed) > MAX_PATHS
-    return Offer(
+    yield Offer(
         f"Lint {f'the whole project{part.within}' if whole else listing(changed)} with {linter}",
         f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are reported.",
         subject=branch_of(git),
@@ -249,22 +228,22 @@ def lint(context: WorkspaceContext, part: Part) -> Offer | None:
 
 
 @template
-def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
+def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last lint found something, and nobody has tidied up since."""
     git, linters = context.repository, part.project.linters
     if not git.head or not linters:
-        return None
-    last = last_lint(context, part.project.path)
+        return
+    last = last_success(context, part.project.path, "lint")
     findings = sum(last.facts.get("rules", {}).values()) if last else 0
     if last is None or last.ended_at is None or not findings:
-        return None
+        return
     fixed = ended_sessions(context, part.project.path, "fix_lint")
     if any(session.created_at > last.ended_at for session in fixed):
-        return None
+        return
     changed = usable_names(file.path for file in git.files if not file.deleted and part.lints(file.path))
     paths = changed if len(changed) <= MAX_PATHS else []
     linter = plain(linters[0].name, 20)
-    return Offer(
+    yield Offer(
         f"Fix what {linter} found" + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
         f"{count(findings, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
         subject=f"{linter} on {branch_of(git)}",
@@ -278,37 +257,35 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Offer | None:
 MAX_NAMED = 5
 
 
-def secret(context: WorkspaceContext) -> list[Proposal]:
+@template
+def secret(context: WorkspaceContext) -> Iterator[Offer]:
     """A likely secret in what is not pushed yet, or in what is changed and not committed. Its value is never shown."""
-    return _publishing_card(context, "secret", secrets=True)
+    return _publishing_warnings(context, secrets=True)
 
 
-def large_file(context: WorkspaceContext) -> list[Proposal]:
+@template
+def large_file(context: WorkspaceContext) -> Iterator[Offer]:
     """A file that belongs in no repository: in a commit that is not pushed yet, or in the index."""
-    return _publishing_card(context, "large_file", secrets=False)
+    return _publishing_warnings(context, secrets=False)
 
 
-def _publishing_card(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
-    git, unpushed = context.repository, context.inspection.unpushed
-    if not git.head:
-        return []
-    committed = [entry for entry in unpushed.found if entry.secret is secrets]
-    paths = {item.path for item in committed}
-    uncommitted = [other for other in unpushed.uncommitted if other.secret is secrets and other.path not in paths]
-    offers = []
+def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
+    unpushed = context.inspection.unpushed
+    if not context.repository.head:
+        return
+    committed = [problem for problem in unpushed.found if problem.secret is secrets]
+    paths = {problem.path for problem in committed}
+    uncommitted = [
+        problem for problem in unpushed.uncommitted if problem.secret is secrets and problem.path not in paths
+    ]
     if committed:
-        tier = Tier.BROKEN if unpushed.shared else Tier.BLOCKS
-        offers.append(_warning_card(context, kind, committed, tier, "push"))
+        yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
     if uncommitted:
-        offers.append(_warning_card(context, kind, uncommitted, Tier.BLOCKS, "commit"))
-    return offers
+        yield _warning(context, uncommitted, Tier.BLOCKS, "commit")
 
 
-def _warning_card(
-    context: WorkspaceContext, kind: str, findings: Sequence[UnpushedProblem], tier: Tier, step: str
-) -> Proposal:
-    git = context.git
-    assert git is not None
+def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
+    git = context.repository
     first, paths = findings[0], sorted({entry.path for entry in findings})
     subjects = sorted({_finding_subject(item) for item in findings})
     others = and_others(findings, ", and ", "other finding")
@@ -316,17 +293,17 @@ def _warning_card(
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
-        whom = "no remote has" if context.inspection.unpushed.shared else "you can still change"
-        reasoning = f"It came in with {subject}, which {whom}" + (" yet" if context.inspection.unpushed.shared else "")
+        whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
+        reasoning = f"It came in with {subject}, which {whom}"
         reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."
-    evidence_at = commit.at if commit else modified or (git.recent[0].at if git.recent else None)
+    evidence_at = commit.at if commit else modified or newest_commit(git)
     reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
     reviewed_at = next(reviews, None)
     if reviewed_at is not None and evidence_at is not None and reviewed_at > evidence_at:
         reasoning += f" The review at {moment(reviewed_at, context.local)} says how to take it out."
-    offer = Offer(
+    return Offer(
         f"Do not {step} yet: {_describe(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
@@ -336,7 +313,6 @@ def _warning_card(
         tier=tier,
         about=" ".join(paths),
     )
-    return make_proposal(context, kind, offer)
 
 
 def _finding_subject(finding: UnpushedProblem) -> str:
@@ -375,18 +351,17 @@ MAX_FREE_RATIO: Final = 10
 
 
 @template
-def reclaim_space(context: WorkspaceContext) -> Offer | None:
+def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
     """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
     disk = context.disk
     if disk is None or disk.ours < MIN_SPACE or disk.ours * MAX_FREE_RATIO < disk.free:
-        return None
+        return
     free, ours = gigabytes(disk.free), gigabytes(disk.ours)
-    return Offer(
+    yield Offer(
         f"Remove {ours} of old worktrees and caches of clawpy",
         f"Only {free} of {gigabytes(disk.total)} is free on this disk. Undecided work is kept.",
         subject="disk",
         facts={"urgent": disk.urgent},
-        parameters={},
         evidence_at=disk.since,
         tier=Tier.BROKEN if disk.urgent else Tier.BLOCKS,
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
-from engine.model import Proposal, SessionState, SessionView, Tier
+from engine.model import SessionState, SessionView, Tier
 from engine.model.text import plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.offers import (
@@ -16,9 +16,8 @@ from engine.prediction.templates.offers import (
     Offer,
     ended_sessions,
     is_usable,
-    make_proposal,
-    newest_commit,
     template,
+    written_at,
 )
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
@@ -26,12 +25,12 @@ _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_fa
 
 
 @template
-def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
+def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
     repository that you only look at it is upkeep."""
     git, where = context.repository, plain(part.project.path, 40) or "this project"
     if any(lock.folder == part.project.path for lock in context.locks):
-        return None  # first the lock file: `update_lock`
+        return  # first the lock file: `update_lock`
     tried = _session_lacking_packages(context, part)
     at: datetime | None = LONG_AGO
     if tried is not None:
@@ -39,7 +38,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
     elif part.project.missing_tool:
         reason = f"The tests of {where} need {plain(part.project.missing_tool, 30)}, which is not installed"
     else:
-        return None
+        return
     changed_file = next((file for file in git.files if part.holds(file.path)), None)
     if tried is None and changed_file is not None:
         at = changed_file.modified_at
@@ -48,10 +47,10 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Offer | None:
         find_installations(Path(context.workspace), _packages(context), part.project.path)
     )
     if not usable_installations:
-        return None
+        return
     lacking = tried.error if tried is not None else part.project.missing_tool
     installation = next((item for item in usable_installations if _brings(item, lacking)), usable_installations[0])
-    return Offer(
+    yield Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
         f"{reason}. {installation.summary}.",
         subject="packages",
@@ -80,31 +79,25 @@ def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionV
     return None
 
 
-def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
+@template
+def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
     """A lock file says something else than its manifest."""
-    git = context.repository
-    offers = []
-    for mismatch in (lock for lock in context.locks if lock.folder == part.project.path):
-        updates = _with_usable_commands(
-            find_lock_updates(Path(context.workspace), _packages(context), part.project.path)
-        )
+    parts = {part.project.path: part for part in context.parts}
+    for mismatch in (lock for lock in context.locks if lock.folder in parts):
+        updates = _with_usable_commands(find_lock_updates(Path(context.workspace), _packages(context), mismatch.folder))
         update = next((item for item in updates if item.lock == mismatch.lock_path), None)
         if update is None:
             continue
         manifest = f"{mismatch.folder}/{mismatch.manifest}".removeprefix("/")
-        changed = [file.modified_at for file in git.files if file.path == manifest and file.modified_at]
         more = f", and {mismatch.more} more" if mismatch.more else ""
-        offers.append(
-            Offer(
-                f"Bring {plain(mismatch.lock_path, 50)} in step: {plain(update.command, 60)}",
-                f"{plain(mismatch.differences[0], 120)}{more}. {update.summary}.",
-                subject=mismatch.lock_path,
-                facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
-                parameters={"command": update.lines, **part.parameters},
-                evidence_at=min(changed, default=newest_commit(git)),
-            )
+        yield Offer(
+            f"Bring {plain(mismatch.lock_path, 50)} in step: {plain(update.command, 60)}",
+            f"{plain(mismatch.differences[0], 120)}{more}. {update.summary}.",
+            subject=mismatch.lock_path,
+            facts={"differences": mismatch.differences, "lock": mismatch.lock_path},
+            parameters={"command": update.lines, **parts[mismatch.folder].parameters},
+            evidence_at=written_at(context.repository, {manifest}),
         )
-    return [make_proposal(context, "update_lock", offer) for offer in offers]
 
 
 def _packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from engine.model import SessionState, SessionView, Tier
@@ -26,24 +27,24 @@ MAX_FIXED = 5
 
 
 @template
-def bisect(context: WorkspaceContext, part: Part) -> Offer | None:
+def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
     git = context.repository
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
-        return None
+        return
     red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
-        return None
+        return
     unfit = {test for test, _ in flipped_tests(part.runs)} | _last_bisect(context, part)
     failing = [test for test in usable_failures(red) if test not in unfit]
     older = part.runs[part.runs.index(red) + 1 :]
     for test in failing:
         for run in older:
             if run.clean and run.head in context.ancestors and verdict_on(run, test):
-                return _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
+                yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
+                return
     if failing and git.commits_since_tag and git.tag and is_usable(git.tag):
-        return _bisect_offer(context, part, red, failing[0], git.tag, "")
-    return None
+        yield _bisect_offer(context, part, red, failing[0], git.tag, "")
 
 
 def _bisect_offer(
@@ -66,7 +67,6 @@ def _bisect_offer(
         prompt,
         reason,
         subject=test,
-        facts={"test": test, "good": good, "bad": git.head},
         parameters={"test": test, "good": good, "bad": git.head},
         evidence_at=since,
         tier=None if passed_at else Tier.BLOCKS,  # whether it passed there is a guess
@@ -83,14 +83,14 @@ def _last_bisect(context: WorkspaceContext, part: Part) -> set[str]:
 
 
 @template
-def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
+def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
     git, last = context.repository, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
-        return None
+        return
     landing = next((item for item in context.landings if item.decided_at and item.decided_at <= last.ran_at), None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
-        return None
+        return
     before = [
         run
         for run in part.runs
@@ -103,10 +103,10 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
         if before_landing and test not in unfit:
             broken.append(test)
     if not broken:
-        return None
+        return
     passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
     name, others = short_test(broken[0]), and_others(broken, noun="other test")
-    return Offer(
+    yield Offer(
         f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
         f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
         f"{moment(landing.decided_at, context.local)}, and it has failed since.",
@@ -119,15 +119,15 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Offer | None:
 
 
 @template
-def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
+def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
     git = context.repository
     if not git.head:
-        return None
+        return
     for session in ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
         reverted = session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED
         if reverted and not session.facts.get("conflicts"):
-            return None  # a newer one than any bisect below
+            return  # a newer one than any bisect below
         run = next((run for run in part.runs if run.session_id == session.id), None)
         sha, of = culprit(session)
         if not sha or run is None:
@@ -137,18 +137,17 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Offer | None:
         mended = any(verdict_on(other, test) for other in newer for test in tests)
         reverted = any(commit.subject == f'Revert "{of}"' for commit in git.recent if commit.at >= run.ran_at)
         if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
-            return None
+            return
         name, subject = short_test(tests[0]), plain(of, 50)
-        return Offer(
+        yield Offer(
             f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
             f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
             subject=tests[0],
-            facts={"commit": sha, "test": tests[0]},
             parameters={"commit": sha, "test": tests[0]},
             evidence_at=run.ran_at,
             about=f"{name} {subject}",
         )
-    return None
+    return
 
 
 def culprit(session: SessionView) -> tuple[str, str]:
@@ -158,19 +157,19 @@ def culprit(session: SessionView) -> tuple[str, str]:
 
 
 @template
-def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
+def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green or part.changed:
-        return None
+        return
     tests = usable_failures(last)[:MAX_PATHS]
     if not tests or not part.tool.runs_single_tests or not last.check.counted:
-        return None
+        return
     narrowed = ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
-        return None
+        return
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
-    return Offer(
+    yield Offer(
         f"Run {which} alone and group the failures by cause",
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
         subject=" ".join(sorted(tests)),
@@ -182,11 +181,11 @@ def still_red(context: WorkspaceContext, part: Part) -> Offer | None:
 
 
 @template
-def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
+def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed as a test failed once before, and the diff that turned it green then is known."""
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green:
-        return None
+        return
     session = next((entry for entry in context.sessions if entry.id == last.session_id), None)
     signatures = session.facts.get("signatures", {}) if session is not None else {}
     since = [
@@ -200,7 +199,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
             continue
         name = short_test(tests[0])
         cause = plain(signatures.get(tests[0], "").rpartition(" in ")[0], 60)
-        return Offer(
+        yield Offer(
             f"Apply the fix from {moment(fix.at, context.local)} in a worktree and run `{name}`{and_others(tests)}",
             f"`{name}` fails{f' with “{cause}”' if cause else ''} as it did before “{plain(fix.title, 50)}”, which "
             "fixed it. You land the diff or discard it.",
@@ -210,4 +209,4 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Offer | None:
             evidence_at=last.ran_at,
             about=" ".join(tests),
         )
-    return None
+    return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
@@ -12,7 +13,7 @@ from engine.git.co_changes import is_group
 from engine.git.releases import ReleaseRhythm
 from engine.git.state import Commit, GitState
 from engine.git.status import is_byproduct
-from engine.model import PartOfDay, Proposal
+from engine.model import PartOfDay
 from engine.model.text import count, listing, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.changes import review_range
@@ -22,7 +23,6 @@ from engine.prediction.templates.offers import (
     branch_of,
     earliest,
     is_usable,
-    make_proposal,
     newest_commit,
     template,
 )
@@ -44,16 +44,16 @@ MIN_WAIT = timedelta(days=2)
 """Work that is neither pushed nor committed for so long is brought up."""
 
 
-def waiting_work(context: WorkspaceContext) -> list[Proposal]:
+@template
+def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
     """Commits that nobody else has, or changes that are in no commit, since days."""
     git = context.repository
-    if not git.head or git.operation:
-        return []
-    offers = _waiting_commits(context, git), _waiting_changes(context, git)
-    return [make_proposal(context, "waiting_work", offer) for offer in offers if offer]
+    if git.head and not git.operation:
+        yield from _waiting_commits(context, git)
+        yield from _waiting_changes(context, git)
 
 
-def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
+def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
     """Without a remote the commits of the base branch wait for nobody."""
     if git.has_remote:
         number, where = (
@@ -64,12 +64,12 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
         number = git.ahead_of_base if git.base and git.branch else 0
         where = f"on this branch alone, not in {plain(git.base, 30)}"
     if not number:
-        return None
+        return
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < MIN_WAIT:
-        return None
+        return
     broken = _known_breakage(context, git, number)
-    return Offer(
+    yield Offer(
         f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
         + ("to push" if git.has_remote else "of this branch"),
         f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
@@ -82,7 +82,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Offer | None:
     )
 
 
-def _waiting_changes(context: WorkspaceContext, git: GitState) -> Offer | None:
+def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
     """Files that were changed days ago and are in no commit, unless they are nobody's work."""
     dated = [
         (file.modified_at, file.path)
@@ -91,17 +91,16 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Offer | None:
     ]
     files = [(at, path) for at, path in dated if context.now - at >= MIN_WAIT]
     if not files:
-        return None
+        return
     since, paths = min(files)[0], sorted(path for _, path in files)
     number = len(paths)
     day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
-    return Offer(
+    yield Offer(
         f"Look at what is not committed yet: {listing(paths, 3)}",
         f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
         f"{'is' if number == 1 else 'are'} in no commit.",
         subject=f"uncommitted on {branch_of(git)}",
         facts={"paths": paths},
-        parameters={},
         evidence_at=since,
         flow="look_at_changes",
         about=" ".join(paths[:20]),
@@ -123,21 +122,21 @@ def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> li
 
 
 @template
-def summarise_day(context: WorkspaceContext) -> Offer | None:
+def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     """In the evening of a day with work of your own (SPEC 2.11)."""
     git = context.repository
     if not git.head or context.part is not PartOfDay.EVENING:
-        return None
+        return
     today = day_begin(context.local)
     commits = commits_between(git, today, None)
     if not any(git.is_mine(commit) for commit in commits):
-        return None
+        return
     runs = sum(run.ran_at >= today for run in context.runs)
     parts = [_count_words(commits, git)]
     parts += [count(runs, "test run")] if runs else []
     parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     latest = f"The latest was “{plain(commits[0].subject, 50)}”."
-    return _summary(context, f"Sum up today: {', '.join(parts)}", latest, today, commits)
+    yield _summary(context, f"Sum up today: {', '.join(parts)}", latest, today, commits)
 
 
 PREPARATION_TIME = timedelta(hours=1)
@@ -145,15 +144,15 @@ PREPARATION_TIME = timedelta(hours=1)
 
 
 @template
-def prepare_meeting(context: WorkspaceContext) -> Offer | None:
+def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
     git, meeting = context.repository, nearest(context.meetings, context.local)
     if not git.head or meeting is None or meeting.begins - context.local > PREPARATION_TIME:
-        return None
+        return
     since = meeting.before or day_begin(context.local - timedelta(days=1))
     commits = commits_between(git, since, None)
     if not commits:
-        return None
+        return
     name = plain(meeting.name, 50)
     summary = _summary(
         context,
@@ -164,7 +163,7 @@ def prepare_meeting(context: WorkspaceContext) -> Offer | None:
         commits,
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    return replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)
+    yield replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)
 
 
 def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]) -> Offer:
@@ -218,14 +217,14 @@ WORK_IN_PROGRESS = timedelta(days=30)
 
 
 @template
-def changes_together(context: WorkspaceContext) -> Offer | None:
+def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
     """A file that usually changes with what changed, and has not."""
     git = context.repository
     if not git.head or git.partner is None:
-        return None
+        return
     partner = git.partner
     if not is_usable(partner.path) or not is_usable(partner.because):
-        return None
+        return
     path, because = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
     commits = (
         f"{partner.together} of {'the last ' if partner.together < partner.of else ''}{count(partner.of, 'commit')}"
@@ -233,7 +232,7 @@ def changes_together(context: WorkspaceContext) -> Offer | None:
     habit = (
         f"that changed {because} {path} changed too" if is_group(partner.because) else f"{path} changed with {because}"
     )
-    return Offer(
+    yield Offer(
         f"Show how {path} last changed with {because}",
         f"In {commits} {habit}; not this time.",
         subject=f"{partner.path} with {partner.because}",
@@ -245,38 +244,32 @@ def changes_together(context: WorkspaceContext) -> Offer | None:
 
 
 @template
-def draft_changelog(context: WorkspaceContext) -> Offer | None:
+def draft_changelog(context: WorkspaceContext) -> Iterator[Offer]:
     """A release is due or being prepared, and the project's change log says nothing of it yet."""
     release = _due_release(context)
-    if release is None or not _log_lacks_it(context, release):
-        return None
-    tag = plain(release.tag, 30)
-    return Offer(
-        f"Add the {count(release.commits, 'commit')} since {tag} to the unreleased section of "
-        f"{plain(_change_log_path(context), 30)}",
-        _release_reasoning(release, context.now),
-        subject=f"since {release.tag}",
-        facts={"since": release.tag},
-        parameters={"since": release.tag},
-        evidence_at=_release_began(context, release),
-        about=f"change log release {release.tag}",
-    )
+    if release is not None and _log_lacks_it(context, release):
+        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
+        prompt = f"Add the {since} to the unreleased section of {plain(_change_log_path(context), 30)}"
+        yield _release_offer(context, release, prompt, "change log release")
 
 
 @template
-def release_due(context: WorkspaceContext) -> Offer | None:
+def release_due(context: WorkspaceContext) -> Iterator[Offer]:
     """A release is due or being prepared, and the change log, where the project keeps one, is written."""
     release = _due_release(context)
-    if release is None or _log_lacks_it(context, release):
-        return None
+    if release is not None and not _log_lacks_it(context, release):
+        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
+        yield _release_offer(context, release, f"List what a release would hold: the {since}", "release")
+
+
+def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str, about: str) -> Offer:
     return Offer(
-        f"List what a release would hold: the {count(release.commits, 'commit')} since {plain(release.tag, 30)}",
+        prompt,
         _release_reasoning(release, context.now),
         subject=f"since {release.tag}",
-        facts={"since": release.tag},
         parameters={"since": release.tag},
-        evidence_at=_release_began(context, release),
-        about=f"release {release.tag}",
+        evidence_at=earliest(commit.at for commit in context.repository.recent[: release.commits]),
+        about=f"{about} {release.tag}",
     )
 
 
@@ -301,11 +294,6 @@ def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
         return None
     idle = not git.recent or context.now - git.recent[0].at > WORK_IN_PROGRESS
     return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
-
-
-def _release_began(context: WorkspaceContext, release: ReleaseRhythm) -> datetime | None:
-    """When the oldest of the commits that wait was made, as far back as is known."""
-    return earliest(commit.at for commit in context.repository.recent[: release.commits])
 
 
 def _release_reasoning(release: ReleaseRhythm, now: datetime) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
 from engine.frozen import frozen
 from engine.git.state import GitState
-from engine.model import Proposal, SessionView, Tier, sanitise
+from engine.model import Proposal, SessionState, SessionView, Tier, sanitise
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
@@ -29,31 +30,33 @@ class Offer:
     """What a template offers: a proposal but for what the table of kinds says of its kind and for its signals.
 
     `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
-    names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. `tier`, `flow` and
-    `usual_hours` only where they are not those of the kind. `about`: the words that relate it to a task (default: the
-    prompt). `kind`: only where it is not the template's name.
+    names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. What follows is given only
+    where it is not that of the kind (`tier`, `flow`, `usual_hours`, `channel`), the prompt (`about`: the words that
+    relate it to a task), the parameters (`facts`) or the template's name (`kind`).
     """
 
     prompt: str
     reasoning: str
     subject: str
-    facts: Mapping[str, Any]
-    parameters: Mapping[str, Any]
     evidence_at: datetime | None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] | None = None
     tier: Tier | None = None
-    flow: str = ""
+    flow: str | None = ""
+    """None for prose."""
     usual_hours: float = 0.0
     about: str = ""
     kind: str = ""
+    channel: str = ""
+    task_id: str | None = None
 
 
-def template(find: Callable[..., Offer | None]) -> Callable[..., list[Proposal]]:
-    """Makes a template of what finds one offer or none in a context, or in a part of one."""
+def template(find: Callable[..., Iterable[Offer]]) -> Callable[..., list[Proposal]]:
+    """Makes a template of a function that yields its offers in a context, or in a part of one."""
 
     @wraps(find)
-    def propose(context: WorkspaceContext, part: Part | None = None) -> list[Proposal]:
-        offer = find(context) if part is None else find(context, part)
-        return [] if offer is None else [make_proposal(context, find.__name__, offer, part)]
+    def propose(context: WorkspaceContext, *part: Part) -> list[Proposal]:
+        return [make_proposal(context, offer.kind or find.__name__, offer, *part) for offer in find(context, *part)]
 
     return propose
 
@@ -61,7 +64,6 @@ def template(find: Callable[..., Offer | None]) -> Callable[..., list[Proposal]]
 def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
     """The proposal of an offer, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
     `part`: the project that it is about, added to subject, facts and parameters."""
-    kind = offer.kind or kind
     kind_row, words = kind_of(kind), (offer.about or offer.prompt).replace("_", " ")
     where = part.parameters if part else {}
     own_signals = {
@@ -81,14 +83,15 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
         prompt=offer.prompt,
         reasoning=offer.reasoning,
         subject=part.about(offer.subject) if part else offer.subject,
-        facts={**offer.facts, **where},
-        flow=offer.flow or kind_row.flow,
+        facts={**(offer.parameters if offer.facts is None else offer.facts), **where},
+        flow=kind_row.flow if offer.flow == "" else offer.flow,
         tier=offer.tier or kind_row.tier,
         parameters={**offer.parameters, **where},
-        channel=(task.channel if task and task.channel else kind_row.channel),
+        channel=offer.channel or (task.channel if task else "") or kind_row.channel,
         evidence_at=offer.evidence_at,
         usual_hours=offer.usual_hours or kind_row.usual_hours,
         signals=signals,
+        task_id=offer.task_id,
     )
 
 
@@ -111,9 +114,26 @@ def ended_sessions(context: WorkspaceContext, project: str, *flows: str) -> list
     ]
 
 
+def last_success(context: WorkspaceContext, project: str, flow: str) -> SessionView | None:
+    """The newest session of a flow in a project that ran to its end."""
+    ended = ended_sessions(context, project, flow)
+    return next((session for session in ended if session.state is SessionState.SUCCEEDED), None)
+
+
 def newest_commit(git: GitState) -> datetime | None:
     """When HEAD was committed, None before the first commit."""
     return git.recent[0].at if git.recent else None
+
+
+def written_at(git: GitState, paths: Collection[str]) -> datetime | None:
+    """When the first of these files was written; for what is committed, when HEAD was."""
+    return earliest(file.modified_at for file in git.files if file.path in paths) or newest_commit(git)
+
+
+def last_changed_at(git: GitState) -> datetime | None:
+    """When something was last written or committed, None where nothing tells."""
+    written = [file.modified_at for file in git.files if file.modified_at]
+    return max([*written, *(commit.at for commit in git.recent[:1])], default=None)
 
 
 def branch_of(git: GitState) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
@@ -35,20 +35,21 @@ SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
 
 
 @template
-def run_tests(context: WorkspaceContext, part: Part) -> Offer | None:
+def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
     git, tool = context.repository, part.tool
     if tool is None or part.project.missing_tool or not (git.head or git.files):
-        return None
+        return
     if not part.here:
-        return _first_run(context, part, tool)
+        yield _first_run(context, part, tool)
+        return
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable(file.path)]
     if not changed:
-        return None
+        return
     last = part.here[0]
     when = moment(last.ran_at, context.local)
-    return _run_offer(
+    yield _run_offer(
         context,
         part,
         [file.path for file in changed],
@@ -58,7 +59,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Offer | None:
     )
 
 
-def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer | None:
+def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer:
     git = context.repository
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
@@ -105,22 +106,22 @@ def _run_offer(
 
 
 @template
-def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
+def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed and something changed since: the same tests again."""
     if part.tool is None or not part.here:
-        return None
+        return
     last = part.here[0]
     failing = usable_failures(last)
     if last.check.green or not failing:
-        return None
+        return
     deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
     some = part.tool.runs_single_tests and last.check.counted and len(failing) <= MAX_PATHS
     some = some and deleted.isdisjoint(test.partition("::")[0] for test in failing)
     if some and not part.changed:
-        return None  # `still_red` says more
+        return  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
-    return Offer(
+    yield Offer(
         f"Run {which} again" if some else f"Run the whole suite{part.within} again",
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
         subject="what failed last",
@@ -134,16 +135,16 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Offer | None:
 
 
 @template
-def failing_ci(context: WorkspaceContext) -> Offer | None:
+def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
     git = context.repository
     part = next((item for item in context.parts if item.tool), None)
     if part is None or context.github is None:
-        return None
+        return
     checks = [check.name for check in context.github.failing if check.branch == git.branch]
     if not checks or any(run.head == git.head and run.full for run in part.runs):
-        return None
-    return Offer(
+        return
+    yield Offer(
         f"Run the whole suite here: CI fails on {plain(git.branch, 30)}",
         f"The check “{plain(checks[0], 40)}” failed on the server.",
         subject=branch_of(git),
@@ -154,24 +155,24 @@ def failing_ci(context: WorkspaceContext) -> Offer | None:
 
 
 @template
-def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
+def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
     git = context.repository
     has_own_commits = git.own_files or any(
         git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
     )
     if not has_own_commits or part.tool is None or part.project.missing_tool:
-        return None
+        return
     tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(item.state is SessionState.CANNOT_RUN for item in tried):
-        return None  # until what they lack is there, they lack it at HEAD, too
+        return  # until what they lack is there, they lack it at HEAD, too
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
-        return None
+        return
     new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
     files = usable_names(file.path for file in new)
     if not files:
-        return None
-    return Offer(
+        return
+    yield Offer(
         f"Does HEAD pass without {listing(files)}?",
         f"{'It is' if len(files) == 1 else 'They are'} in no commit: others get "
         f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
@@ -184,12 +185,12 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Offer | None:
 
 
 @template
-def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
+def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
     tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
     if tool is None or not tool.runs_single_tests or len(runs) < MEASURED_RUNS:
-        return None
+        return
     slow: list[tuple[float, float, str, str]] = []
     for test, _ in runs[0].check.durations:
         now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
@@ -205,9 +206,9 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Offer | None:
         if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
             slow.append((min(now) - usual, usual, test, fast[0]))
     if not slow:
-        return None
+        return
     more, usual, test, fast_head = max(slow)
-    return Offer(
+    yield Offer(
         f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
         f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
         subject=test,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
-from engine.model import SessionState
 from engine.model.text import listing
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
-    ended_sessions,
     is_usable,
+    last_success,
     short_test,
     template,
 )
@@ -25,10 +25,10 @@ MAX_HUNTED = 5
 
 
 @template
-def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
+def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Tests that failed and passed on the same files, or whose quarantine is over."""
     if part.tool is None or not part.tool.runs_single_tests:
-        return None
+        return
     today = context.local.date()
     quarantined = _quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
@@ -49,9 +49,9 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Offer | None:
         reason = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
         at = part.runs[0].ran_at
     else:
-        return None
+        return
     names = listing((short_test(test) for test in tests), 2, 40)
-    return Offer(
+    yield Offer(
         f"Run {names} {RUNS} times: unreliable?",
         reason,
         subject=" ".join(sorted(tests)),
@@ -78,12 +78,11 @@ def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]
 
 
 @template
-def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
+def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
     if part.tool is None:
-        return None
-    hunts = ended_sessions(context, part.project.path, "hunt_flakes")
-    last = next((hunt for hunt in hunts if hunt.state is SessionState.SUCCEEDED), None)
+        return
+    last = last_success(context, part.project.path, "hunt_flakes")
     today = context.local.date()
     resting = {test for test, until in _quarantined(context, part) if until > today}
     results = last.facts.get("tests", ()) if last is not None else ()
@@ -96,11 +95,11 @@ def quarantine(context: WorkspaceContext, part: Part) -> Offer | None:
         and without_parameters(result["test"]) not in resting
     ]
     if last is None or not flaky:
-        return None
+        return
     until, tests = today + QUARANTINE, [item["test"] for item in flaky[:MAX_HUNTED]]
     failed, times = flaky[0]["failed"], flaky[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
-    return Offer(
+    yield Offer(
         f"Skip {names} until {until.day} {until:%B}",
         f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
         subject=" ".join(sorted(tests)),

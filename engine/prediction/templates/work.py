@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -15,15 +14,17 @@ from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
 from engine.model.text import count, moment, plain, span
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.kinds import BLOCKED_TASK, FIX_BY_AGENT, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
+from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT as DUE
 from engine.prediction.tasks import HEARTBEAT_ORDER
-from engine.prediction.templates.changes import last_lint
 from engine.prediction.templates.history import implied
 from engine.prediction.templates.offers import (
     Offer,
+    last_changed_at,
+    last_success,
     make_proposal,
+    template,
     usable_names,
 )
 
@@ -33,17 +34,21 @@ MAX_TASKS = 3
 """Maximum number of tasks of the board offered at once, the one left alone longest first."""
 
 
-def heartbeat(context: WorkspaceContext) -> list[Proposal]:
+@template
+def heartbeat(context: WorkspaceContext) -> Iterator[Offer]:
     """A card for each open task of a heartbeat that is about this workspace, the oldest first."""
-    due = [
-        task
-        for task in context.tasks
-        if task.source in DUE_SOURCES and task.state == "open" and _is_here(context, task)
-    ]
-    return [_due_tasks(context, task) for task in sorted(due, key=lambda task: (task.created_at, task.id))]
+    for task in sorted(context.tasks, key=lambda task: (task.created_at, task.id)):
+        if task.source not in DUE_SOURCES or task.state != "open" or not _is_here(context, task):
+            continue
+        # Each item earns trust for itself: approving one every morning lets no other run by itself (SPEC 2.5).
+        kind = f"{HEARTBEAT_PREFIX}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
+        orders = task.source == HEARTBEAT_ORDER
+        why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
+        yield _task_offer(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
 
 
-def open_task(context: WorkspaceContext) -> list[Proposal]:
+@template
+def open_task(context: WorkspaceContext) -> Iterator[Offer]:
     """A card for each of the first `MAX_TASKS` tasks that can be begun: those of a week, then those that others wait
     for, then the rest, each the one left alone longest first."""
     candidates = []
@@ -62,7 +67,7 @@ def open_task(context: WorkspaceContext) -> list[Proposal]:
             why += f" The last try: {plain(task.note, 120)}."
         candidates.append((kind, why, task))
     candidates.sort(key=lambda item: KINDS[item[0]].place)
-    return [_card(context, kind, why, task) for kind, why, task in candidates[:MAX_TASKS]]
+    return (_task_offer(context, *candidate) for candidate in candidates[:MAX_TASKS])
 
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
@@ -70,28 +75,21 @@ def _is_here(context: WorkspaceContext, task: Task) -> bool:
     return task.workspace == context.workspace or (not task.workspace and context.first)
 
 
-def _due_tasks(context: WorkspaceContext, task: Task) -> Proposal:
-    # Each item earns trust for itself: approving one every morning lets no other run by itself (SPEC 2.5).
-    kind = f"{HEARTBEAT_PREFIX}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
-    orders = task.source == HEARTBEAT_ORDER
-    why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
-    return _card(context, kind, f"{why}{'; you marked it to run' if orders else ''}.", task, run=orders)
-
-
-def _card(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Proposal:
+def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
     named = named_flow(task.title, (*ALIASES, *context.learned))
     flow = named[0] if named and not named[1] else None
-    offer = Offer(
+    return Offer(
         task.title,
         why,
         subject=task.id,
         facts={"task": task.id} | ({RUN_FACT: True} if run else {}),
         parameters=implied(flow, context.local),
         evidence_at=task.updated_at,
-        about=task.title,
+        kind=kind,
+        flow=flow,
+        channel=task.channel,
+        task_id=task.id,
     )
-    proposal = make_proposal(context, kind, offer)
-    return replace(proposal, flow=flow, channel=task.channel or proposal.channel, task_id=task.id)
 
 
 @frozen
@@ -117,10 +115,8 @@ def learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Pro
 
 
 def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
-    git = context.git
-    assert git is not None
-    moments = [file.modified_at for file in git.files if file.modified_at] + [commit.at for commit in git.recent[:1]]
-    changed = max(moments, default=work.since)
+    git = context.repository
+    changed = last_changed_at(git) or work.since
     began = [session.created_at for session in context.sessions if session.flow == work.name]
     last = max(began, default=None)
     if last is not None and last >= changed:
@@ -133,7 +129,6 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
         f"{ran} There is {state}; agents ran these commands one after the other again and again.",
         subject=work.name,
         facts={"flow": work.name, "head": git.head, "dirty": bool(dirty)},
-        parameters={},
         evidence_at=changed,
     )
     return make_proposal(context, work.name, offer)
@@ -165,7 +160,7 @@ def _unfinished_offer(context: WorkspaceContext, session: SessionView) -> str:
 
 def _lint_offer(context: WorkspaceContext, session: SessionView) -> str:
     """Of a lint whose linter can mend nothing itself, and of a tidying up that mended nothing."""
-    last = last_lint(context, session.project)
+    last = last_success(context, session.project, "lint")
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
     files = _name_list(item["path"] for item in last.facts.get("findings", ()))
@@ -201,29 +196,23 @@ AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionVi
 names go into it, no text that a commit, a test or a file says: an agent would take that for orders."""
 
 
-def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
+@template
+def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
     """The newest finding that still holds: nothing was written or committed since that flow began."""
-    git = context.repository
-    if not context.prose:
-        return []
     session = next((item for item in context.sessions if item.flow in AFTER_FLOW and item.state.over), None)
-    if session is None or session.state is not SessionState.SUCCEEDED:
-        return []
-    moments = [file.modified_at for file in git.files if file.modified_at] + [commit.at for commit in git.recent[:1]]
-    if any(moment > session.created_at for moment in moments):
-        return []
+    if not context.prose or session is None or session.state is not SessionState.SUCCEEDED:
+        return
+    changed = last_changed_at(context.repository)
     tier, words = AFTER_FLOW[session.flow or ""]
     prompt = words(context, session)
-    if not prompt:
-        return []
-    agent = plain(context.prose, 40)
-    offer = Offer(
+    if not prompt or (changed is not None and changed > session.created_at):
+        return
+    yield Offer(
         prompt,
-        f"{agent} can do what no flow can: {plain(session.summary, 120)}.",
+        f"{plain(context.prose, 40)} can do what no flow can: {plain(session.summary, 120)}.",
         subject=" ".join([session.flow or "", *prompt.split("`")[1::2]]),
         facts={"session": session.id, "after": session.flow},
-        parameters={},
         evidence_at=session.ended_at,
         tier=tier,
+        flow=None,
     )
-    return [replace(make_proposal(context, FIX_BY_AGENT, offer), flow=None)]
