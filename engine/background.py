@@ -1,12 +1,30 @@
-"""A thread that works when it is woken."""
+"""Daemon threads: one that works when it is woken, and one for a single call."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
 
 CLOSE_SECONDS = 5.0
 """Seconds that `close` waits for the step in progress."""
+
+
+def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
+    """Run `work` on a daemon thread: the caller may give up waiting, and so may the interpreter when it exits."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
 
 
 class Background:

@@ -11,17 +11,18 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, Column, func, or_
+from sqlalchemy import JSON, Column, func, tuple_
 from sqlmodel import Field, Session, col, desc, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest
 from engine.memory.work import Work, session_of
 from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.model import trust as trusts
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row
 from engine.storage.types import utc_column
@@ -33,15 +34,17 @@ MAX_MESSAGE_LINES = 2_000
 MAX_PER_SESSION = 200
 """Captures of one session; more than that are not worth keeping."""
 
+MAX_PER_DAY = 1_000
+"""Captures of one day that the night looks at."""
+
 MAX_CORRECTED = 200
 """The newest captures that are searched for what a correction corrects."""
 
-_SPEAKER_OPTIONS: dict[str, dict[str, bool]] = {
-    "say": {},
-    "reply": {"operator": True},
-    "output": {"output": True},
-    "note": {"output": True},
-}
+OPERATOR_LINE = "reply"
+OUTPUT_LINES = ("output", "note")
+READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
+"""The kinds of lines of a transcript that are searched."""
+
 _LABEL = re.compile(
     r"^\W*(?:decision|decided|agreed|correction|erratum|fact|note|remember|important|reminder|fyi|keep in mind)"
     r"\s*[:—–]",
@@ -76,6 +79,15 @@ class CaptureRow(Row, table=True):
         """The row as others see it."""
         return _CAPTURE.validate_python(self.model_dump() | {"session": self.session_id})
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it says, for forgetting."""
+        return self.text, *self.tags
+
+    def forget(self) -> None:
+        """Leave an empty stub."""
+        self.text, self.tags, self.forgotten = "", [], True
+
 
 _CAPTURE = TypeAdapter(Capture)
 
@@ -86,8 +98,6 @@ Remember = Callable[[Sequence[NewMemory]], object]
 
 class Captures:
     """Takes captures out of sessions, and reads them. All methods may be called from any thread."""
-
-    name = "captures"
 
     def __init__(
         self,
@@ -132,11 +142,15 @@ class Captures:
         by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
         secrets = tuple(self._secrets())
         for kind, lines in _messages(self._lines(session_id)):
+            is_operator = kind == OPERATOR_LINE
             for sentence in capture(
-                [(line.number, line.text) for line in lines], secrets=secrets, **_SPEAKER_OPTIONS[kind]
+                [(line.number, line.text) for line in lines],
+                operator=is_operator,
+                output=kind in OUTPUT_LINES,
+                secrets=secrets,
             ):
                 previous = by_digest.get(sentence.digest)
-                if previous is None and len(by_digest) >= MAX_PER_SESSION and kind != "reply":
+                if previous is None and len(by_digest) >= MAX_PER_SESSION and not is_operator:
                     continue
                 if previous is None or trusts.trust_of_line(previous[1].kind) is not Trust.OPERATOR:
                     by_digest[sentence.digest] = (sentence, lines[-1])
@@ -147,12 +161,10 @@ class Captures:
         query = select(CaptureRow).order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id))).limit(limit)
         for word in words.split():
             query = query.where(col(CaptureRow.text).icontains(word, autoescape=True))
-        with self._database.read() as session:
-            last_row = session.get(CaptureRow, before) if before else None
-            if last_row is not None:
-                at, id = col(CaptureRow.at), col(CaptureRow.id)
-                query = query.where(or_(at < last_row.at, (at == last_row.at) & (id < last_row.id)))
-            return [row.view for row in session.exec(query)]
+        last = self.entry(before) if before else None
+        if last is not None:
+            query = query.where(tuple_(col(CaptureRow.at), col(CaptureRow.id)) < (last.at, last.id))
+        return self._select(query)
 
     def entry(self, capture_id: str) -> Capture | None:
         """One of them."""
@@ -162,22 +174,18 @@ class Captures:
 
     def of_session(self, session_id: str) -> list[Capture]:
         """What was first said in a session, in its order."""
-        query = select(CaptureRow).where(col(CaptureRow.session_id) == session_id).order_by(col(CaptureRow.line))
-        with self._database.read() as session:
-            return [row.view for row in session.exec(query) if not row.forgotten]
+        query = select(CaptureRow).where(CaptureRow.session_id == session_id, ~col(CaptureRow.forgotten))
+        return self._select(query.order_by(col(CaptureRow.line)))
 
-    def between(self, start: datetime, end: datetime, limit: int = 1_000) -> list[Capture]:
+    def between(self, start: datetime, end: datetime) -> list[Capture]:
         """What was said from `start` until before `end`, oldest first."""
         at = col(CaptureRow.at)
-        query = select(CaptureRow).where(at >= start, at < end, ~col(CaptureRow.forgotten)).order_by(at).limit(limit)
-        with self._database.read() as session:
-            return [row.view for row in session.exec(query)]
+        query = select(CaptureRow).where(at >= start, at < end, ~col(CaptureRow.forgotten))
+        return self._select(query.order_by(at).limit(MAX_PER_DAY))
 
     def approve(self, tx: Transaction, workspace: str, text: str) -> None:
         """The operator approved these words of others: from now on they may guide (SPEC 6.8)."""
-        row = tx.session.exec(
-            select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == digest(text))
-        ).first()
+        row = _row_of(tx.session, workspace, digest(text))
         if row is not None and row.text == text:
             row.approved_at = tx.now
             tx.session.add(row)
@@ -188,22 +196,9 @@ class Captures:
             row = session.exec(select(func.count(), func.max(col(CaptureRow.at))).select_from(CaptureRow)).one()
         return int(row[0]), row[1]
 
-    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Captures that hold it, for forgetting."""
+    def _select(self, query: SelectOfScalar[CaptureRow]) -> list[Capture]:
         with self._database.read() as session:
-            yield from [(row.id, row.text) for row in _holding(session, terms)]
-
-    def erase(self, terms: SearchTerms) -> int:
-        """Leave empty stubs of them; how many."""
-
-        def empty_rows(tx: Transaction) -> int:
-            rows = _holding(tx.session, terms)
-            for row in rows:
-                row.text, row.tags, row.forgotten = "", [], True
-                tx.session.add(row)
-            return len(rows)
-
-        return self._database.write(empty_rows)
+            return [row.view for row in session.exec(query)]
 
     def _lines(self, session_id: str) -> Iterator[TranscriptLine]:
         after = 0
@@ -212,23 +207,18 @@ class Captures:
             after = page[-1].number
 
 
-def _holding(session: Session, terms: SearchTerms) -> list[CaptureRow]:
-    rows = session.exec(select(CaptureRow).where(~col(CaptureRow.forgotten)))
-    return [row for row in rows if any(map(terms.match, (row.text, *row.tags)))]
-
-
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
     """Neighbouring lines of one kind. Output counts by the line, and only where it says itself what it is."""
     block: list[TranscriptLine] = []
     for line in lines:
-        if line.kind in ("output", "note"):
+        if line.kind in OUTPUT_LINES:
             if _LABEL.match(line.text):
                 yield line.kind, [line]
             continue
         if block and (line.kind != block[-1].kind or len(block) >= MAX_MESSAGE_LINES):
             yield block[-1].kind, block
             block = []
-        if line.kind in _SPEAKER_OPTIONS:
+        if line.kind in READ_LINES:
             block.append(line)
     if block:
         yield block[-1].kind, block
@@ -236,49 +226,51 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
     trust = trusts.trust_of_line(line.kind)
-    tags = [*captured.tags, view.outcome]
-    existing = tx.session.exec(
-        select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == captured.digest)
-    ).first()
-    if existing is not None:
-        if existing.session_id == view.id:
-            existing.tags = tags  # of what was thrown away later
-        if existing.last_session != view.id:
-            existing.seen, existing.last_session = existing.seen + 1, view.id
-            if trust is Trust.OPERATOR and existing.trust == Trust.QUOTED and not existing.forgotten:
-                # The operator's own words take the place of a quote that says the same.
-                existing.text, existing.trust, existing.approved_at = captured.text, trust.value, None
-                existing.session_id, existing.line, existing.agent, existing.at = (
-                    view.id,
-                    captured.line,
-                    view.agent,
-                    line.at,
-                )
-                existing.tags = tags
-        tx.session.add(existing)
-        return existing.view
-    row = CaptureRow(
-        id="cap_" + hashlib.sha256(f"{view.workspace}\n{captured.digest}".encode(errors="replace")).hexdigest()[:12],
-        kind=captured.kind.value,
-        text=captured.text,
-        tags=tags,
-        digest=captured.digest,
-        session_id=view.id,
-        line=captured.line,
-        agent=view.agent,
-        workspace=view.workspace,
-        at=line.at,
-        last_session=view.id,
-        corrects=_corrected_id(tx.session, view.workspace, captured) if captured.kind is CaptureKind.CORRECTION else "",
-        trust=trust.value,
-    )
+    spoken: dict[str, Any] = {
+        "text": captured.text,
+        "tags": [*captured.tags, view.outcome],
+        "session_id": view.id,
+        "line": captured.line,
+        "agent": view.agent,
+        "at": line.at,
+        "trust": trust.value,
+    }
+    row = _row_of(tx.session, view.workspace, captured.digest)
+    if row is None:
+        basis = f"{view.workspace}\n{captured.digest}".encode(errors="replace")
+        row = CaptureRow(
+            id="cap_" + hashlib.sha256(basis).hexdigest()[:12],
+            kind=captured.kind.value,
+            digest=captured.digest,
+            workspace=view.workspace,
+            last_session=view.id,
+            corrects=_corrected_id(tx.session, view.workspace, captured),
+            **spoken,
+        )
+    elif row.session_id == view.id:
+        row.tags = spoken["tags"]  # of what was thrown away later
+    if row.last_session != view.id:
+        row.seen, row.last_session = row.seen + 1, view.id
+        if trust is Trust.OPERATOR and row.trust == Trust.QUOTED and not row.forgotten:
+            # The operator's own words take the place of a quote that says the same.
+            for name, value in {**spoken, "approved_at": None}.items():
+                setattr(row, name, value)
     tx.session.add(row)
     tx.session.flush()
     return row.view
 
 
+def _row_of(session: Session, workspace: str, digest: str) -> CaptureRow | None:
+    """The capture of a workspace that says the same."""
+    return session.exec(
+        select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == digest)
+    ).first()
+
+
 def _corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:
-    """The capture that a correction most likely corrects, "" for none."""
+    """The capture that a correction most likely corrects, "" for none and for what is no correction."""
+    if captured.kind is not CaptureKind.CORRECTION:
+        return ""
     rows = session.exec(
         select(CaptureRow)
         .where(CaptureRow.workspace == workspace, ~col(CaptureRow.forgotten))

@@ -4,20 +4,19 @@ and where no model is named all of them."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
 from pydantic import TypeAdapter
 from sqlalchemy import literal_column
-from sqlmodel import Field, Session, col, select
+from sqlmodel import Field, col, select
 
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
 from engine.memory.para import NewFact, Para
 from engine.model import FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms
 from engine.storage.rows import Row
 from engine.storage.types import utc_column
 
@@ -52,14 +51,22 @@ class DraftRow(Row, table=True):
         """The row as others see it."""
         return _DRAFT.validate_python(self.model_dump())
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What it says, for forgetting."""
+        return self.fact, self.reason
+
+    def forget(self) -> None:
+        """Leave an empty stub, rejected where it waits."""
+        self.fact = self.reason = self.source = ""
+        self.state = "rejected" if self.state == "waiting" else self.state
+
 
 _DRAFT = TypeAdapter(FactDraft)
 
 
 class Drafts:
     """Drafts of facts. All methods may be called from any thread."""
-
-    name = "drafts"
 
     def __init__(
         self,
@@ -134,24 +141,6 @@ class Drafts:
             self._decide(draft, "rejected", "")
         return self.get(draft_id)
 
-    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Drafts that hold it, for forgetting."""
-        with self._database.read() as session:
-            yield from [(row.id, row.fact) for row in _matching_rows(session, terms)]
-
-    def erase(self, terms: SearchTerms) -> int:
-        """Empty them, and reject those that wait; how many."""
-
-        def empty_rows(tx: Transaction) -> int:
-            rows = _matching_rows(tx.session, terms)
-            for row in rows:
-                row.fact = row.reason = row.source = ""
-                row.state = "rejected" if row.state == "waiting" else row.state
-                tx.session.add(row)
-            return len(rows)
-
-        return self._database.write(empty_rows)
-
     def _holds(self, fact_id: str) -> bool:
         try:
             return self.para.get(fact_id).active
@@ -179,7 +168,3 @@ def _row(day: str, fact: NewFact, now: datetime) -> DraftRow:
     digest = hashlib.sha256(f"{fact.workspace}\n{fact.digest}".encode(errors="replace")).hexdigest()[:12]
     fields = asdict(fact) | {"bucket": fact.bucket.value, "trust": fact.trust.value}
     return DraftRow(id=f"draft_{digest}", day=day, digest=fact.digest, created_at=now, **fields)
-
-
-def _matching_rows(session: Session, terms: SearchTerms) -> list[DraftRow]:
-    return [row for row in session.exec(select(DraftRow)) if terms.match(row.fact) or terms.match(row.reason)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import array
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.frozen import frozen
@@ -49,7 +50,7 @@ class Embedding:
         return numpy.frombuffer(self.vector, dtype="<f4")
 
 
-class Embedder(Protocol):
+class Embedder(Hashable, Protocol):
     """Makes unit vectors. Vectors of the same `name` can be compared, and a text always has the same one."""
 
     @property
@@ -93,23 +94,23 @@ class Endpoint:
     key: str
 
 
+@frozen
 class EndpointEmbedder:
-    """A model behind an OpenAI-compatible `/embeddings`. What is remembered and asked leaves the machine for it."""
+    """A model behind an OpenAI-compatible `/embeddings`. What is remembered and asked leaves the machine for it.
+    `endpoint_of(provider)` says where it is and with which key, None when it cannot be used."""
 
-    def __init__(self, provider: str, model: str, endpoint_of: Callable[[str], Endpoint | None]) -> None:
-        """`endpoint_of(provider)` says where it is and with which key, None when it cannot be used."""
-        self._provider = provider
-        self._model = model
-        self._endpoint_of = endpoint_of
+    provider: str
+    model: str
+    endpoint_of: Callable[[str], Endpoint | None] = field(compare=False, repr=False)
 
     @property
     def name(self) -> str:
-        return f"{self._provider}:{self._model}"
+        return f"{self.provider}:{self.model}"
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        endpoint = self._endpoint_of(self._provider)
+        endpoint = self.endpoint_of(self.provider)
         if endpoint is None:
-            raise NoEmbedder(f"the provider {self._provider} cannot be used: clawpy key set {self._provider}")
+            raise NoEmbedder(f"the provider {self.provider} cannot be used: clawpy key set {self.provider}")
         embeddings: list[Embedding] = []
         for at in range(0, len(texts), ENDPOINT_BATCH):
             embeddings += self._ask(endpoint, list(texts[at : at + ENDPOINT_BATCH]))
@@ -122,7 +123,7 @@ class EndpointEmbedder:
         headers = {"Content-Type": "application/json"}
         if endpoint.key:
             headers["Authorization"] = f"Bearer {endpoint.key}"
-        data = json.dumps({"model": self._model, "input": texts, "encoding_format": "float"}).encode()
+        data = json.dumps({"model": self.model, "input": texts, "encoding_format": "float"}).encode()
         request = urllib.request.Request(f"{endpoint.base_url.rstrip('/')}/embeddings", data, headers)
         try:
             with urllib.request.urlopen(request, timeout=ENDPOINT_TIMEOUT_S) as response:

@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from sqlmodel import Session, select
+
 from engine.events import MemoryForgotten
+from engine.memory.captures import CaptureRow
+from engine.memory.drafts import DraftRow
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
 from engine.storage import erasing, intents
@@ -167,6 +171,33 @@ class Forgetting:
                             f"{session} contains it and is running",
                             "wait until it finishes, or stop it",
                         )
+
+
+class ErasableRows:
+    """The captures or the drafts: rows that forget all they say."""
+
+    def __init__(self, name: str, database: Database, table: type[CaptureRow | DraftRow]) -> None:
+        self.name = name
+        self._database = database
+        self._table = table
+
+    def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
+        with self._database.read() as session:
+            yield from [(row.id, row.texts[0]) for row in self._matching(session, terms)]
+
+    def erase(self, terms: SearchTerms) -> int:
+        def empty_rows(tx: Transaction) -> int:
+            rows = self._matching(tx.session, terms)
+            for row in rows:
+                row.forget()
+                tx.session.add(row)
+            return len(rows)
+
+        return self._database.write(empty_rows)
+
+    def _matching(self, session: Session, terms: SearchTerms) -> list[CaptureRow | DraftRow]:
+        rows: Iterable[CaptureRow | DraftRow] = session.exec(select(self._table))
+        return [row for row in rows if any(map(terms.match, row.texts))]
 
 
 class DatabaseRows:

@@ -16,18 +16,10 @@ DECAY_DAYS = 14.0
 SIMILAR = 0.8
 """Cosine from which two tasks are linked by themselves."""
 
-SIMILAR_WITHIN = 2 - 2 * SIMILAR
-"""The same as a squared L2 of unit vectors."""
-
 MAX_SIMILAR = 5
 """Links that one new task gets by itself, the closest."""
 
 _DAY = timedelta(days=1)
-
-
-def semantic(squared_distance: float) -> float:
-    """Likeness in [0, 1] from the squared L2 distance of two unit vectors: 1 - distance / 2, their cosine."""
-    return min(1.0, max(0.0, 1.0 - squared_distance / 2.0))
 
 
 def recency(at: datetime, now: datetime) -> float:
@@ -35,12 +27,11 @@ def recency(at: datetime, now: datetime) -> float:
     return math.exp(-max(0.0, (now - at) / _DAY) / DECAY_DAYS)
 
 
-def similar(tasks: Iterable[tuple[str, float]], task_id_itself: str) -> list[tuple[str, float]]:
-    """Of tasks with their squared distances, those to link to: cosine >= 0.8, the closest first, each once."""
+def similar(tasks: Iterable[tuple[str, float]], own_id: str) -> list[tuple[str, float]]:
+    """Of tasks with their cosines, those to link to: 0.8 or more, the closest first, each once."""
     best: dict[str, float] = {}
-    for task_id, distance in tasks:
-        cosine = semantic(distance)
-        if task_id != task_id_itself and cosine >= SIMILAR:
+    for task_id, cosine in tasks:
+        if task_id != own_id and cosine >= SIMILAR:
             best[task_id] = max(cosine, best.get(task_id, 0.0))
     return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_SIMILAR]
 

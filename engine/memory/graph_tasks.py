@@ -123,8 +123,8 @@ class SimilarityLinker:
     """Links tasks whose summaries resemble each other, cosine 0.8 and more."""
 
     def __init__(self, graph: TaskGraph, nearest: Callable[[str, int], Sequence[tuple[str, float]] | None]) -> None:
-        """`nearest(session, k)`: the sessions whose summaries are closest to its own, with squared distances; () when
-        it has no summary, None while its vector is still to be made."""
+        """`nearest(session, k)`: the sessions whose summaries are closest to its own, with their cosines; () when it
+        has no summary, None while its vector is still to be made."""
         self._graph = graph
         self._nearest = nearest
 

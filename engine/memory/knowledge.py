@@ -11,11 +11,11 @@ from typing import Any
 
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import Captures
-from engine.memory.drafts import Drafts
-from engine.memory.forget import DatabaseRows, ErasableStore, Forgetting, HomeFiles
+from engine.memory.captures import CaptureRow, Captures
+from engine.memory.drafts import DraftRow, Drafts
+from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles
 from engine.memory.graph import TaskGraph
-from engine.memory.graph_rules import SIMILAR_WITHIN
+from engine.memory.graph_rules import SIMILAR
 from engine.memory.graph_tasks import KINDS, GraphProducer, SimilarityLinker
 from engine.memory.layer_sources import FactSource, GraphSource, LedgerSource
 from engine.memory.memory import MemoryService
@@ -91,7 +91,8 @@ class Knowledge:
         """Have `forgetting` take words out of all layers, of `others`, and of the home's files. The composition root
         calls it once; `text_of_other` says what entries of `others` say, by what their ids begin with."""
         home, database = self._home, self._memory.database
-        own = (self._memory.store, self.captures, self.drafts, self.para, self.graph)
+        captures, drafts = ErasableRows("captures", database, CaptureRow), ErasableRows("drafts", database, DraftRow)
+        own = (self._memory.store, captures, drafts, self.para, self.graph)
         rest = (HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database))
         self._text_of_other = text_of_other
         self.forgetting = Forgetting(
@@ -200,21 +201,17 @@ class Knowledge:
         vectors = store.vectors_of(seqs=[summary.seq])
         if not vectors:
             return None
-        return self._sessions_by_vector(numpy.frombuffer(vectors[0][2], dtype="<f4"), k, SIMILAR_WITHIN)
+        return self._sessions_by_vector(numpy.frombuffer(vectors[0][2], dtype="<f4"), k, SIMILAR)
 
     def _sessions_near(self, text: str, k: int) -> Sequence[tuple[str, float]]:
         """See `layer_sources.NearestSessions`."""
         question = self._memory.vectors.embed(text)
-        return () if question is None else self._sessions_by_vector(question.array, k, 2 - 2 * MIN_RELEVANCE)
+        return () if question is None else self._sessions_by_vector(question.array, k, MIN_RELEVANCE)
 
-    def _sessions_by_vector(self, vector: Any, k: int, within: float) -> list[tuple[str, float]]:
+    def _sessions_by_vector(self, vector: Any, k: int, min_similarity: float) -> list[tuple[str, float]]:
         try:
-            hits = self._memory.vectors.search(vector, k, layers=frozenset({Layer.CONTEXT}), within=within)
+            hits = self._memory.vectors.search(vector, k, frozenset({Layer.CONTEXT}), min_similarity)
         except NoIndex:
             return []
-        rows = self._memory.store.by_seq(hits)
-        return [
-            (rows[seq].session, 2.0 * (1.0 - similarity))
-            for seq, similarity in hits.items()
-            if seq in rows and not rows[seq].forgotten
-        ]
+        rows = self._memory.store.by_seq(hits).values()
+        return [(row.session, min(1.0, hits[row.seq])) for row in rows if not row.forgotten]

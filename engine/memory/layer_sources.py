@@ -5,28 +5,29 @@ has a score and a source; `recall` merges the results of all layers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
-from engine import tokenizer
 from engine.memory.graph import TaskGraph
-from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
+from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, stem, stems
 from engine.memory.recall import LayerResult
 from engine.model import GraphNode, Layer, RecallMatch, RecallQuery, Relation, ScorePart, outcome_in_words
+from engine.model.memory import weighted_sum
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
 
-LEDGER_KINDS = (
-    "SessionEnded",
-    "ChangeSetLanded",
-    "LandingUndone",
-    "ChangeSetDiscarded",
-    "ValidationFailed",
-    "ValidationHealed",
-    "RetryRepeated",
-)
+EVENT_TEXTS = {
+    "SessionEnded": "session {subject}: {outcome}: {summary}",
+    "ChangeSetLanded": "landed of session {session_id}: {file_count}",
+    "LandingUndone": "{part_of}the landing of session {session_id} was undone",
+    "ChangeSetDiscarded": "the changes of session {session_id} were discarded",
+    "ValidationFailed": "tests still failed after {attempts} attempts: {failing_tests}",
+    "ValidationHealed": "tests were fixed: {failing_tests}",
+    "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
+}
+"""What recall says of an event, by its kind."""
+
 MAX_COMPARED = 300
 """The newest events of the ledger, and the newest tasks, that are compared by their words."""
 
@@ -49,7 +50,7 @@ _EDGE_REASONS = {
 }
 
 NearestSessions = Callable[[str, int], Sequence[tuple[str, float]]]
-"""Sessions whose summaries are close to words, with their squared distances; () where nothing can say."""
+"""Sessions whose summaries are close to words, with their cosines; () where nothing can say."""
 
 
 class LedgerSource:
@@ -65,14 +66,13 @@ class LedgerSource:
         """At most `k` lines, best first."""
         terms = key_terms(query.text)
         lines = []
-        for entry in self._ledger.latest(MAX_COMPARED, kinds=LEDGER_KINDS):
+        for entry in self._ledger.latest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
             text = describe_event(entry)
             share = share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
                 about = entry.payload.get("session_id") or entry.subject
-                parts = _with_recency(ScorePart("words", share, SEMANTIC_WEIGHT), entry.at, now)
-                line = _line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", about)
-                lines.append(replace(line, at=entry.at))
+                parts = _parts("words", share, "recency", recency(entry.at, now))
+                lines.append(_line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", entry.at, about))
         return LayerResult(_best_lines(lines, query.k))
 
 
@@ -90,20 +90,20 @@ class GraphSource:
         """At most `k` lines, best first; not the task that the question itself is. Raises `Refusal` `not_ready` while
         the graph is read."""
         nodes = [
-            (node, ScorePart("semantic", semantic(distance), SEMANTIC_WEIGHT))
-            for name, distance in self._nearest_sessions(query.text, 4 * query.k)
+            (node, "semantic", cosine)
+            for name, cosine in self._nearest_sessions(query.text, 4 * query.k)
             if (node := self._graph.get(name)) is not None
         ]
-        terms, known_ids = key_terms(query.text), {node.task_id for node, _ in nodes}
+        terms, near_ids = key_terms(query.text), {node.task_id for node, _, _ in nodes}
         nodes += [
-            (node, ScorePart("words", share, SEMANTIC_WEIGHT))
+            (node, "words", share)
             for node in self._graph.newest(limit=MAX_COMPARED)
-            if node.task_id not in known_ids and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
+            if node.task_id not in near_ids and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
         lines = _best_lines(
             (
-                _task_line(node, _with_recency(part, node.timestamp, now), "a task like this")
-                for node, part in nodes
+                _task_line(node, _parts(part, value, "recency", recency(node.timestamp, now)), "a task like this")
+                for node, part, value in nodes
                 if _is_candidate(node, query)
             ),
             query.k,
@@ -140,14 +140,21 @@ class FactSource:
         for fact in self._para.facts(active=True, workspace=query.workspace):
             share = share_of_terms(terms, fact.fact)
             if share >= MIN_SHARE:
-                parts = (
-                    ScorePart("words", share, SEMANTIC_WEIGHT),
-                    ScorePart("ground truth", 1.0, 1 - SEMANTIC_WEIGHT),
+                parts = _parts("words", share, "ground truth", 1.0)
+                lines.append(
+                    RecallMatch(
+                        id=fact.id,
+                        layer=Layer.PARA,
+                        text=fact.fact,
+                        score=weighted_sum(parts),
+                        parts=parts,
+                        reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
+                        source=fact.source,
+                        at=fact.created_at,
+                        trust=fact.trust,
+                        approved=fact.approved_at is not None,
+                    )
                 )
-                reason = f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}"
-                line = _line(fact.id, Layer.PARA, fact.fact, parts, reason, "")
-                approved = fact.approved_at is not None
-                lines.append(replace(line, source=fact.source, at=fact.created_at, trust=fact.trust, approved=approved))
         best = _best_lines(lines, query.k)
         self._para.count_access(line.id for line in best)
         return LayerResult(best)
@@ -156,20 +163,14 @@ class FactSource:
 def describe_event(entry: LedgerEntry) -> str:
     """A fact of the ledger in words."""
     payload = entry.payload
-    if entry.kind == "SessionEnded":
-        outcome = outcome_in_words(payload["state"], payload.get("result", ""))
-        return f"session {entry.subject}: {outcome}: {payload['summary']}"
-    if entry.kind == "ChangeSetLanded":
-        return f"landed of session {payload['session_id']}: {count(payload['files'], 'file')}"
-    failing = ", ".join(payload.get("failing", ())[:5])
-    part_of = "a part of " if payload.get("left") else ""
-    return {
-        "LandingUndone": f"{part_of}the landing of session {payload.get('session_id')} was undone",
-        "ChangeSetDiscarded": f"the changes of session {payload.get('session_id')} were discarded",
-        "ValidationFailed": f"tests still failed after {payload.get('attempts')} attempts: {failing}",
-        "ValidationHealed": f"tests were fixed: {failing}",
-        "RetryRepeated": f"another attempt left the same tests failing: {failing}",
-    }.get(entry.kind, f"{entry.kind} {entry.subject}")
+    return EVENT_TEXTS[entry.kind].format(
+        subject=entry.subject,
+        outcome=outcome_in_words(payload.get("state", ""), payload.get("result", "")),
+        file_count=count(payload.get("files", 0), "file"),
+        failing_tests=", ".join(payload.get("failing", ())[:5]),
+        part_of="a part of " if payload.get("left") else "",
+        **payload,
+    )
 
 
 def describe_task(node: GraphNode) -> str:
@@ -206,30 +207,19 @@ def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
 
 
 def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
-    return replace(
-        _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, node.task_id), at=node.timestamp
-    )
+    return _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, node.timestamp, node.task_id)
 
 
-def _with_recency(part: ScorePart, at: datetime, now: datetime) -> tuple[ScorePart, ...]:
-    return part, ScorePart("recency", recency(at, now), 1 - SEMANTIC_WEIGHT)
+def _parts(name: str, value: float, other: str, other_value: float) -> tuple[ScorePart, ...]:
+    """How like it is, and what else counts."""
+    return ScorePart(name, value, SEMANTIC_WEIGHT), ScorePart(other, other_value, 1 - SEMANTIC_WEIGHT)
 
 
-def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, about: str) -> RecallMatch:
-    score = sum(part.value * part.weight for part in parts)
-    return RecallMatch(
-        id=str(id),
-        layer=layer,
-        text=text,
-        score=score,
-        parts=parts,
-        reason=reason,
-        source=about,
-        speaker="",
-        at=None,
-        tokens=tokenizer.count(text),
-        about=about,
-    )
+def _line(
+    id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, at: datetime, about: str
+) -> RecallMatch:
+    """What a session or a task came to."""
+    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, source=about, at=at, about=about)
 
 
 def _best_lines(lines: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:

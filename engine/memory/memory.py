@@ -13,7 +13,7 @@ from engine.config import SettingsSource
 from engine.memory.embedding import TIMEOUT_S, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.helper import Helper
 from engine.memory.index import ChromaServer, Index
-from engine.memory.recall import LayerSource, Recaller
+from engine.memory.recall import DEADLINE_S, LayerSource, Recaller
 from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import Vectoriser
@@ -61,28 +61,20 @@ class MemoryService:
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
         self.search = MemorySearch(database, self.store, self.vectors)
-        self.recaller = Recaller([self.search], clock=clock)
+        self.recaller = Recaller([self.search], clock)
         if not meaning:
             self.close()
 
     # -- remembering
 
-    def remember(self, items: Sequence[NewMemory]) -> list[str]:
-        """Remember `items`; their ids, in order. Once it returns they are on disk and found by their words; vectors
-        follow. Raises `Refusal` as `MemoryStore.remember`."""
-        return list(self.add(items).ids)
-
-    def add(self, items: Sequence[NewMemory]) -> RememberResult:
-        """The same, and how many are new."""
+    def remember(self, items: Sequence[NewMemory]) -> RememberResult:
+        """Remember `items`. Once it returns they are on disk and found by their words; vectors follow, where the engine
+        stays: one that closes with its verb leaves them to who asks for them. Raises `Refusal` as
+        `MemoryStore.remember`."""
         result = self.store.remember(items)
-        if result.new:
-            self._wake()
-        return result
-
-    def _wake(self) -> None:
-        """Make vectors, where the engine stays: one that closes with its verb leaves them to who asks for them."""
-        if self._is_started:
+        if result.new and self._is_started:
             self.vectoriser.wake()
+        return result
 
     def settle(self, timeout: float | None = None, *, indexed: bool = False) -> bool:
         """Wait until every vector is made, and with `indexed`, or where exact search has too many, until the index has
@@ -90,7 +82,7 @@ class MemoryService:
         end = None if timeout is None else time.monotonic() + timeout
         if not self.vectoriser.settle(timeout):
             return False
-        if not indexed and self.store.chunk_count() <= MAX_EXACT:
+        if not indexed and not self.store.has_more_chunks_than(MAX_EXACT):
             return True
         return self.index.wait(3600.0 if end is None else max(0.0, end - time.monotonic()))
 
@@ -104,9 +96,9 @@ class MemoryService:
         """These layers are asked too, from now on."""
         self.recaller.join(*sources)
 
-    def recall(self, query: RecallQuery, *, deadline: float | None = None) -> Recall:
+    def recall(self, query: RecallQuery, *, deadline: float = DEADLINE_S) -> Recall:
         """What all layers know about a question (SPEC 4.4); see `Recaller.recall`."""
-        return self.recaller.recall(query, deadline=deadline)
+        return self.recaller.recall(query, deadline)
 
     # -- for others that compare texts
 

@@ -66,7 +66,7 @@ class Para:
         self._database = database
         self._clock = clock
         self._lock = threading.RLock()
-        self._cache: dict[tuple[Bucket, str], tuple[tuple[int, int, int], Group]] = {}
+        self._cache: dict[Path, tuple[tuple[int, int, int], Group]] = {}
         self._accesses: dict[str, tuple[int, datetime]] = {}
 
     # -- reading
@@ -78,7 +78,7 @@ class Para:
         matching = [
             fact
             for fact in self._all_facts().values()
-            if (not active or (fact.active and not fact.forgotten))
+            if (fact.active or not active)
             and (workspace is None or fact.workspace in ("", workspace))
             and all(word in fact.fact.casefold() for word in terms)
         ]
@@ -120,7 +120,7 @@ class Para:
             problems += [group.broken] if group.broken else []
             problems += group.faults
             problems += [
-                f"para/{group.bucket}/{group.name}: {fact.id} is superseded by {fact.superseded_by}, which is missing"
+                f"{group.place}: {fact.id} is superseded by {fact.superseded_by}, which is missing"
                 for fact in group.facts.values()
                 if fact.superseded_by and fact.superseded_by not in all_facts
             ]
@@ -138,13 +138,6 @@ class Para:
             stored = [self._plan_fact(_validated(item), changes) for item in new]
             self._write_changes(list(changes.values()))
             return stored
-
-    def supersede(self, fact_id: str, fact: str, *, source: str = "operator") -> ParaFact:
-        """Put a corrected fact in the place of another. Raises `Refusal` as `add`."""
-        old = self.get(fact_id)
-        trust = Trust.OPERATOR if source == "operator" else Trust.QUOTED
-        new = NewFact(fact, old.category, old.bucket, old.group, source, old.workspace, fact_id, trust)
-        return self.add([new])[0]
 
     def count_access(self, fact_ids: Iterable[str]) -> None:
         """Recall found these facts: counted in memory, written by `flush`."""
@@ -169,11 +162,9 @@ class Para:
                 ]
                 if changed:
                     try:
-                        write_group(self._path(group.bucket, group.name), group, changed)
+                        write_group(group, changed)
                     except (OSError, Refusal):
-                        log.warning(
-                            "counts of para/%s/%s could not be written", group.bucket, group.name, exc_info=True
-                        )
+                        log.warning("counts of %s could not be written", group.place, exc_info=True)
                         self._accesses |= {fact.id: accesses[fact.id] for fact in changed}
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
@@ -213,13 +204,8 @@ class Para:
         new_digest = new.digest
         all_facts = self._all_facts() | changes
         for fact in all_facts.values():
-            location = (fact.bucket, fact.group)
-            if (
-                fact.active
-                and not fact.forgotten
-                and location == (new.bucket, new.group)
-                and digest(fact.fact) == new_digest
-            ):
+            is_in_group = (fact.bucket, fact.group) == (new.bucket, new.group)
+            if fact.active and is_in_group and digest(fact.fact) == new_digest:
                 if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
                     fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
                 return fact
@@ -247,10 +233,8 @@ class Para:
         """Write changed facts, whichever files they are in, all or, after a crash, all at the next start."""
         if not facts:
             return
-        for location in {(fact.bucket, fact.group) for fact in facts}:
-            group = self._group(*location)
-            if group.broken:
-                raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
+        for folder in {self._folder_of(fact) for fact in facts}:
+            self._group(folder).refuse_broken()
         payload = {"facts": [FACT.dump_python(fact, mode="json") for fact in facts]}
         intent = self._database.write(lambda tx: intents.begin(tx, INTENT, facts[0].id, payload))
         try:
@@ -264,43 +248,35 @@ class Para:
         self._database.write(lambda tx: intents.finish(tx, intent))
 
     def _write_files(self, facts: Sequence[ParaFact]) -> None:
-        by_location: dict[tuple[Bucket, str], list[ParaFact]] = {}
+        by_folder: dict[Path, list[ParaFact]] = {}
         for fact in facts:
-            by_location.setdefault((fact.bucket, fact.group), []).append(fact)
+            by_folder.setdefault(self._folder_of(fact), []).append(fact)
         with self._lock:
-            for (bucket, name), changed in by_location.items():
-                write_group(self._path(bucket, name), self._group(bucket, name), changed)
+            for folder, changed in by_folder.items():
+                write_group(self._group(folder), changed)
 
     def _all_facts(self) -> dict[str, ParaFact]:
         return {fact.id: fact for group in self._groups() for fact in group.facts.values()}
 
     def _groups(self) -> list[Group]:
-        groups = []
-        for bucket in Bucket:
-            parent = self._folder / bucket.value
-            if parent.is_dir():
-                names = [path.name for path in parent.iterdir() if path.is_dir() and GROUP.fullmatch(path.name)]
-                groups += [self._group(bucket, name) for name in sorted(names)]
-        return groups
+        folders = [path for bucket in Bucket for path in sorted((self._folder / bucket).glob("*"))]
+        return [self._group(path) for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
 
-    def _group(self, bucket: Bucket, name: str) -> Group:
+    def _group(self, folder: Path) -> Group:
         """A group, read again when its file has changed."""
-        folder = self._path(bucket, name)
         try:
             status = (folder / ITEMS).stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except FileNotFoundError:
-            return Group(bucket, name, (), {})
         except OSError:
-            return read_group(folder, bucket, name)
+            return read_group(folder)
         with self._lock:
-            cached = self._cache.get((bucket, name))
+            cached = self._cache.get(folder)
             if cached is None or cached[0] != stamp:
-                cached = self._cache[bucket, name] = (stamp, read_group(folder, bucket, name))
+                cached = self._cache[folder] = (stamp, read_group(folder))
             return cached[1]
 
-    def _path(self, bucket: Bucket, name: str) -> Path:
-        return self._folder / bucket.value / name
+    def _folder_of(self, fact: ParaFact) -> Path:
+        return self._folder / fact.bucket / fact.group
 
 
 def group_name(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.frozen import frozen
-from engine.model import Bucket, ParaFact, Refusal, sanitise
+from engine.model import ParaFact, Refusal, sanitise
 from engine.storage.files import write_atomic
 
 ITEMS, SUMMARY = "items.json", "summary.md"
@@ -26,8 +26,6 @@ GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 MAX_FACT = 1_000
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes of a file of items."""
-
-Item = dict[str, Any]
 
 FACT = TypeAdapter(ParaFact)
 _DEFAULTS = {
@@ -42,70 +40,76 @@ _DEFAULTS = {
 
 @frozen
 class Group:
-    """A file of items as it was read: `items` as they stand there, `facts` what of them makes sense, by id, `faults`
-    what does not, in words. `broken` says why the whole of it cannot be used, "" when it can."""
+    """The file of items in `folder` as it was read: `items` as they stand there, `facts` what of them makes sense, by
+    id, `faults` what does not, in words. `broken` says why the whole of it cannot be used, "" when it can."""
 
-    bucket: Bucket
-    name: str
-    items: tuple[Any, ...]
-    facts: Mapping[str, ParaFact]
+    folder: Path
+    items: tuple[Any, ...] = ()
+    facts: Mapping[str, ParaFact] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     broken: str = ""
 
+    @property
+    def place(self) -> str:
+        """How it is named: `para/BUCKET/GROUP`."""
+        return "/".join(self.folder.parts[-3:])
 
-def read_group(folder: Path, bucket: Bucket, name: str) -> Group:
+    def refuse_broken(self) -> None:
+        """Raises `Refusal` `para_damaged` for one that cannot be used: it is never written over."""
+        if self.broken:
+            raise Refusal("para_damaged", self.broken, "fix the file, or move it away to start afresh")
+
+
+def read_group(folder: Path) -> Group:
     """Read the group in `folder`; one that is not there is empty."""
     file = folder / ITEMS
-    where = f"para/{bucket}/{name}/{ITEMS}"
+    where = f"{Group(folder).place}/{ITEMS}"
     try:
         if file.stat().st_size > MAX_BYTES:
-            return Group(bucket, name, (), {}, broken=f"{where} is larger than {MAX_BYTES} bytes")
+            return Group(folder, broken=f"{where} is larger than {MAX_BYTES} bytes")
         document = json.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        return Group(bucket, name, (), {})
+        return Group(folder)
     except (OSError, ValueError, RecursionError) as error:
-        return Group(bucket, name, (), {}, broken=sanitise(f"{where} cannot be read: {error}"))
+        return Group(folder, broken=sanitise(f"{where} cannot be read: {error}"))
     if not isinstance(document, list):
-        return Group(bucket, name, (), {}, broken=f"{where} is not a list of items")
+        return Group(folder, broken=f"{where} is not a list of items")
     facts: dict[str, ParaFact] = {}
     faults = []
     for number, item in enumerate(document, 1):
         try:
-            fact = parse_item(item, bucket, name)
+            fact = parse_item(item, folder)
             if fact.id in facts:
                 raise ValueError(f"{fact.id} appears twice")
             facts[fact.id] = fact
         except ValueError as error:
             faults.append(sanitise(f"{where} item {number}: {error}"))
-    return Group(bucket, name, tuple(document), facts, tuple(faults))
+    return Group(folder, tuple(document), facts, tuple(faults))
 
 
-def write_group(folder: Path, group: Group, changed: Iterable[ParaFact]) -> None:
-    """Write a group with some facts changed or added, each file whole or not at all. Raises OSError, and `Refusal`
-    `para_damaged` for one that cannot be used: it is never written over."""
-    if group.broken:
-        raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
+def write_group(group: Group, changed: Iterable[ParaFact]) -> None:
+    """Write a group with some facts changed or added, each file whole or not at all. Raises OSError, and `Refusal` as
+    `Group.refuse_broken`."""
+    group.refuse_broken()
     new = {fact.id: fact for fact in changed}
-    facts = dict(group.facts) | new
+    facts = (dict(group.facts) | new).values()
     items: list[Any] = []
     for item in group.items:
-        existing = group.facts.get(str(item.get("id"))) if isinstance(item, dict) else None
-        fact = new.pop(existing.id, None) if existing is not None else None
+        fact = new.pop(str(item.get("id")), None) if isinstance(item, dict) else None
         items.append(item if fact is None else {**item, **to_item(fact)})
-    items += [to_item(fact) for fact in new.values()]
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / ITEMS, json.dumps(items, ensure_ascii=False, indent=2) + "\n")
-    _write(folder / SUMMARY, summary(group.bucket, group.name, list(facts.values())))
+    items += map(to_item, new.values())
+    group.folder.mkdir(parents=True, exist_ok=True)
+    _write(group.folder / ITEMS, json.dumps(items, ensure_ascii=False, indent=2) + "\n")
+    _write(group.folder / SUMMARY, summary(group.folder, facts))
 
 
-def parse_item(item: object, bucket: Bucket, group: str) -> ParaFact:
+def parse_item(item: object, folder: Path) -> ParaFact:
     """An item as a fact. Raises ValueError that says what is wrong with it."""
     if not isinstance(item, dict):
         raise ValueError("no object")
     fields = {key: value for key, value in item.items() if value is not None}
-    location = {"bucket": bucket, "group": group}
     try:
-        fact = FACT.validate_python(_DEFAULTS | fields | location)
+        fact = FACT.validate_python(_DEFAULTS | fields | {"bucket": folder.parent.name, "group": folder.name})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -130,14 +134,14 @@ def parse_item(item: object, bucket: Bucket, group: str) -> ParaFact:
     )
 
 
-def to_item(fact: ParaFact) -> Item:
+def to_item(fact: ParaFact) -> dict[str, Any]:
     """A fact as it stands in the file."""
     left_out = {"bucket", "group"} if fact.forgotten else {"bucket", "group", "forgotten"}
-    item: Item = FACT.dump_python(fact, mode="json", exclude=left_out)
+    item: dict[str, Any] = FACT.dump_python(fact, mode="json", exclude=left_out)
     return item
 
 
-def summary(bucket: Bucket, group: str, facts: Iterable[ParaFact]) -> str:
+def summary(folder: Path, facts: Iterable[ParaFact]) -> str:
     """The Markdown page of a group: what holds, by category, then what was superseded, and by what. Pure."""
     by_category: dict[str, list[str]] = {}
     history = []
@@ -149,7 +153,7 @@ def summary(bucket: Bucket, group: str, facts: Iterable[ParaFact]) -> str:
             by_category.setdefault(fact.category or "fact", []).append(line)
         else:
             history.append(line[:-1] + (f", superseded by {fact.superseded_by})" if fact.superseded_by else ")"))
-    page = [f"# {bucket.value.capitalize()}: {group}", "", f"Made from {ITEMS}; edit that one.", ""]
+    page = [f"# {folder.parent.name.capitalize()}: {folder.name}", "", f"Made from {ITEMS}; edit that one.", ""]
     for category in sorted(by_category):
         page += [f"## {_one_line(category)}", "", *by_category[category], ""]
     if history:

@@ -62,14 +62,12 @@ class RecallPromptPart:
         memory: MemoryService,
         settings: SettingsSource,
         *,
-        count: Callable[[str], int] = tokenizer.count,
         excluded_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
         """`excluded_lessons` are said elsewhere in the prompt, or were retracted: they are not recalled."""
         self._excluded_lessons = excluded_lessons
         self._memory = memory
         self._settings = settings
-        self._count = count
 
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when nothing is recalled; layers that were left out are in the notes."""
@@ -108,7 +106,7 @@ class RecallPromptPart:
         for item in recall.items:
             text = remove_lessons(item.text, excluded_lessons)
             if text != item.text:
-                item = replace(item, text=text, tokens=self._count(text))
+                item = replace(item, text=text, tokens=tokenizer.count(text))
             if text.strip():
                 items.append(item)
         return replace(recall, items=tuple(items)), budget
@@ -117,7 +115,7 @@ class RecallPromptPart:
         """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""
         lines = [PromptLine(f"<{BLOCK}>", PROGRAM_SOURCE), PromptLine(PREAMBLE, PROGRAM_SOURCE)]
         end = PromptLine(f"</{BLOCK}>", PROGRAM_SOURCE)
-        tokens = sum(self._count(line.text) for line in (*lines, end))
+        tokens = sum(tokenizer.count(line.text) for line in (*lines, end))
         used: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
         for item in recall.items:
@@ -125,7 +123,7 @@ class RecallPromptPart:
                 dropped.append(item)
                 continue
             item_lines = memory_lines(item)
-            cost = sum(self._count(line.text) for line in item_lines)
+            cost = sum(tokenizer.count(line.text) for line in item_lines)
             if tokens + cost > budget:
                 dropped.append(item)
             else:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from engine.frozen import frozen
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
 from engine.model import ScorePart
+from engine.model.memory import weighted_sum
 
 if TYPE_CHECKING:
     import numpy
@@ -253,8 +254,9 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
             ScorePart(part, min(1.0, max(0.0, float(parts[part][candidate]) / share)), share)
             for part, share in shares.items()
         )
-        score = sum(item.value * item.weight for item in score_parts)
-        ranked.append(RankedCandidate(candidate, score, score_parts, _reason(candidates, candidate)))
+        ranked.append(
+            RankedCandidate(candidate, weighted_sum(score_parts), score_parts, _reason(candidates, candidate))
+        )
     return ranked
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from threading import Lock, Thread
 from typing import Protocol
 
 from engine import tokenizer
+from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.model import Layer, Recall, RecallMatch, RecallQuery
@@ -62,88 +62,59 @@ class LayerSource(Protocol):
     def layers(self) -> frozenset[Layer]: ...
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """The best for a query, best first, at most `query.k`, scores in [0, 1]; `tokens` may be 0. `timeout`: seconds
-        for what it can do without."""
+        """The best for a query, best first, at most `query.k`, scores in [0, 1]. `timeout`: seconds for what it can do
+        without."""
         ...
 
 
 class Recaller:
     """Recall over all layers. From any thread."""
 
-    def __init__(
-        self,
-        sources: Sequence[LayerSource],
-        *,
-        clock: Clock,
-        count: Callable[[str], int] = tokenizer.count,
-        deadline: float = DEADLINE_S,
-    ) -> None:
+    def __init__(self, sources: Sequence[LayerSource], clock: Clock) -> None:
         self._sources = tuple(sources)
         self._clock = clock
-        self._count = count
-        self._deadline = deadline
-        self._lock = Lock()
         self._late: dict[str, Future[LayerResult]] = {}
 
     def join(self, *sources: LayerSource) -> None:
         """Ask these as well."""
         self._sources += sources
 
-    def recall(self, query: RecallQuery, *, deadline: float | None = None) -> Recall:
+    def recall(self, query: RecallQuery, deadline_s: float) -> Recall:
         """What all layers know about a question; at most `query.k`.
 
-        Nothing of the session that asks; another session or task once, in the form that tells most. `deadline`:
-        seconds, `DEADLINE_S` by default; it takes no longer, whatever the layers do.
+        Nothing of the session that asks; another session or task once, in the form that tells most. It takes no longer
+        than the deadline, whatever the layers do.
         """
         started = time.perf_counter()
         query = replace(query, k=max(0, min(query.k, MAX_ITEMS)))
         if not query.text.strip() or not query.k:
             return Recall(())
-        timeout = self._deadline if deadline is None else deadline
         now = query.now or self._clock.now()
         futures: dict[str, Future[LayerResult]] = {}
         left_out: list[str] = []
         for source in self._sources:
             if query.layers is None or source.layers & query.layers:
-                future = self._ask(source.name, partial(source.find, query, now, timeout * OPTIONAL_SHARE))
-                if future is None:
+                late = self._late.get(source.name)
+                if late is not None and not late.done():
                     left_out.append(f"{source.name}: still busy with an earlier question")
                 else:
-                    futures[source.name] = future
-        lines = self._gather(futures, timeout, left_out)
+                    ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
+                    futures[source.name] = run_in_thread("clawpy-recall", ask)
+        lines = self._gather(futures, deadline_s, left_out)
         other_lines = [line for line in lines if not line.about or line.about != query.session]
         best = _drop_duplicates(_sort(_pick_best_forms(other_lines)))[: query.k]
-        return Recall(tuple(map(self._with_tokens, best)), tuple(left_out), time.perf_counter() - started)
-
-    def _ask(self, name: str, work: Callable[[], LayerResult]) -> Future[LayerResult] | None:
-        """Ask a layer on a daemon thread; None for one that still hangs with an earlier question."""
-        with self._lock:
-            previous = self._late.get(name)
-            if previous is not None and not previous.done():
-                return None
-        future: Future[LayerResult] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(work())
-            except Exception as error:
-                log.exception("recall without %s", name)
-                future.set_exception(error)
-
-        Thread(target=run, name="clawpy-recall", daemon=True).start()
-        return future
+        return Recall(tuple(map(_with_tokens, best)), tuple(left_out), time.perf_counter() - started)
 
     def _gather(
-        self, futures: dict[str, Future[LayerResult]], timeout: float, left_out: list[str]
+        self, futures: dict[str, Future[LayerResult]], deadline_s: float, left_out: list[str]
     ) -> list[RecallMatch]:
         """What was found until the deadline, in the order of asking; says in `left_out` who has not answered."""
-        wait(futures.values(), timeout)
+        wait(futures.values(), deadline_s)
         lines: list[RecallMatch] = []
         for name, future in futures.items():
             if not future.done():
-                with self._lock:
-                    self._late[name] = future
-                left_out.append(f"{name}: no answer within {timeout:g} s")
+                self._late[name] = future
+                left_out.append(f"{name}: no answer within {deadline_s:g} s")
             elif (error := future.exception()) is not None:
                 left_out.append(f"{name}: {type(error).__name__}: {error}"[:300])
             else:
@@ -153,11 +124,18 @@ class Recaller:
                     left_out.append(f"{name}: {result.warning}")
         return lines
 
-    def _with_tokens(self, match: RecallMatch) -> RecallMatch:
-        if match.tokens:
-            return match
-        is_short = len(match.text) <= MAX_COUNTED
-        return replace(match, tokens=self._count(match.text) if is_short else len(match.text) // 4)
+
+def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
+    try:
+        return source.find(query, now, timeout)
+    except Exception:
+        log.exception("recall without %s", source.name)  # here, since nobody may be waiting any more
+        raise
+
+
+def _with_tokens(match: RecallMatch) -> RecallMatch:
+    is_short = len(match.text) <= MAX_COUNTED
+    return replace(match, tokens=tokenizer.count(match.text) if is_short else len(match.text) // 4)
 
 
 def _pick_best_forms(lines: Iterable[RecallMatch]) -> list[RecallMatch]:

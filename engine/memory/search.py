@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as EmbeddingTimeout
 from dataclasses import replace
 from datetime import datetime
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from engine.background import run_in_thread
 from engine.frozen import frozen
 from engine.memory.candidate_reader import LAYERS, Passage, Row, is_unscoped, open_reader, searched_layers
 from engine.memory.embedding import Embedding
@@ -33,6 +33,7 @@ from engine.memory.store import MemoryStore
 from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
+from engine.model.memory import weighted_sum
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ MAX_SCOPED = 1_000
 """Candidates of each search where a query is limited to a workspace, an agent or a layer: the vector search knows no
 limits, so that much of what it finds is left out afterwards."""
 
-MAX_DISTANCE = 2.0
-"""Squared L2 of candidates: further than the limit of what is returned (`ranking.MIN_RELEVANCE`), since a turn may
-belong to one that is near. Keeping to 1.5 here takes a tenth of recall@10 from chats."""
 
 SUMMARY = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
@@ -108,7 +106,7 @@ class MemorySearch:
         limit = MAX_FOUND if is_unscoped(query) else MAX_SCOPED
         with open_reader(self._database, query) as reader:
             question = read_question(query.text, reader.speakers(), now=now)
-            pending = _in_thread(lambda: self._vectors.embed(question.topic))
+            pending = run_in_thread("clawpy-question", lambda: self._vectors.embed(question.topic))
             word_scores = reader.by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, searched_layers(query))
         with open_reader(self._database, query) as reader:
@@ -132,7 +130,7 @@ class MemorySearch:
             embedding = pending.result(timeout)
             if embedding is None:
                 return None, {}, self._vectors.trouble or "questions cannot be embedded"
-            return embedding, self._vectors.search(embedding.array, limit, layers=layers, within=MAX_DISTANCE), ""
+            return embedding, self._vectors.search(embedding.array, limit, layers), ""
         except EmbeddingTimeout:
             return None, {}, "the embedder did not answer in time"
         except NoIndex as error:
@@ -206,7 +204,6 @@ def _to_match(memory: Memory, ranked: RankedCandidate, text: str, place: str, no
         source=memory.source or memory.session or memory.id,
         speaker=memory.speaker,
         at=memory.at,
-        tokens=0,
         ref=memory.ref,
         trust=memory.trust,
         about=memory.session if memory.ref.startswith(SUMMARY) else "",
@@ -231,7 +228,7 @@ def with_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMat
     """A task's memory as its age lets it count (SPEC 4.6)."""
     parts = tuple(replace(part, weight=part.weight * SEMANTIC_WEIGHT) for part in match.parts)
     parts += (ScorePart("age", recency(at, now), 1 - SEMANTIC_WEIGHT),)
-    return replace(match, score=sum(part.value * part.weight for part in parts), parts=parts)
+    return replace(match, score=weighted_sum(parts), parts=parts)
 
 
 def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
@@ -253,17 +250,3 @@ def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, flo
     for seq, value in word_scores.items():
         fused[seq] = fused.get(seq, 0.0) + WORDS_SHARE * value / best
     return [seq for _, seq in sorted((-score, seq) for seq, score in fused.items())[:MAX_POOL]]
-
-
-def _in_thread(work: Callable[[], Any]) -> Future[Any]:
-    """Run `work` on a daemon thread: the caller may give up waiting, and so may the interpreter when it exits."""
-    future: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, name="clawpy-question", daemon=True).start()
-    return future

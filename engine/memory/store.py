@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,25 +61,20 @@ class MemoryStore:
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
         checked = [check_memory(item) for item in items]
-        return self._database.write(lambda tx: self.add(tx, checked))
+        return self._database.write(lambda tx: self._insert(tx, checked))
 
-    def add(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
-        """The same with items that are checked, in the caller's transaction."""
+    def _insert(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
         ids = [memory_id(item) for item in items]
         driver = tx.driver
         existing = {
             row[0] for row in driver.execute(f"SELECT id FROM memories WHERE id IN {_IN_ARRAY}", _json_array(ids))
         }
-        rows: dict[str, dict[str, Any]] = {}
-        for name, item in zip(ids, items, strict=True):
-            if name not in existing:
-                rows.setdefault(name, _row(name, item, tx.now))
-        driver.executemany(_INSERT, rows.values())
-        tags = [
-            (_json(item.tags), name) for name, item in zip(ids, items, strict=True) if name in existing and item.tags
-        ]
+        by_id = dict(zip(ids, items, strict=True))
+        new = by_id.keys() - existing
+        driver.executemany(_INSERT, [_row(id, item, tx.now) for id, item in by_id.items() if id in new])
+        tags = [(_json(by_id[id].tags), id) for id in existing if by_id[id].tags]
         driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
-        return RememberResult(tuple(ids), len(rows))
+        return RememberResult(tuple(ids), len(new))
 
     def supersede(self, id: str, by: str) -> None:
         """Mark a memory as corrected by another; it stays as history and is no longer found."""
@@ -89,22 +83,16 @@ class MemoryStore:
 
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10)."""
-        driver = tx.driver
-        seqs = [row[0] for row in driver.execute(f"SELECT seq FROM memories WHERE id IN {_IN_ARRAY}", _json_array(ids))]
-        driver.execute(
-            "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
-            f"WHERE seq IN {_IN_ARRAY}",
-            _json_array(seqs),
-        )
-        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_IN_ARRAY}", _json_array(seqs))
+        id_array = _json_array(ids)
+        tx.driver.execute(_EMPTY, id_array)
+        tx.driver.execute(_DELETE_CHUNKS, id_array)
         tx.after_commit(self._on_removed)
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Memories that hold it, for forgetting."""
-        with self._cursor() as execute:
-            for id, text, speaker, tags in execute("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
-                if any(map(terms.match, (text, speaker, *json.loads(tags)))):
-                    yield id, text
+        for id, text, speaker, tags in self._select("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
+            if any(map(terms.match, (text, speaker, *json.loads(tags)))):
+                yield id, text
 
     def erase(self, terms: SearchTerms) -> int:
         """Empty them; how many."""
@@ -155,18 +143,16 @@ class MemoryStore:
             "SELECT seq, (SELECT max(b.seq) FROM memories b WHERE b.session = m.session AND b.seq < m.seq) "
             f"FROM memories m WHERE seq IN {_IN_ARRAY} AND session <> ''"
         )
-        with self._cursor() as execute:
-            return {seq: before for seq, before in execute(query, _json_array(seqs)) if before is not None}
+        return {seq: before for seq, before in self._select(query, _json_array(seqs)) if before is not None}
 
-    def count(self, layer: Layer | None = None) -> int:
+    def count(self) -> int:
         """How many memories there are that are not forgotten."""
-        return self.count_and_newest(layer)[0]
+        return self.count_and_newest(None)[0]
 
-    def count_and_newest(self, layer: Layer | None = None) -> tuple[int, datetime | None]:
+    def count_and_newest(self, layer: Layer | None) -> tuple[int, datetime | None]:
         """How many memories a layer has (both, when None), and when the newest was remembered."""
         query = "SELECT count(*), max(created_at) FROM memories WHERE NOT forgotten AND layer = ifnull(?, layer)"
-        with self._cursor() as execute:
-            number, newest = execute(query, (layer and layer.value,)).fetchone()
+        [(number, newest)] = self._select(query, (layer and layer.value,))
         return number, newest and datetime.fromisoformat(newest)
 
     # -- chunks and vectors
@@ -181,8 +167,7 @@ class MemoryStore:
 
     def pending_count(self, model: str) -> int:
         """How many those are."""
-        with self._cursor() as execute:
-            return int(execute(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model}).fetchone()[0])
+        return int(self._select(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model})[0][0])
 
     def put_passages(self, tx: Transaction, model: str, passages: Mapping[int, Sequence[NewPassage]]) -> None:
         """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
@@ -209,55 +194,51 @@ class MemoryStore:
             f"WHERE {{}} IN {_IN_ARRAY} ORDER BY c.seq, c.ordinal"
         )
         seq_list = list(seqs)
-        with self._cursor() as execute:
-            return list(execute(query.format("c.seq" if seq_list else "c.id"), _json_array(seq_list or chunks)))
+        return self._select(query.format("c.seq" if seq_list else "c.id"), _json_array(seq_list or chunks))
 
     def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """(chunk id, seq, layer, vector) of what `model` made, by growing chunk id: how an index reads all of it."""
         query = f"SELECT c.id, c.seq, m.layer, v.vector {_WITH_VECTORS} AND v.chunk_id > ? ORDER BY v.chunk_id LIMIT ?"
-        with self._cursor() as execute:
-            return [(row[0], row[1], Layer(row[2]), row[3]) for row in execute(query, (model, after, limit))]
+        return [
+            (chunk, seq, Layer(layer), vector)
+            for chunk, seq, layer, vector in self._select(query, (model, after, limit))
+        ]
 
     def indexed(self, model: str) -> dict[Layer, list[int]]:
         """The ids of all chunks that have a vector of this model, by layer: what the index should hold."""
         by_layer: dict[Layer, list[int]] = {Layer.VECTORS: [], Layer.CONTEXT: []}
-        with self._cursor() as execute:
-            for number, layer in execute(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):
-                by_layer[Layer(layer)].append(number)
+        for number, layer in self._select(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):
+            by_layer[Layer(layer)].append(number)
         return by_layer
-
-    def chunk_count(self) -> int:
-        """How many chunks there are."""
-        with self._cursor() as execute:
-            return int(execute("SELECT count(*) FROM memory_chunks").fetchone()[0])
 
     def has_more_chunks_than(self, number: int) -> bool:
         """Whether there are."""
-        with self._cursor() as execute:
-            return execute("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)).fetchone() is not None
+        return bool(self._select("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)))
 
     def _memories(self, where: str, values: Any, *, text: str = "text") -> list[Memory]:
         names = ", ".join(text if name == "text" else name for name in _COLUMNS)
-        with self._cursor() as execute:
-            return [_memory(row) for row in execute(f"SELECT {names} FROM memories {where}", values)]
+        return [_memory(row) for row in self._select(f"SELECT {names} FROM memories {where}", values)]
 
-    @contextmanager
-    def _cursor(self) -> Iterator[Any]:
-        """How to ask in a view of one moment."""
+    def _select(self, query: str, values: Any = ()) -> list[Any]:
+        """The rows of a statement that only reads."""
         with self._database.read() as session:
-            yield session_driver(session).execute
+            return session_driver(session).execute(query, values).fetchall()
 
 
-def _row(name: str, new: NewMemory, now: datetime) -> dict[str, Any]:
+def _row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:
     """The row of a new memory, as it was checked."""
-    defaults = {"id": name, "created_at": as_stored(now), "superseded_by": "", "forgotten": 0, "model": ""}
     retention = new.retention or RETENTION_BY_KIND.get(new.kind, Retention.MONTH)
-    at = as_stored(new.at or now)
-    return (
-        shallow_dict(new)
-        | defaults
-        | {"retention": retention.value, "at": at, "tags": _json(new.tags), "layer": new.layer.value}
-    )
+    return shallow_dict(new) | {
+        "id": id,
+        "created_at": as_stored(now),
+        "at": as_stored(new.at or now),
+        "retention": retention.value,
+        "tags": _json(new.tags),
+        "layer": new.layer.value,
+        "superseded_by": "",
+        "forgotten": 0,
+        "model": "",
+    }
 
 
 def _memory(row: Sequence[Any]) -> Memory:
@@ -291,6 +272,11 @@ _INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))
 _INSERT = (
     f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)})"
 )
+_EMPTY = (
+    "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
+    f"WHERE id IN {_IN_ARRAY}"
+)
+_DELETE_CHUNKS = f"DELETE FROM memory_chunks WHERE seq IN (SELECT seq FROM memories WHERE id IN {_IN_ARRAY})"
 _INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
 _EXPIRE = (
     "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "

@@ -127,7 +127,7 @@ class ParaFact:
     @property
     def active(self) -> bool:
         """Whether it holds now."""
-        return self.status == "active"
+        return self.status == "active" and not self.forgotten
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -121,6 +121,11 @@ class ScorePart:
     weight: float
 
 
+def weighted_sum(parts: Iterable[ScorePart]) -> float:
+    """The score that parts make."""
+    return sum(part.value * part.weight for part in parts)
+
+
 @frozen
 class RecallMatch:
     """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
@@ -134,9 +139,9 @@ class RecallMatch:
     parts: tuple[ScorePart, ...]
     reason: str
     source: str
-    speaker: str
-    at: datetime | None
-    tokens: int
+    speaker: str = ""
+    at: datetime | None = None
+    tokens: int = 0
     ref: str = ""
     trust: Trust = Trust.QUOTED
     approved: bool = False

@@ -170,7 +170,7 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         lambda: shared_summaries,
         origin=core.wisdom.origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
-        remember=core.memory.add,
+        remember=core.memory.remember,
     )
     watching = (core.cards, core.safety, core.tasks, core.calls, core.permissions, core.knowledge, core.learnings)
     for observer in (*watching, _PokeWhenEnded(lambda: core.autonomy.poke())):

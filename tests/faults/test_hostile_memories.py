@@ -109,7 +109,7 @@ def test_hostile_memories(make_memory: Making) -> None:
                 for n in range(start, start + 50)
             ]
             began = time.perf_counter()
-            assert memory.add(some).new == len(some)
+            assert memory.remember(some).new == len(some)
             acknowledged.append(time.perf_counter() - began)
         began = time.perf_counter()
         until(lambda: memory.settle(10), 1800)

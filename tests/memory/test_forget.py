@@ -68,8 +68,7 @@ def fill(engine: Engine) -> None:
         NewMemory(KEPT),
     ])  # fmt: skip
     first = engine.knowledge.para.add([NewFact(SECRET)])[0]
-    engine.knowledge.para.supersede(first.id, "She moved away")
-    engine.knowledge.para.add([NewFact(KEPT)])
+    engine.knowledge.para.add([NewFact("She moved away", supersedes=first.id), NewFact(KEPT)])
     graph = engine.knowledge.graph
     graph.put(GraphNode("session_1", f"Write to {SECRET.upper()}", MONDAY_MORNING, True))
     graph.put(GraphNode("session_2", KEPT, MONDAY_MORNING))
@@ -113,7 +112,7 @@ def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
     facts = engine.knowledge.para.facts()
     gone = next(fact for fact in facts if fact.forgotten)
     assert [fact.fact for fact in engine.knowledge.para.corrections(gone.id)] == ["", "She moved away"]
-    ids = engine.memory.remember([NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one")])
+    ids = engine.memory.remember([NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one")]).ids
     memory = engine.memory.store.get(ids[0])
     assert memory is not None
     assert (memory.text, memory.forgotten) == ("", True)  # and saying it again does not bring it back

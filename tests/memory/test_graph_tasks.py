@@ -126,8 +126,8 @@ class TestLinker:
     def test_tasks_alike_are_linked_once(self, graph: TaskGraph) -> None:
         for name in "abc":
             graph.put(GraphNode(name, name, NOW))
-        SimilarityLinker(graph, near(("b", 0.4), ("c", 0.41), ("gone", 0.0))).handle(fact("SessionEnded", "a"))
-        SimilarityLinker(graph, near(("a", 0.4))).handle(fact("SessionEnded", "b"))
+        SimilarityLinker(graph, near(("b", 0.8), ("c", 0.795), ("gone", 1.0))).handle(fact("SessionEnded", "a"))
+        SimilarityLinker(graph, near(("a", 0.8))).handle(fact("SessionEnded", "b"))
         (edge,) = graph.neighbourhood("a").edges
         assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
         assert graph.neighbourhood("c").edges == ()
@@ -141,7 +141,7 @@ class TestSources:
         graph.relate("build", Relation.BLOCKS, "deploy")
         graph.relate("old", Relation.RELATED_TO, "deploy")
         graph.put(GraphNode("old", "Old", NOW, invalidated_at=NOW, why="wrong"))
-        source = GraphSource(graph, lambda text, k: [("deploy", 0.4)])
+        source = GraphSource(graph, lambda text, k: [("deploy", 0.8)])
         found = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items
         assert [one.id for one in found] == ["deploy", "build"]
         assert found[0].score == pytest.approx(0.7 * 0.8 + 0.3)

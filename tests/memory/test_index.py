@@ -75,7 +75,7 @@ def test_both_ways_of_searching_find_the_same(many: MemoryService, monkeypatch: 
     assert list(by_index) == list(exactly)
     assert list(by_index.values()) == pytest.approx(list(exactly.values()))
     assert {seq: value for value, _, seq in many.vectors.near(query.array, list(exactly))} == pytest.approx(exactly)
-    only = many.vectors.search(query.array, 5, layers=frozenset({Layer.CONTEXT}), within=4.0)
+    only = many.vectors.search(query.array, 5, frozenset({Layer.CONTEXT}), -1.0)
     assert [memory.text for memory in many.store.by_seq(only).values()] == ["task summary"]
     assert nearest(many, "task summary") == "task summary", "layer E is searched as well"
 

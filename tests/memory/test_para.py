@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory import para_file
 from engine.memory.para import NewFact, Para, group_name
-from engine.model import Bucket, Refusal
+from engine.model import Bucket, ParaFact, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
 from engine.storage.files import write_atomic
@@ -24,6 +25,11 @@ def para(tmp_path: Path, database: Database, clock: FakeClock) -> Para:
 
 def items(tmp_path: Path, place: str = "areas/general") -> list[dict[str, object]]:
     return json.loads((tmp_path / "para" / place / "items.json").read_text())  # type: ignore[no-any-return]
+
+
+def supersede(para: Para, old: str, text: str) -> ParaFact:
+    """The fact that takes the place of another in its group."""
+    return para.add([replace(PORT, fact=text, supersedes=old)])[0]
 
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
@@ -70,7 +76,7 @@ class TestFiles:
         problems = para.problems()
         assert len(problems) == len(bad)
         assert all("para/projects/shop/items.json item" in problem for problem in problems)
-        para.supersede(good[0]["id"], "The service listens on port 8001")
+        supersede(para, good[0]["id"], "The service listens on port 8001")
         after = items(tmp_path, "projects/shop")
         assert after[1 : 1 + len(bad) - 1] == bad[:-1]
         assert after[0]["note of mine"] == "kept"
@@ -109,7 +115,7 @@ class TestChain:
         chain = para.add([PORT])
         for port in (8001, 8002, 8003):
             clock.advance(timedelta(days=1))
-            chain.append(para.supersede(chain[-1].id, f"The service listens on port {port}"))
+            chain.append(supersede(para, chain[-1].id, f"The service listens on port {port}"))
         ids = [fact.id for fact in chain]
         for id_ in ids:
             found = para.corrections(id_)
@@ -119,9 +125,9 @@ class TestChain:
 
     def test_what_was_superseded_is_not_superseded_again(self, para: Para) -> None:
         old = para.add([PORT])[0]
-        new = para.supersede(old.id, "The service listens on port 8001")
+        new = supersede(para, old.id, "The service listens on port 8001")
         with pytest.raises(Refusal) as refusal:
-            para.supersede(old.id, "The service listens on port 8002")
+            supersede(para, old.id, "The service listens on port 8002")
         assert refusal.value.code == "already_superseded"
         assert new.id in refusal.value.fix
 

@@ -16,15 +16,15 @@ from engine.clock import FakeClock
 from engine.memory.memory import MemoryService
 from engine.memory.recall import MAX_LEADING_FACTS, LayerResult, Recaller
 from engine.memory.search import with_age_decay
-from engine.model import Layer, NewMemory, RecallMatch, RecallQuery, ScorePart
+from engine.model import Layer, NewMemory, Recall, RecallMatch, RecallQuery, ScorePart
 from tests.memory.conftest import Making, WordVectors, turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
-def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", tokens: int = 10) -> RecallMatch:
+def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "") -> RecallMatch:
     parts = (ScorePart("words", score, 1.0),)
-    return RecallMatch(id, layer, text or f"text of {id}", score, parts, "says so", f"source of {id}", "", NOW, tokens)
+    return RecallMatch(id, layer, text or f"text of {id}", score, parts, "says so", f"source of {id}", "", NOW)
 
 
 class Source:
@@ -50,8 +50,15 @@ class Broken(Source):
         raise OSError("the disk is gone")
 
 
-def recaller(*sources: Source, deadline: float = 5.0) -> Recaller:
-    return Recaller(sources, clock=FakeClock(NOW), deadline=deadline, count=len)
+class PatientRecaller(Recaller):
+    """Recall that waits five seconds where a test does not say how long."""
+
+    def recall(self, query: RecallQuery, deadline_s: float = 5.0) -> Recall:
+        return super().recall(query, deadline_s)
+
+
+def recaller(*sources: Source) -> PatientRecaller:
+    return PatientRecaller(sources, FakeClock(NOW))
 
 
 def test_facts_come_first_then_what_scores_best() -> None:
@@ -80,17 +87,17 @@ def test_a_broken_layer_is_left_out_and_named() -> None:
 def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answers() -> None:
     slow = Source(line("f", Layer.PARA), layer=Layer.PARA, name="facts (G)")
     slow.go.clear()
-    port = recaller(Source(line("a")), slow, deadline=0.2)
-    found = port.recall(RecallQuery("what"))
+    port = recaller(Source(line("a")), slow)
+    found = port.recall(RecallQuery("what"), 0.2)
     assert [item.id for item in found.items] == ["a"]
     assert found.left_out == ("facts (G): no answer within 0.2 s",)
     assert found.seconds < 5
-    assert port.recall(RecallQuery("what")).left_out == ("facts (G): still busy with an earlier question",)
+    assert port.recall(RecallQuery("what"), 0.2).left_out == ("facts (G): still busy with an earlier question",)
     assert slow.asked == 1
     slow.go.set()
     late = port._late["facts (G)"]
     late.result(10)
-    assert port.recall(RecallQuery("what"), deadline=5.0).left_out == ()
+    assert port.recall(RecallQuery("what")).left_out == ()
 
 
 def test_only_the_layers_that_are_wanted_are_asked() -> None:
@@ -135,8 +142,8 @@ def test_a_session_is_there_once_in_the_form_that_tells_most() -> None:
 
 
 def test_each_match_says_how_many_tokens_it_has() -> None:
-    source = Source(line("a", score=0.9, text="short", tokens=0), line("b", score=0.1, text="x " * 8_000, tokens=0))
-    assert [item.tokens for item in recaller(source).recall(RecallQuery("x")).items] == [5, 4_000]
+    source = Source(line("a", score=0.9, text="short"), line("b", score=0.1, text="x " * 8_000))
+    assert [item.tokens for item in recaller(source).recall(RecallQuery("x")).items] == [1, 4_000]
 
 
 @pytest.mark.parametrize(("days", "fresh"), [(0, 1.0), (14, 0.3679), (28, 0.1353)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -149,10 +150,9 @@ def test_task_graph(world: World) -> None:
 def test_canonical_facts(world: World) -> None:
     """4.7: Facts are never deleted: a new one takes the old one's place, and the chain of corrections stays."""
     para = world.engine.knowledge.para
-    (old,) = para.add(
-        [NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")]
-    )
-    new = para.supersede(old.id, "The service listens on port 9000")
+    fact = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")
+    (old,) = para.add([fact])
+    (new,) = para.add([replace(fact, fact="The service listens on port 9000", supersedes=old.id)])
     assert (
         [correction.id for correction in para.corrections(new.id)]
         == [old.id, new.id]

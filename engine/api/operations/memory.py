@@ -112,7 +112,7 @@ def remember(
     `remembered` are new, `known` were stored before; `bad` lines are skipped, or `kept` without what was wrong.
     """
     items, bad = read_lines(list(lines), first=first, source=source)
-    new = engine.memory.add(items).new if items else 0
+    new = engine.memory.remember(items).new if items else 0
     settled = engine.memory.settle(settle, indexed=True) if settle else False
     missing, trouble = engine.memory.missing()
     return {
@@ -138,7 +138,7 @@ def note(
     are forgotten."""
     name = agent_name(by)
     memory = NewMemory(text, kind=kind, speaker=name, workspace=workspace, source=f"mcp:{name}")
-    stored = engine.memory.add([memory])
+    stored = engine.memory.remember([memory])
     return {"id": stored.ids[0], "new": bool(stored.new), "by": name}
 
 
