@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import words
 from clawpy_console.dialogs.ask import Ask, tell
+from clawpy_console.formats import crop
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -86,10 +86,10 @@ def _hired(app: Console, name: str, agent: FoundAgent | None) -> None:
 def line(served: str, agents: list[FoundAgent], models: list[str], key: str) -> Content:
     """What the first run says of it; `key` offers what is found."""
     if served:
-        return Content.styled(f"text prompts go to {words.crop(served, 60)}", "$grey")
+        return Content.styled(f"text prompts go to {crop(served, 60)}", "$grey")
     names = [agent.title for agent in agents if not agent.missing] + models
     names = names or [f"{agent.title} (adapter missing)" for agent in agents]
     if not names:
         return Content.styled("no model configured: clawpy key set openai", "$grey")
-    text = f" connects {words.crop(' or '.join(names), 60)}, found here; or clawpy key set openai"
+    text = f" connects {crop(' or '.join(names), 60)}, found here; or clawpy key set openai"
     return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))

@@ -23,7 +23,7 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
-from clawpy_console import bridge, words
+from clawpy_console import bridge, formats
 from clawpy_console.attach.host import Host
 from clawpy_console.bridge import Bridge, EngineMoved
 from clawpy_console.card_controller import CardConsole, CardController
@@ -403,7 +403,7 @@ class ConsoleApp(CardConsole):
             if key:
                 self.leave(keep=key == "k")
 
-        stops = f"; that ends {words.count(running, 'running session')}" if running else ""
+        stops = f"; that ends {formats.count(running, 'running session')}" if running else ""
         keep_running = ("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
         answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (keep_running,)))
         if not isinstance(self.screen, Ask):

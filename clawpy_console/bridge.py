@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 from textual.notifications import SeverityLevel
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import one_line
 from engine.model import PROBLEM_FOUND, outcome_in_words, sanitise
 
 if TYPE_CHECKING:
@@ -130,25 +131,25 @@ def toast_of(event: Any) -> tuple[str, SeverityLevel] | None:
             outcome, severity = SESSION_OUTCOMES.get(
                 outcome_in_words(event.state, event.result), (event.state, "error")
             )
-            return words.one_line(f"{outcome}: {event.summary}"), severity
+            return one_line(f"{outcome}: {event.summary}"), severity
         case "ChangeSetReady":
-            return f"{words.count(event.files, 'changed file')} to land  (2)", "warning"
+            return f"{formats.count(event.files, 'changed file')} to land  (2)", "warning"
         case "PermissionAsked":
-            return words.one_line(f"Permission needed: {event.title}  (2)"), "warning"
+            return one_line(f"Permission needed: {event.title}  (2)"), "warning"
         case "NotificationsGivenUp":
-            count = words.count(event.number, "notification")
-            return words.one_line(f"{count} not delivered to the {event.subject}: {event.reason}"), "warning"
+            count = formats.count(event.number, "notification")
+            return one_line(f"{count} not delivered to the {event.subject}: {event.reason}"), "warning"
         case "FaultReported":
-            return words.one_line(f"{event.where}: {event.message}"), "error"
+            return one_line(f"{event.where}: {event.message}"), "error"
         case "TrainingMoved" if event.state in TRAINING_OUTCOMES:
             outcome, severity = TRAINING_OUTCOMES[event.state]
-            return words.one_line(f"training: {outcome}; {event.note}  (7)"), severity
+            return one_line(f"training: {outcome}; {event.note}  (7)"), severity
         case "CostWarned":
             share = 100 * event.spent // max(1, event.cap)
-            spent, cap = words.money(event.spent), words.money(event.cap)
+            spent, cap = formats.money(event.spent), formats.money(event.cap)
             return f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning"
         case "HoldPlaced":
-            return words.one_line(f"{event.subject or 'held'}: {event.reason}"), "warning"
+            return one_line(f"{event.subject or 'held'}: {event.reason}"), "warning"
     return None
 
 
@@ -164,9 +165,9 @@ def write_to_terminal(app: App[Any], sequence: str) -> None:
 
 def set_terminal_title(app: App[Any], text: str) -> None:
     """Set the title of the terminal."""
-    write_to_terminal(app, f"\x1b]2;{sanitise(words.one_line(text))}\x1b\\")
+    write_to_terminal(app, f"\x1b]2;{sanitise(one_line(text))}\x1b\\")
 
 
 def notify_terminal(app: App[Any], text: str) -> None:
     """Show a notification of the terminal (OSC 9); terminals without them ignore it."""
-    write_to_terminal(app, f"\x1b]9;{sanitise(words.one_line(text))[:200]}\x1b\\")
+    write_to_terminal(app, f"\x1b]9;{sanitise(one_line(text))[:200]}\x1b\\")

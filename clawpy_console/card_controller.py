@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import words
+from clawpy_console import card_risk, formats
 from clawpy_console.console import Console
+from clawpy_console.formats import one_line
 from engine.model import Card, DismissReason, Refusal, SessionView
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class CardController:
 
         self._override(card.id, card)
         show(card)
-        say(f"↶ Undone: {words.one_line(card.assignment.prompt)}", "$grey")
+        say(f"↶ Undone: {one_line(card.assignment.prompt)}", "$grey")
         self._ask(card.id, lambda engine: engine.cards.undo(card.id), on_refusal, ("sessions", "changes", "tasks"))
 
     def _override(self, card_id: str, change: Card | None) -> None:
@@ -164,7 +165,7 @@ class CardController:
             if card is None:
                 return
             self._changed(card.id, card)
-            asks = card.served or card.note or words.approval_risk(card) or words.blocking_verdict(card)
+            asks = card.served or card.note or card_risk.approval_risk(card) or card_risk.blocking_verdict(card)
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
             else:
@@ -182,7 +183,7 @@ class CardController:
             self._app.say(str(refusal), "warning")
             self._app.open("mission", card)
 
-        self._app.say(f"Started: {words.one_line(card.assignment.prompt)}")
+        self._app.say(f"Started: {one_line(card.assignment.prompt)}")
         self.decide(card, "approve", refused, self._app.say)
 
     def continue_session(self, session: SessionView, text: str, on_card: Callable[[Card], object]) -> None:
@@ -201,7 +202,7 @@ class CardController:
 
         def done(report: Any) -> None:
             errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
-            result = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
+            result = f"{formats.count(len(report.created), 'new card')}." if report.created else "Nothing new."
             say(f"{result}{errors}", "$wants" if errors else "$grey")
             self._app.renew(["cards", "autonomy"])
 

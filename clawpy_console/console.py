@@ -19,7 +19,8 @@ from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
-from clawpy_console import last_screen, words
+from clawpy_console import last_screen
+from clawpy_console.formats import one_line
 from clawpy_console.keys import shown_key
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
 from clawpy_console.widgets.status import Frame
@@ -248,7 +249,7 @@ class Console(App[None]):
 
     def say(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
         """Show `text` as a toast. `about` names a state, at the end of which `end_state` removes the toast."""
-        toast = Notification(words.one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
+        toast = Notification(one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
         if about:
             self._state_toasts.setdefault(about, []).append(toast)
         self.post_message(Notify(toast))

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from clawpy_console import words
+from clawpy_console import formats
 from engine.frozen import frozen
 
 Document = Mapping[str, Any]
@@ -53,8 +53,8 @@ def bar(share: float) -> str:
 
 
 def when(instant: str | None, now: datetime) -> str:
-    """An instant of a document as `words.moment` writes it, "" for none."""
-    return words.moment(datetime.fromisoformat(instant), now) if instant else ""
+    """An instant of a document as `formats.moment` writes it, "" for none."""
+    return formats.moment(datetime.fromisoformat(instant), now) if instant else ""
 
 
 def text_fields(body: str, limit: int = 20_000) -> Iterator[Field]:
@@ -62,7 +62,7 @@ def text_fields(body: str, limit: int = 20_000) -> Iterator[Field]:
     for line in body[:limit].rstrip("\n").expandtabs(4).split("\n"):
         yield Field("", line, "accent" if line.startswith("#") else "ink")
     if len(body) > limit:
-        yield Field("", f"… {words.count(len(body) - limit, 'character')} more", "faint")
+        yield Field("", f"… {formats.count(len(body) - limit, 'character')} more", "faint")
 
 
 def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:

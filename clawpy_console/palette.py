@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from textual.app import SystemCommand
 from textual.screen import Screen
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.dialogs.ask import Ask, confirm, tell
+from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import BY_ID, shown_key
 from clawpy_console.screens.safety.safety_fields import RESUME_QUESTIONS
 from engine import kind_title
@@ -73,7 +74,7 @@ def ask_to_resume(app: Console, hold: Hold) -> None:
         app.resume(hold.word)
         return
     title, meaning = RESUME_QUESTIONS[hold.word]
-    question = f"Since {words.moment(hold.since, app.now())}: {words.one_line(hold.reason)}\n\n{meaning}"
+    question = f"Since {formats.moment(hold.since, app.now())}: {one_line(hold.reason)}\n\n{meaning}"
     confirm(app, title, question, "resume", partial(app.resume, hold.word))
 
 
@@ -116,8 +117,8 @@ def show_muted(app: Console) -> None:
 
 def _what(mute: Mute) -> str:
     """What is muted, and where."""
-    where = words.workspace_name(mute.workspace) if mute.workspace else "everywhere"
-    about = words.crop(words.one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
+    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
+    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
     return f"{about}, {where}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import words
+from clawpy_console.formats import workspace_name
 from engine.frozen import frozen
 from engine.model import (
     AgentView,
@@ -177,7 +177,7 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
     view = engine.autonomy.state()
-    remarks = (f"{words.workspace_name(path)}: {remark}" for path, remark in engine.predictions.remarks().items())
+    remarks = (f"{workspace_name(path)}: {remark}" for path, remark in engine.predictions.remarks().items())
     return {
         "autonomy": Autonomy(
             state=str(view.state),

@@ -19,8 +19,8 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import words
 from clawpy_console.attach.consoles import Consoles
+from clawpy_console.formats import workspace_name
 from clawpy_console.signals import handled
 from engine import Home, open_engine
 from engine.events import Event
@@ -79,7 +79,7 @@ def run(
         feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
         printer = EventPrinter(as_json, engine)
         try:
-            watched = ", ".join(map(words.workspace_name, engine.workspaces)) or "no workspace"
+            watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
             printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
                 show_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)

@@ -11,8 +11,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.formats import crop
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Bubble, BubbleState, FlushReport
 
@@ -149,13 +150,12 @@ def question(queued: Sequence[Bubble]) -> str:
     """What would be sent up, and what becomes of it."""
     ready = [finding for finding in queued if finding.may_guide]
     lines = [
-        words.crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)
-        for finding in ready[:6]
+        crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70) for finding in ready[:6]
     ]
     if len(ready) > 6:
         lines.append(f"  and {len(ready) - 6:,} more")
     if len(ready) < len(queued):
-        quotes = words.count(len(queued) - len(ready), "quote")
+        quotes = formats.count(len(queued) - len(ready), "quote")
         lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")
     return "\n".join(lines or ["Nothing is waiting. Findings of the last sessions are checked now."]) + (
         "\n\nIt becomes a pattern of its leader and goes into the prompts of all agents below. To undo it, edit the "
@@ -166,7 +166,7 @@ def question(queued: Sequence[Bubble]) -> str:
 def _sent(app: Console, report: FlushReport) -> None:
     up = sum(len(ids) for ids in report.flushed.values())
     remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
-    app.say(f"{words.count(up, 'finding')} sent up{remainder}")
+    app.say(f"{formats.count(up, 'finding')} sent up{remainder}")
     if report.failed:
         app.say(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
     app.renew(["agents", "changes"])

@@ -11,8 +11,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input
 
-from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
 from clawpy_console.widgets.keyline import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -83,7 +83,7 @@ class Help(Dialog[None]):
         room = width - 2 - max(KEY, cell_len(key) + 1) - named
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY - cell_len(key))}", "bold $ink"),
-            (words.fit_to_width(action.tooltip, room), "$grey"),
+            (fit_to_width(action.tooltip, room), "$grey"),
             (f" {action.id}" if named else "", "$faint"),
         )
 

@@ -13,8 +13,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console import agent_setup, words
+from clawpy_console import agent_setup
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -181,7 +182,7 @@ class OwnPrompt(Dialog[Card | None]):
             if len(self._workspaces) > 1
             else ""
         )
-        place = words.workspace_name(self._workspaces[self._workspace_index])
+        place = workspace_name(self._workspaces[self._workspace_index])
         self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
 
     # Typing
@@ -211,7 +212,7 @@ class OwnPrompt(Dialog[Card | None]):
                 mark = "▸ " if number == max(0, self._selected) else "  "
                 word = text.rstrip().rpartition(" ")[2]
                 line = f"{word:<{wide}}  {means}"
-                lines.append(Content.assemble((mark, "$accent"), (words.crop(line, width - 2), "$grey")))
+                lines.append(Content.assemble((mark, "$accent"), (crop(line, width - 2), "$grey")))
             if len(self._options) > first + MAX_COMPLETIONS:
                 lines.append(Content.styled(f"  {len(self._options) - first - MAX_COMPLETIONS} more", "$faint"))
             return [*lines, *self._model_hint.wrap(width)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+def next_choice(choices: Sequence[T], choice: T) -> T:
+    """The choice that follows `choice`: the first one after the last, and after a value that is no choice."""
+    return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
 
 
 class ConsoleScreen(BaseScreen[None]):

@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.message import Message
 
-from clawpy_console import words
+from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.row_view import CursorView
@@ -135,7 +135,7 @@ class PromptLines(LinesView, CursorView):
         else:
             sign = "▲" if objections else TRUST_SIGNS.get(source.standing, "│")
         return [
-            Segment(words.fit_to_width(name, SOURCE_CELLS - 3) + " ", base + self.tone(SOURCE_TONES[source.kind])),
+            Segment(fit_to_width(name, SOURCE_CELLS - 3) + " ", base + self.tone(SOURCE_TONES[source.kind])),
             Segment(f"{sign} ", base + self.tone("error" if sign == "▲" else "hunk")),
         ]
 

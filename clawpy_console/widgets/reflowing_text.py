@@ -11,8 +11,8 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from clawpy_console import words
 from clawpy_console.fields import Field, label_width
+from clawpy_console.formats import crop
 from clawpy_console.widgets.row_view import selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
@@ -83,7 +83,7 @@ def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
         style = TONES.get(field.tone, f"${field.tone}")
         if field.tone == "heading":
             lines += [Content("")] if lines else []
-            lines.append(Content.styled(words.crop(field.text.upper(), width), style))
+            lines.append(Content.styled(crop(field.text.upper(), width), style))
         elif field.name:
             first, *rest = Content.styled(field.text or " ", style).wrap(max(8, width - label))
             lines.append(Content.assemble((f"{field.name:<{label}}", "$faint"), first))

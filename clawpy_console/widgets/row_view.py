@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.style import Style as TextualStyle
 from textual.widget import Widget
 
-from clawpy_console import words
+from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 
 
@@ -115,7 +115,7 @@ class RowView(ScrollKeys, ScrollView):
             return self.draw_row(number, width, base)
         if self.row_count or number or not self.empty:
             return Strip.blank(width, base)
-        return Strip([Segment(words.fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
+        return Strip([Segment(fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
 
     def tone(self, name: str) -> Style:
         """The style `name` in the colours of the theme; it is added to the widget's own."""

@@ -13,7 +13,7 @@ from textual.geometry import Offset
 from textual.message import Message
 from textual.strip import Strip
 
-from clawpy_console import words
+from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.row_view import CursorView
 from engine.frozen import frozen
@@ -121,7 +121,7 @@ class Rows(CursorView, can_focus=True):
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
         row = self._rows[number]
         if not row.id:
-            return Strip([Segment(words.fit_to_width(row.text, width), base + self.tone("heading"))])
+            return Strip([Segment(fit_to_width(row.text, width), base + self.tone("heading"))])
         has_cursor = number == self.cursor and (self.has_focus or self.has_class("-lit"))
         base = base + self.tone("lit") if has_cursor else base
         mark = f"{row.mark} " if row.mark else ""
@@ -132,7 +132,7 @@ class Rows(CursorView, can_focus=True):
         parts = (
             ("▸" if has_cursor else " ", "accent"),
             (mark, row.mark_style or row.style),
-            (words.fit_to_width(row.text, max(0, text_width)), row.style),
+            (fit_to_width(row.text, max(0, text_width)), row.style),
             (right, row.right_style),
         )
         return Strip([Segment(text, base + self.tone(tone)) for text, tone in parts]).crop(0, width)

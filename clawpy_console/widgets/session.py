@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import words
+from clawpy_console import formats, state_words
+from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
 from engine.model.text import failures, seconds_in_words
@@ -28,8 +29,8 @@ def is_waiting_to_land(change: ChangeSet | None) -> bool:
 def session_outcome(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
-    failed = (check.failed, check.errors) if check and session.flow in words.TEST_RUNS else None
-    return words.session_outcome(state, session.result, failed)
+    failed, errors = (check.failed, check.errors) if check else (0, 0)
+    return state_words.session_outcome(state, session.result, session.flow, failed, errors)
 
 
 def session_row(
@@ -48,11 +49,11 @@ def session_row(
     else:
         mark, style, _ = session_outcome(session)
     if session.state is SessionState.RUNNING and session.started_at:
-        right = words.duration(now - session.started_at)
+        right = formats.duration(now - session.started_at)
     else:
-        right = words.span(now - (session.discarded_at or session.ended_at or session.created_at))
-    workspace = f"{words.workspace_name(session.workspace)}: " if with_workspace else ""
-    text = f"{workspace}{words.one_line(session.prompt)}"
+        right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
+    workspace = f"{workspace_name(session.workspace)}: " if with_workspace else ""
+    text = f"{workspace}{one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if has_changes_to_land or not session.state.over else "grey", style)
 
 
@@ -73,28 +74,28 @@ def file_warnings(files: Sequence[FileChange], width: int, limit: int) -> list[C
     lines = [*refused, *noted]
     if len(lines) > limit:
         omitted = lines[limit - 1 :]
-        summary = f"▲ {words.count(len(omitted), 'more file')} marked in the list below"
+        summary = f"▲ {formats.count(len(omitted), 'more file')} marked in the list below"
         lines = [*lines[: limit - 1], (summary, "$wrong" if len(refused) >= limit else "$wants")]
-    return [Content.styled(words.crop(text, width), style) for text, style in lines]
+    return [Content.styled(crop(text, width), style) for text, style in lines]
 
 
 def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
     """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
     sign, style, outcome = session_outcome(session)
     end = session.ended_at or now
-    took = words.duration(end - session.started_at) if session.started_at else "not started"
+    took = formats.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
-        took = f"started {words.moment(session.started_at, now)}"  # its end was not seen, only found out later
-    workspace = words.workspace_name(session.workspace)
+        took = f"started {formats.moment(session.started_at, now)}"  # its end was not seen, only found out later
+    workspace = workspace_name(session.workspace)
     place = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
-    result = words.one_line(session.error or session.summary)
+    result = one_line(session.error or session.summary)
     lines = [
-        *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
+        *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
         Content.assemble((f"{sign} {outcome}", f"${style}"), (f"  {took} · {cost_words(session, calls)}", "$grey")),
-        Content.styled(words.crop(place, width), "$grey"),
-        *([Content.styled(words.crop(served, width), "$grey")] if (served := model_words(session, calls)) else []),
-        Content.styled(words.crop(session.sandbox, width), "$faint"),
-        Content.styled(words.crop(session.gone or session.cwd, width), "$faint"),
+        Content.styled(crop(place, width), "$grey"),
+        *([Content.styled(crop(served, width), "$grey")] if (served := model_words(session, calls)) else []),
+        Content.styled(crop(session.sandbox, width), "$faint"),
+        Content.styled(crop(session.gone or session.cwd, width), "$faint"),
     ]
     if result and session.state.over:
         lines[3:3] = Content.styled(result, "$wrong" if session.error else "$ink").wrap(width)[:2]
@@ -104,8 +105,8 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
 def cost_words(session: SessionView, calls: Sequence[ModelCall] = ()) -> str:
     """The cost and the tokens of a session; `≈` marks an estimate, for a model whose price is not known."""
     estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
-    tokens = f" · {words.tokens(session.tokens)} tokens" if session.tokens else ""
-    return f"{estimate_sign}{words.money(session.cost)}{tokens}"
+    tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""
+    return f"{estimate_sign}{formats.money(session.cost)}{tokens}"
 
 
 def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
@@ -115,7 +116,7 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
     models = ", ".join(
         dict.fromkeys(f"{call.provider}:{call.model}" if call.provider else call.model for call in calls)
     )
-    call_count = f" · {words.count(len(calls), 'call')}" if calls else ""
+    call_count = f" · {formats.count(len(calls), 'call')}" if calls else ""
     return f"{session.agent} by {models or session.runner}{call_count}"
 
 
@@ -123,8 +124,8 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
     """How many files of a change set wait, landed or were discarded."""
     if change is None:
         return "This changed no files." if session is None or session.state.over else "None yet."
-    files = words.count(len(change.files), "file")
-    landed = f"{words.count(change.landed, 'file')} landed, " if change.landed else ""
+    files = formats.count(len(change.files), "file")
+    landed = f"{formats.count(change.landed, 'file')} landed, " if change.landed else ""
     return {
         ChangeState.WAITING: f"▼ {landed}{files} to land",
         ChangeState.LANDED: f"✓ {files} landed",
@@ -136,7 +137,7 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
 
 def check_words(check: CheckResult) -> Content:
     """How the tests ended, with up to five that failed."""
-    errors = words.count(check.errors, "error")
+    errors = formats.count(check.errors, "error")
     parts = [f"{check.failed} failed"] if check.failed else []
     parts += [errors] if check.errors else []
     parts.append(f"{check.passed} passed")
@@ -144,9 +145,7 @@ def check_words(check: CheckResult) -> Content:
     head = Content.assemble(
         (f"{sign} {check.tool}: {', '.join(parts)}", style), (f"  {seconds_in_words(check.seconds)}", "$faint")
     )
-    return Content("\n").join(
-        [head, *(Content.styled(f"  {words.one_line(item)}", "$grey") for item in check.failing[:5])]
-    )
+    return Content("\n").join([head, *(Content.styled(f"  {one_line(item)}", "$grey") for item in check.failing[:5])])
 
 
 def failure_lines(session: SessionView) -> list[tuple[str, str]]:
@@ -164,15 +163,15 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
         groups = {}
         for test in check.failing:
             groups.setdefault(cause_by_test.get(test, ""), []).append(test)
-    causes = f", {words.count(len(groups), 'cause')}" if any(groups) else ""
+    causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
-        message = words.one_line(session.facts.get("messages", {}).get(cause, cause))
+        message = one_line(session.facts.get("messages", {}).get(cause, cause))
         if not message:  # no cause is known: only the tests are named
-            lines += [("error", words.one_line(test)) for test in tests]
+            lines += [("error", one_line(test)) for test in tests]
             continue
-        lines.append(("error", f"{words.count(len(tests), 'test')}: {message}"))
+        lines.append(("error", f"{formats.count(len(tests), 'test')}: {message}"))
         if more or tests[0] not in message:
-            lines.append(("same", f"  {words.one_line(tests[0])}{more}"))
+            lines.append(("same", f"  {one_line(tests[0])}{more}"))
     return lines

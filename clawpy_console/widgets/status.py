@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import MICRO, Hold
@@ -94,7 +95,7 @@ class StatusBar(ReflowingText):
 
         def draw(width: int) -> list[Content]:
             tabs = Content.assemble(*self._tabs(width - min(cell_len(place), MIN_PLACE_CELLS) - 2, shown))
-            right = words.crop(place, max(0, width - tabs.cell_length - 2))
+            right = crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
             pieces = state_line(state, now, opening, width, resume_key)
             return [Content.assemble(tabs, gap, (right, "$grey")), Content.assemble(*pieces)]
@@ -130,7 +131,7 @@ def place_words(state: AppState) -> str:
     if not state.workspaces:
         return api.strip()
     more = f" +{len(state.workspaces) - 1}" if len(state.workspaces) > 1 else ""
-    return f"{api}{state.place or words.workspace_name(state.workspaces[0])}{more}"
+    return f"{api}{state.place or workspace_name(state.workspaces[0])}{more}"
 
 
 def state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> list[Piece]:
@@ -144,7 +145,7 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume_
     if state.fault and not opening:  # it stands in place of the costs until it is mended
         head = _state_pieces(state, now, opening, False, is_stopped)[:2]
         fault_width = width - _cells(head) - cell_len(key_text) - 4
-        fault = words.fit_to_width(words.one_line(f"▲ {state.fault}"), max(0, fault_width))
+        fault = fit_to_width(one_line(f"▲ {state.fault}"), max(0, fault_width))
         return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), key_piece]
     pieces = _state_pieces(state, now, opening, True, is_stopped)
     room = width - cell_len(key_text) - 2
@@ -170,11 +171,11 @@ def _state_pieces(state: AppState, now: datetime, opening: str, full: bool, is_s
         sign, color, label = "■", "$wrong", "STOPPED"
     pieces: list[Piece] = [(f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}")]
     if full:
-        silence = words.span(autonomy.silence_at(now)).replace("now", "0m")
+        silence = formats.age(autonomy.silence_at(now)).replace("now", "0m")
         pieces += [("  inactive ", "$faint"), (f"{silence:>3} of {int(autonomy.threshold // 60)}m", "$grey")]
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
         pieces.append((f"{gap}{'next check' if full else 'next'} ", "$faint"))
-        pieces.append((words.clock_time(autonomy.next_cycle), "$grey"))
+        pieces.append((clock_time(autonomy.next_cycle), "$grey"))
     if state.learning:
         pieces += [(gap, ""), (state.learning, "$grey")]
     return pieces + _cost_pieces(state, full)
@@ -196,7 +197,7 @@ def _cost_pieces(state: AppState, full: bool) -> list[Piece]:
             pieces.append((f"   {name} ", "$faint"))
         else:
             pieces.append((f"{' ' if pieces else '  '}{name[0]} ", "$faint"))
-        amount = f"{spent / MICRO:.2f}/{words.cap(cap)}"
+        amount = f"{spent / MICRO:.2f}/{cap_amount(cap)}"
         pieces.append((f"${amount}" if full else amount, cost_color(spent, cap)))
     return pieces
 
@@ -234,6 +235,6 @@ class Banner(ReflowingText):
             return
         self.set_class(hold.word == "stop", "-stop")
         heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(hold.word, f"▲ {hold.word}")
-        until = f", until {words.clock_time(hold.until)}" if hold.until else ""
-        text = f"{heading} {words.clock_time(hold.since)}{until}  {words.one_line(hold.reason)}"
-        self.show(lambda width: [Content(words.fit_to_width(text, max(10, width - cell_len(hint) - 2)) + "  " + hint)])
+        until = f", until {clock_time(hold.until)}" if hold.until else ""
+        text = f"{heading} {clock_time(hold.since)}{until}  {one_line(hold.reason)}"
+        self.show(lambda width: [Content(fit_to_width(text, max(10, width - cell_len(hint) - 2)) + "  " + hint)])

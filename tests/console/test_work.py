@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.formats import moment, workspace_name
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import heading_lines
 from clawpy_console.widgets.transcript import Transcript
-from clawpy_console.words import moment, workspace_name
 from engine.events import SessionOutput
 from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
 from tests.console.conftest import at, live, running, screen_text, sees, until

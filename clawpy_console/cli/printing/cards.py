@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from clawpy_console import words
+from clawpy_console import card_risk, state_words
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
@@ -22,6 +22,7 @@ from clawpy_console.cli.printing.style import (
     time,
     wants,
 )
+from clawpy_console.formats import one_line
 
 
 def cards(document: Document) -> Lines:
@@ -59,7 +60,7 @@ def _card(card: Document) -> Lines:
         yield "    " + wants("No model or agent can run this yet.")
     elif pending:
         cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
-        changes = words.touches(card["flow"] or "", card["checkOnly"], card["withoutSandbox"])
+        changes = card_risk.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
         runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
         yield "    " + dim(" · ".join([*cost, changes, runs]))
     for each in card["verdicts"] if pending else ():
@@ -80,8 +81,9 @@ def how_sure(card: Document) -> str:
 
 def state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; the outcome of a card that has run."""
-    text = words.CARD_STATES.get(card["status"], card["status"])
-    return words.session_state(card["outcome"]) if card["outcome"] and with_outcome else str(text)
+    if card["outcome"] and with_outcome:
+        return str(state_words.SESSION_LABELS.get(card["outcome"], card["outcome"]))
+    return str(state_words.CARD_LABELS.get(card["status"], card["status"]))
 
 
 def card_with_session(document: Document) -> Lines:
@@ -152,7 +154,7 @@ def work(document: Document) -> Lines:
         return
     for session in document["sessions"]:
         yield from _session(session)
-        yield dim(f"    {words.one_line(session['prompt'])}")
+        yield dim(f"    {one_line(session['prompt'])}")
     if document["changeSets"]:
         yield from ("", bold("changes to land"))
     for change in document["changeSets"]:

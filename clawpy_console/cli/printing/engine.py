@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from clawpy_console import words
+from clawpy_console import formats, state_words
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
@@ -25,6 +25,7 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import Field
+from clawpy_console.formats import one_line
 from clawpy_console.screens.insights import figures
 from clawpy_console.screens.insights.figures import TRAINING_STATES
 from clawpy_console.screens.mission.absence import absence_fields
@@ -67,11 +68,11 @@ def status(document: Document) -> Lines:
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
     yield from _since(document["since"])
-    yield from (f"  running  {session['id']}  {words.one_line(session['prompt'])}" for session in document["running"])
+    yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
     yield from (f"  {wants('needs you')}  {waiting['id']}  {waiting['title']}" for waiting in document["waiting"])
     for decision in document["decisions"]:
-        decision_words = words.DECISIONS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {words.one_line(decision['prompt'])}")
+        decision_words = state_words.DECISION_LABELS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
 
 
 def _cost(spent: Document) -> Lines:
@@ -85,7 +86,7 @@ def _cost(spent: Document) -> Lines:
 def _hold(hold: Document) -> Field:
     """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
-    remaining = words.duration(until - now) if until and until > now else ""
+    remaining = formats.duration(until - now) if until and until > now else ""
     return safety_fields.hold_field(
         hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", remaining
     )
@@ -101,12 +102,12 @@ def _since(away: Document) -> Lines:
     if len(ran) > MAX_LISTED:
         yield dim(f"    and {len(ran) - MAX_LISTED} earlier ones; `clawpy work` lists them")
     for run in ran[-MAX_LISTED:]:
-        yield f"    {time(run['endedAt'])}  {session_outcome(run)}  {words.one_line(run['prompt'])}"
+        yield f"    {time(run['endedAt'])}  {session_outcome(run)}  {one_line(run['prompt'])}"
     if len(blocked) > MAX_LISTED:
         yield dim(f"    and {len(blocked) - MAX_LISTED} earlier blocked ones")
     for run in blocked[-MAX_LISTED:]:
         rail = f"{wants('blocked')} by {run['rail']}"
-        yield f"    {time(run['createdAt'])}  {rail}  {words.one_line(run['prompt'])}: {run['reason']}"
+        yield f"    {time(run['createdAt'])}  {rail}  {one_line(run['prompt'])}: {run['reason']}"
 
 
 def dnd(document: Document) -> Lines:

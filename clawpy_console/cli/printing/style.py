@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, TextIO
 
-from clawpy_console import words
+from clawpy_console import state_words
 from clawpy_console.fields import Field, label_width
 from engine.model import sanitise
 from engine.model.text import count as count
@@ -96,9 +96,10 @@ def indented(text: str) -> Lines:
 
 def session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
-    check = session["check"]
-    failed = (check["failed"], check["errors"]) if check and session["flow"] in words.TEST_RUNS else None
-    _, tone, text = words.session_outcome(session["state"], session["result"], failed)
+    check = session["check"] or {"failed": 0, "errors": 0}
+    _, tone, text = state_words.session_outcome(
+        session["state"], session["result"], session["flow"], check["failed"], check["errors"]
+    )
     return paint(tone, text)
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Document, Field, bar, change_fields, present_fields, text_fields, when
+from clawpy_console.formats import one_line
 from engine.model.wisdom import telling
 
 if TYPE_CHECKING:
@@ -32,18 +33,18 @@ REACHES_OWNER = "reaches the owner"
 def agent_fields(document: Document) -> Iterator[Field]:
     """An agent by its folder and the settings; what is wrong with it comes first."""
     view, folder = document["agent"], document["folder"]
-    yield Field("", f"{view['id']}  {words.one_line(view['title'])}", "title")
+    yield Field("", f"{view['id']}  {one_line(view['title'])}", "title")
     if view["broken"]:
         file = broken_file(view["broken"])
         fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
-        yield Field("", f"✗ {words.one_line(view['broken'])}", "wrong")
+        yield Field("", f"✗ {one_line(view['broken'])}", "wrong")
         yield Field("", f"→ {fix}. It is read again when you save it.")
     if document.get("retired"):
         yield Field("", "Retired: it runs nothing. Its folder is kept.", "wants")
     yield Field("tier", f"{view['tier']}  by {view['tierRule']}")
     details = {"archetype": document["archetype"], "domain": view["domain"]}
     details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
-    yield from present_fields((name, words.one_line(value)) for name, value in details.items())
+    yield from present_fields((name, one_line(value)) for name, value in details.items())
     for channel in document.get("serves", ()):
         yield Field("serves", _channel_text(channel))
     if tools := document.get("tools"):
@@ -91,11 +92,11 @@ def organisation_fields(engine: Engine) -> list[Field]:
     used = sum(agent.sessions > 0 for agent in agents)
     busy = sum(agent.state in ("running", "waiting") for agent in agents)
     tokens = sum(agent.used for agent in agents)
-    every = words.span(timedelta(seconds=settings.m2_interval_seconds))
+    every = formats.age(timedelta(seconds=settings.m2_interval_seconds))
     budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
     details = {
         "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
-        "tokens": f"{tokens:,}, {words.money(sum(agent.spent for agent in agents))}" if tokens else "",
+        "tokens": f"{tokens:,}, {formats.money(sum(agent.spent for agent in agents))}" if tokens else "",
         "guidance": f"in prompts {on_off[settings.enable_m1]}, {budget}",
         "teaching": f"{on_off[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
         "findings": f"{on_off[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
@@ -109,8 +110,8 @@ def problem_fields(messages: list[str]) -> Iterator[Field]:
     if not messages:
         yield Field("", "✓ No problems.", "grey")
         return
-    yield Field("", words.count(len(messages), "problem"), "heading")
-    yield from (Field("", f"▲ {words.one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
+    yield Field("", formats.count(len(messages), "problem"), "heading")
+    yield from (Field("", f"▲ {one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
     if len(messages) > MAX_PROBLEMS:
         yield Field("", f"and {len(messages) - MAX_PROBLEMS:,} more", "faint")
 
@@ -131,7 +132,7 @@ def guidance_fields(document: Document) -> Iterator[Field]:
         yield Field("", "▼ left out (budget)", "wants")
     for leader, item in omitted:
         section = item["section"].removeprefix("recent-")
-        yield Field("", f"  {leader}, {section}: {words.one_line(item['text'])} ({item['tokens']} tokens)", "faint")
+        yield Field("", f"  {leader}, {section}: {one_line(item['text'])} ({item['tokens']} tokens)", "faint")
     if document["chainEnd"] not in ("", REACHES_OWNER):
         yield Field("", f"▲ The chain {document['chainEnd']}.", "wants")
     if "profile" in document:
@@ -141,8 +142,8 @@ def guidance_fields(document: Document) -> Iterator[Field]:
 def budget_text(document: Document) -> str:
     """How many tokens of its budget the guidance of an agent takes."""
     if not document["tokens"]:
-        return f"No guidance: {words.one_line(document['reason'])}"
-    leaders = words.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
+        return f"No guidance: {one_line(document['reason'])}"
+    leaders = formats.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
     return f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt"
 
 
@@ -159,10 +160,10 @@ def profile_fields(guidance: Document) -> Iterator[Field]:
 
 def _profile_item(item: Any) -> str:
     if isinstance(item, str):
-        return words.one_line(item)
-    parts = [words.one_line(item["text"])]
-    parts += [f"found by {words.count(item['foundBy'], 'worker')}"] if item.get("foundBy") else []
-    parts += [f"in {words.count(item['uses'], 'prompt')}"] if item.get("uses") else []
+        return one_line(item)
+    parts = [one_line(item["text"])]
+    parts += [f"found by {formats.count(item['foundBy'], 'worker')}"] if item.get("foundBy") else []
+    parts += [f"in {formats.count(item['uses'], 'prompt')}"] if item.get("uses") else []
     return "  · ".join(parts)
 
 
@@ -173,13 +174,13 @@ def edited_fields(document: Document) -> Iterator[Field]:
         return
     for section in document["fromSoul"]:
         yield Field("", f"▲ {section} is empty: what soul.md says of it is used again.", "wants")
-    count = words.count(len(document["edits"]), "change")
+    count = formats.count(len(document["edits"]), "change")
     if not document["prompts"]:
         no_prompts = "No prompt changes: it guides nobody, or the budget for guidance is used up."
         yield Field("", f"{count}. {no_prompts}", "wants")
         return
     agents = sum(len(prompt["agents"]) for prompt in document["prompts"])
-    yield Field("", f"{count}, in {words.count(agents, 'prompt')}", "title")
+    yield Field("", f"{count}, in {formats.count(agents, 'prompt')}", "title")
     for prompt in document["prompts"]:
         yield Field("", ", ".join(prompt["agents"]), "accent")
         yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
@@ -205,7 +206,7 @@ def moved_fields(document: Document) -> Iterator[Field]:
 
 
 def _token_count(document: Document) -> str:
-    return words.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
+    return formats.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
 def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
@@ -218,7 +219,7 @@ def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
     yield Field("last round", when(guidance["last"], now) or "never")
     yield Field("next", next_round)
     if guidance["reason"]:
-        yield Field("", words.one_line(guidance["reason"]), "wants")
+        yield Field("", one_line(guidance["reason"]), "wants")
     elif not guidance["diff"]:
         yield Field("", "✓ No changes: soul.md has all guidance already.", "grey")
     else:
@@ -241,7 +242,7 @@ def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
     if document is None:
         yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
         return
-    yield Field("", words.one_line(document["text"]), "title")
+    yield Field("", one_line(document["text"]), "title")
     yield from finding_state_fields(document, now)
     for name in ("confidence", "importance"):
         yield Field(name, f"{bar(document[name])} {document[name]:.2f}")
@@ -250,7 +251,7 @@ def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
         "category": document["category"],
         "evidence": "; ".join(document["evidence"]),
     }
-    yield from present_fields(((name, words.one_line(text)) for name, text in details.items()), "grey")
+    yield from present_fields(((name, one_line(text)) for name, text in details.items()), "grey")
     yield Field("", "gates", "heading")
     yield from map(gate_field, document["gates"])
 
@@ -269,5 +270,5 @@ def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
 
 def gate_field(verdict: Document) -> Field:
     """The verdict of a gate."""
-    text = f"{verdict['number']} {verdict['name']}: {words.one_line(verdict['reason'])}"
+    text = f"{verdict['number']} {verdict['name']}: {one_line(verdict['reason'])}"
     return Field("", f"✓ {text}", "grey") if verdict["passed"] else Field("", f"✗ {text}", "wrong")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import outside, words
+from clawpy_console import outside
 from clawpy_console.dialogs.ask import Ask, confirm, send_up
 from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.formats import crop
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.hierarchy.agent import broken_file
@@ -124,8 +125,8 @@ class AgentActions(ConsoleScreen):
                     lambda engine, _: engine.agents.assign_tier(agent.id, before),
                 )
 
-        title = f"Which tier is {words.crop(agent.id, 40)}? Now {agent.tier}, by {words.crop(agent.tier_rule, 60)}"
-        self.app.push_screen(Ask(words.crop(title, 70), "", TIERS, present=str(before or "auto")), on_choice)
+        title = f"Which tier is {crop(agent.id, 40)}? Now {agent.tier}, by {crop(agent.tier_rule, 60)}"
+        self.app.push_screen(Ask(crop(title, 70), "", TIERS, present=str(before or "auto")), on_choice)
 
     # Files of an agent
 
@@ -187,7 +188,7 @@ class AgentActions(ConsoleScreen):
         """Retire the agent, after a question; a reason against it is shown first."""
         if (agent := self.agent) is None:
             return
-        title = f"Retire {words.crop(agent.id, 40)}?"
+        title = f"Retire {crop(agent.id, 40)}?"
         question = "It runs nothing any more. Its folder and memory are kept. To restore it: the retired agents, below."
 
         def retire() -> None:

@@ -11,9 +11,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static, TextArea
 
-from clawpy_console import words
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Document, Field
+from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
 from clawpy_console.screens.hierarchy.agent import edited_fields, moved_fields
 from clawpy_console.screens.hierarchy.tree import OWNER, search_text
@@ -134,8 +134,8 @@ class MoveAgent(PreviewDialog[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content(f"Move {words.crop(self._agent.id, 40)} under …")
-            frame.border_subtitle = Content(f"now under {words.crop(self._agent.reports_to, 40)}")
+            frame.border_title = Content(f"Move {crop(self._agent.id, 40)} under …")
+            frame.border_subtitle = Content(f"now under {crop(self._agent.reports_to, 40)}")
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
                     yield Input(placeholder="name, title, domain, tier 3", id="leader-filter")

@@ -13,8 +13,9 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Field
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.hierarchy import agent as agent_fields
@@ -170,7 +171,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
             for title, findings in (("FOUND BY IT", own), ("SENT UP TO IT" if agent else "ON THEIR WAY UP", others)):
                 groups[f"{title}  {_state_counts(findings)}"] = [_finding_row(finding, now) for finding in findings]
         elif self.tab == "work" and agent is not None:
-            title = f"{words.count(agent.sessions, 'session')}  {agent.used:,} tokens  {words.money(agent.spent)}"
+            title = f"{formats.count(agent.sessions, 'session')}  {agent.used:,} tokens  {formats.money(agent.spent)}"
             groups[title] = [session_row(session, now) for session in detail["work"]]
         rows = grouped(groups)
         items = self.query_one("#items", Rows)
@@ -204,7 +205,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
                 return list(content)
 
     def columns(self) -> Mapping[str, str]:
-        return {"left": "organisation", "right": words.crop(self.agent.id if self.agent else OWNER, 40)}
+        return {"left": "organisation", "right": crop(self.agent.id if self.agent else OWNER, 40)}
 
     # Reading
 
@@ -334,5 +335,5 @@ def _finding_row(finding: Any, now: datetime) -> Row:
         state, state_style = f"gate {finding['gates'][-1]['number']}", style
     else:
         state, state_style = finding["state"].replace("flushed", "sent"), "grey"
-    right = f"{state:<8} {words.span(now - datetime.fromisoformat(finding['createdAt'])):>4}"
-    return Row(finding["id"], words.one_line(finding["text"]), sign, right, "ink", style, state_style)
+    right = f"{state:<8} {formats.age(now - datetime.fromisoformat(finding['createdAt'])):>4}"
+    return Row(finding["id"], one_line(finding["text"]), sign, right, "ink", style, state_style)

@@ -12,7 +12,8 @@ from dataclasses import replace
 from textual import events
 from textual.message import Message
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.rows import Row, Rows
 from engine.frozen import frozen
@@ -269,8 +270,8 @@ def node_row(node: Node) -> Row:
         style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
         return Row(node.id, f"{indent}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
     sign, color, state = STATES[agent.state]
-    text = f"{indent}{mark}{agent.tier} {agent.id}  {words.one_line(node.text)}"
-    used = f" {words.tokens(agent.used):>6}" if agent.used else ""
+    text = f"{indent}{mark}{agent.tier} {agent.id}  {one_line(node.text)}"
+    used = f" {formats.tokens(agent.used):>6}" if agent.used else ""
     if agent.broken or node.text:
         style = "wrong" if agent.broken else "wants"
     elif not node.matches or agent.state == "retired":

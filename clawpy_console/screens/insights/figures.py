@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Document, Field, bar, spark
+from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 from engine.model import TrainingOffer, TrainingRunView, TrainingView
 
@@ -40,9 +41,9 @@ def decimal(share: float | None) -> str:
 
 def head_fields(document: Document) -> Iterator[Field]:
     """The number of cards, what became of them, and how many were approved."""
-    own = f" and {words.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
+    own = f" and {formats.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
     counts = [f"{document[key]:,} {label}" for key, label in COUNTS.items() if document[key] or key in ALWAYS_SHOWN]
-    total, period = words.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
+    total, period = formats.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
         trend = TRENDS.get(document["trendDirection"], "no trend yet")
@@ -83,14 +84,14 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
         error, sign = insights["calibrationError"], "✓ " if insights["calibrationHolds"] else ""
         yield Field("error", "not known yet" if error is None else f"{sign}{error:.3f}")
         at, threshold = insights["atThreshold"], insights["autoExecuteThreshold"]
-        cards = words.count(at["predictions"], "card")
+        cards = formats.count(at["predictions"], "card")
         evidence = "you have not decided any such card"
         if at["predictions"]:
             evidence = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
         yield Field("acts from", f"{threshold:.2f}: {evidence}")
-    yield Field("phase", f"{insights['phase']}: {words.one_line(insights['phaseReason'])}")
+    yield Field("phase", f"{insights['phase']}: {one_line(insights['phaseReason'])}")
     if insights["calibrationWords"] not in insights["phaseReason"]:
-        yield Field("", words.one_line(insights["calibrationWords"]), "grey")
+        yield Field("", one_line(insights["calibrationWords"]), "grey")
 
 
 def calibration_verdict(bucket: Document) -> tuple[str, str]:
@@ -124,7 +125,7 @@ def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> It
             cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
             decided = group["approved"] + group["rejected"]
             row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
-            yield Field("", f"{words.fit_to_width(label, NAME_CELLS)}{row}".rstrip())
+            yield Field("", f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
         if len(groups) > limit:
             yield Field("", f"and {len(groups) - limit} more", "faint")
 
@@ -144,7 +145,7 @@ def hours_fields(insights: Document) -> Iterator[Field]:
 
 def drift_fields(report: Document) -> Iterator[Field]:
     """Whether the operator decides otherwise than before, and about which kinds of card."""
-    yield Field("drift", words.one_line(report["words"]), "wants" if report["changed"] else "ink")
+    yield Field("drift", one_line(report["words"]), "wants" if report["changed"] else "ink")
     for shift in report["kinds"]:
         is_more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
         change = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
@@ -173,11 +174,11 @@ def training_fields(read: TrainingView, now: datetime, train: str, swap: str) ->
     yield Field("Twin model", f"{read.model or 'none: only the built-in Twin'}{off}")
     for run in read.runs:
         sign, label, tone = TRAINING_STATES.get(run.state, ("◐", run.state, "accent"))
-        cost = f" · {words.money(run.cost)}" if run.cost else ""
+        cost = f" · {formats.money(run.cost)}" if run.cost else ""
         examples = f"{run.records:,} {METHOD_NAMES.get(run.method, run.method)}"
-        yield Field(f"{sign} {label}", f"{words.moment(run.created_at, now)} · {examples}{cost}", tone)
+        yield Field(f"{sign} {label}", f"{formats.moment(run.created_at, now)} · {examples}{cost}", tone)
         if run.note:
-            yield Field("", words.one_line(run.note), "faint")
+            yield Field("", one_line(run.note), "faint")
     if (newest := read.swap) is not None:
         label = f"go back to the previous model: {newest.former_model or 'none'}"
         if newest.state == "kept_old":
@@ -199,7 +200,7 @@ def training_question(offer: TrainingOffer, read: TrainingView, key: str) -> str
         "Known secrets are removed.\n\n"
         f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
         f"them at least as often as {baseline}.{off_note}\n\n"
-        f"Cost: what the provider charges. {words.money(offer.cost_cap)} is reserved within your caps "
+        f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
         f"(training.costCap); the final price is known at the end. {key} stops the training."
     )
 
@@ -215,7 +216,7 @@ def stop_question(run: TrainingRunView) -> str:
 
 def swap_title_and_question(run: TrainingRunView, read: TrainingView) -> tuple[str, str]:
     """The title and the question before a swap of models."""
-    measured = f"\n\nMeasured: {words.one_line(run.note)}" if run.note else ""
+    measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
     if run.state == "kept_old":
         return "Use this model?", f"{run.model} replaces {read.model or 'none'} immediately.{measured}"
     back = run.former_model or "no model: only the built-in Twin"

@@ -11,11 +11,11 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.timer import Timer
 
-from clawpy_console import words
 from clawpy_console.dialogs.ask import confirm, tell
 from clawpy_console.fields import Field
+from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
@@ -121,7 +121,7 @@ class InsightsScreen(ConsoleScreen):
     def _columns(self, read: Insights, now: datetime) -> list[list[Field]]:
         """The fields of the three columns."""
         insights = document(read)
-        place = words.workspace_name(read.workspace) if read.workspace else "all workspaces"
+        place = workspace_name(read.workspace) if read.workspace else "all workspaces"
         plots = [Field("", f"Cards of {place}", "title"), *figures.head_fields(insights)]
         if not insights["approved"] + insights["rejected"]:
             plots.append(Field("", empty_message(read), "grey"))
@@ -140,7 +140,7 @@ class InsightsScreen(ConsoleScreen):
         back = f"   {next_key * 2} tables" if share_place else ""
         third = [
             Field("", f"acting by itself{back}", "heading"),
-            Field("", words.one_line(read.earning), "grey"),
+            Field("", one_line(read.earning), "grey"),
         ]
         third += figures.training_fields(read.training, now, *keys)
         more = f"   {next_key} training" if share_place else ""
@@ -150,12 +150,12 @@ class InsightsScreen(ConsoleScreen):
 
     def action_period(self) -> None:
         """Show the figures of the next period."""
-        self._days = words.next_choice(PERIODS, self._days)
+        self._days = next_choice(PERIODS, self._days)
         self.read_again()
 
     def action_workspace(self) -> None:
         """Show the figures of the next workspace; after the last, of all."""
-        self._workspace = words.next_choice(["", *self.state.workspaces], self._workspace)
+        self._workspace = next_choice(["", *self.state.workspaces], self._workspace)
         self.read_again()
 
     # Training

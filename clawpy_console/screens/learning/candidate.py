@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Document, Field, bar, change_fields, when
+from clawpy_console.formats import crop, one_line, workspace_name
 
 STATUS = {
     "review": ("▲", "wants", "needs your decision"),
@@ -45,13 +46,13 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     proposal = document["candidate"]
     sign, tone, label = STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
-    yield Field("", words.one_line(proposal["title"]), "title")
+    yield Field("", one_line(proposal["title"]), "title")
     yield Field("", f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
     yield Field("changes", f"{TYPES[proposal['type']][1]}, for {scope_words(proposal)}")
-    yield Field("seen in", f"{words.workspace_name(proposal['scopeId'])}: {words.one_line(proposal['sourceLabel'])}")
+    yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {one_line(proposal['sourceLabel'])}")
     yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}")
     if proposal["reason"]:
-        yield Field("reason", words.one_line(proposal["reason"]))
+        yield Field("reason", one_line(proposal["reason"]))
     if document["lift"] or proposal["status"] == "promoted":
         yield Field("", "lift", "heading")
         yield from lift_fields(document["lift"])
@@ -63,14 +64,14 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     yield Field("", "history", "heading")
     for step in document["stations"]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
-        text = f"{when(step['at'], now):>9}  {words.one_line(step['words'])}".rstrip()
+        text = f"{when(step['at'], now):>9}  {one_line(step['words'])}".rstrip()
         yield Field(f"{sign} {step['name']}", text, tone)
 
 
 def scope_words(document: Document) -> str:
     """The runs that a candidate changes."""
     runs = f"{document['runKind']} runs" if document["runKind"] else "all runs"
-    place = f" in {words.workspace_name(document['workspace'])}" if document["workspace"] else ""
+    place = f" in {workspace_name(document['workspace'])}" if document["workspace"] else ""
     return f"{document['targetAgent'] or 'every agent'}, {runs}{place}"
 
 
@@ -89,7 +90,7 @@ def lift_fields(measured: Document | None) -> Iterator[Field]:
     for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
         share = measured[good] / measured[runs] if measured[runs] else 0.0
         percent = f", {share:.0%}" if measured[runs] else ""
-        yield Field(name, f"{bar(share)} {measured[good]} of {words.count(measured[runs], 'run')} went well{percent}")
+        yield Field(name, f"{bar(share)} {measured[good]} of {formats.count(measured[runs], 'run')} went well{percent}")
     if measured["withRuns"] and measured["withoutRuns"]:
         interval = f"80 % interval {points(measured['low'])} to {points(measured['high'])}"
         yield Field("difference", f"{points(measured['difference'])} points, {interval}")
@@ -118,12 +119,12 @@ def decision_fields(document: Document, move: str) -> Iterator[Field]:
 def record_fields(record: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score, and the reason for it."""
     yield Field("", f"{record['sourceLabel']}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
-    yield Field("", words.one_line(record["reason"]), "grey")
+    yield Field("", one_line(record["reason"]), "grey")
     parts = [record["targetAgent"]] if record["targetAgent"] else []
-    parts += [words.workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []
+    parts += [workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []
     parts += [f"session {record['session']}"] if record["session"] else []
     for name, value in record["details"].items():
         text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-        text = words.money(value) if name in MONEY_DETAILS and isinstance(value, int) else words.one_line(text)
-        parts += [f"{name.replace('_', ' ')} {words.crop(text, 120)}"] if text else []
+        text = formats.money(value) if name in MONEY_DETAILS and isinstance(value, int) else one_line(text)
+        parts += [f"{name.replace('_', ' ')} {crop(text, 120)}"] if text else []
     yield Field("", " · ".join(parts), "faint")

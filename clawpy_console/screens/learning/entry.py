@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Document, Field, bar, text_fields, when
+from clawpy_console.formats import one_line, workspace_name
 
 KINDS = {
     "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
@@ -33,10 +34,10 @@ def scope_title(name: str, scope_id: str, workspace: str, task: str = "") -> str
         case "global":
             return "all projects"
         case "project":
-            return f"project {words.workspace_name(workspace) or scope_id}"
+            return f"project {workspace_name(workspace) or scope_id}"
         case "session":
-            return f"session {words.one_line(task or scope_id)}"
-    return f"{name} {words.one_line(f'{scope_id}: {task}' if task else scope_id)}"
+            return f"session {one_line(task or scope_id)}"
+    return f"{name} {one_line(f'{scope_id}: {task}' if task else scope_id)}"
 
 
 def scope_words(document: Document) -> str:
@@ -47,19 +48,19 @@ def scope_words(document: Document) -> str:
 
 def title(learning: Document) -> str:
     """A learning in one line."""
-    return words.one_line(learning["title"] or learning["text"][:200]) or "forgotten"
+    return one_line(learning["title"] or learning["text"][:200]) or "forgotten"
 
 
 def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     """The details of a learning without its links."""
     sign, tone, label = STATUS[learned["status"]]
-    if not words.one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text repeats it
+    if not one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text repeats it
         yield Field("", title(learned), "title")
     yield Field("", f"{sign} {label}, {scope_words(learned)}, {learned['type']}", tone)
     if learned["review"]:
-        yield Field("", f"▲ check it: {words.one_line(learned['review'])}", "wants")
+        yield Field("", f"▲ check it: {one_line(learned['review'])}", "wants")
     if learned["because"]:
-        yield Field("because", words.one_line(learned["because"]), "wants")
+        yield Field("because", one_line(learned["because"]), "wants")
     yield from text_fields(learned["text"])
     yield Field("", "evidence", "heading")
     yield Field("confidence", f"{bar(learned['confidence'])} {learned['confidence']:.2f}")
@@ -73,16 +74,16 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     since = when(learned["createdAt"], now) or "at an unknown time"
     yield Field("found", f"{since}{by}, {learned['phase'] or 'written by hand'}, about {about}")
     if learned["task"]:
-        yield Field("in session", words.one_line(learned["task"]))
+        yield Field("in session", one_line(learned["task"]))
     if learned["reinforcementCount"]:
         last = f", last {when(learned['lastReinforced'], now)}" if learned["lastReinforced"] else ""
-        yield Field("repeated", f"by {words.count(learned['reinforcementCount'], 'session')}{last}")
+        yield Field("repeated", f"by {formats.count(learned['reinforcementCount'], 'session')}{last}")
     if learned["promotedAt"]:
-        count = words.count(len(learned["promotedFrom"]), "entry", "entries")
+        count = formats.count(len(learned["promotedFrom"]), "entry", "entries")
         yield Field("promoted", f"{when(learned['promotedAt'], now)}, from {count}")
     if learned["gone"]:
-        yield Field("missing", f"{words.count(len(learned['gone']), 'source')} no longer in any file", "wants")
-    yield Field("reached", words.count(learned["prompts"], "prompt") if learned["prompts"] else "no prompt yet")
+        yield Field("missing", f"{formats.count(len(learned['gone']), 'source')} no longer in any file", "wants")
+    yield Field("reached", formats.count(learned["prompts"], "prompt") if learned["prompts"] else "no prompt yet")
     yield Field("file", learned["path"], "faint")
 
 
@@ -94,7 +95,7 @@ def retraction_fields(learning: Document) -> Iterator[Field]:
     if not active:
         yield Field("", "Nothing valid was promoted from it.", "grey")
         return
-    yield Field("", f"{words.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
+    yield Field("", f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
     for entry in active[:MAX_AFFECTED]:
         yield Field("", f"▸ {scope_words(entry)}: {title(entry)}")
     if len(active) > MAX_AFFECTED:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Document, when
+from clawpy_console.formats import one_line
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.widgets.rows import Row
 from engine import document
@@ -90,7 +91,7 @@ def candidate_row(proposal: Document, lift: Document | None) -> Row:
     if harms:
         sign, style = "▲", "wants"  # you may want to roll it back
     shown = "ink" if proposal["status"] in ("review", "promoted") else "grey"
-    text = f"{candidate.TYPES[proposal['type']][0]:<8}{words.one_line(proposal['title'])}"
+    text = f"{candidate.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
     return Row(proposal["id"], text, sign, right, shown, style, "wrong" if harms else "grey")
 
 
@@ -127,7 +128,7 @@ def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iter
         for title, key in (("came from", "from"), ("became", "became")):
             groups[title] = [entry_row(item, now, "learning:") for item in view[key]]
         groups["sessions"] = [Row(f"session:{id}", prompts.get(id, id), "○") for id in view["sessions"]]
-        groups[f"reached {words.count(view['prompts'], 'prompt')}, the newest"] = [
+        groups[f"reached {formats.count(view['prompts'], 'prompt')}, the newest"] = [
             _reach_row(number, item, prompts, now) for number, item in enumerate(view["reached"])
         ]
     for title, rows in groups.items():
@@ -138,7 +139,11 @@ def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iter
 def _record_row(record: Document, mark: str, style: str, now: datetime) -> Row:
     right = f"{record['score']:.0f}  {when(record['createdAt'], now):>9}"
     return Row(
-        f"record:{record['id']}", f"{record['kind']}: {words.one_line(record['reason'])}", mark, right, mark_style=style
+        f"record:{record['id']}",
+        f"{record['kind']}: {one_line(record['reason'])}",
+        mark,
+        right,
+        mark_style=style,
     )
 
 

@@ -13,12 +13,13 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Document, Field
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import FilterableScreen
+from clawpy_console.screens.base import FilterableScreen, next_choice
 from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
 from clawpy_console.widgets.keyline import Filter, KeyLine
@@ -252,7 +253,7 @@ class LearningScreen(FilterableScreen):
             fields = [Field("", EMPTY_TEXT, "faint")]
         self.show_fields("#detail-text", fields)
         links = self.query_one("#links", Rows)
-        prompts = {session.id: words.one_line(session.prompt) for session in self.state.sessions}
+        prompts = {session.id: one_line(session.prompt) for session in self.state.sessions}
         links.show(list(link_rows(view, prompts, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
@@ -304,9 +305,7 @@ class LearningScreen(FilterableScreen):
     def action_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
         choices = dict.fromkeys(GROUPS.values()) if filter_by == "group" else entry.KINDS
-        self._group_filter = words.next_choice(
-            ["", *choices], self._group_filter if self._group_filter in choices else ""
-        )
+        self._group_filter = next_choice(["", *choices], self._group_filter if self._group_filter in choices else "")
         self._draw_list()
         self.go_to("list")
 
@@ -354,7 +353,7 @@ class LearningScreen(FilterableScreen):
                 self._reasons[id, name] = reason
                 self.app.ask(lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id))
 
-        title = f"{decision.question} {words.crop(entry.title(view.get('candidate', view)), 60)}"
+        title = f"{decision.question} {crop(entry.title(view.get('candidate', view)), 60)}"
         if not decision.question:
             on_answer("")
         elif decision.takes_reason:
@@ -367,7 +366,7 @@ class LearningScreen(FilterableScreen):
     def _on_decided(self, name: str, id: str, result: object) -> None:
         message = DECISIONS[name].message
         if isinstance(result, RetractReport) and result.queued:
-            message += f"; {words.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
+            message += f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
         if id.startswith("cand_"):
             self._last_decided_id = id
             message += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"

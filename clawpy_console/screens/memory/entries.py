@@ -11,8 +11,9 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import words
+from clawpy_console import formats, state_words
 from clawpy_console.fields import Document, Field, text_fields
+from clawpy_console.formats import crop, one_line, workspace_name
 from engine.frozen import frozen
 from engine.model import (
     PROBLEM_FOUND,
@@ -138,7 +139,7 @@ def _entry_of_layer(value: Any) -> Entry:
         case GraphNode():
             mark, style, label = TASK_OUTCOMES[value.success]
             if value.outcome == PROBLEM_FOUND:
-                mark, style = words.PROBLEM_SIGN
+                mark, style = state_words.PROBLEM_SIGN
             return Entry(Layer.GRAPH, value.task_id, text, value.outcome or label, value.timestamp, "", mark, style)
         case ParaFact() if value.active:
             label = value.bucket.value
@@ -161,22 +162,22 @@ def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
     yield Field("", what, "grey")
     done = f" {state.progress:.0%}" if state.state == "building" else ""
     yield Field("", f"{sign} {state.state}{done}{f': {state.words}' if state.words else ''}", tone)
-    newest = f", newest {words.moment(state.fresh_at, now)}" if state.fresh_at else ""
-    yield Field("", f"{words.count(state.count, 'entry', 'entries')}{newest}", "grey")
+    newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
+    yield Field("", f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
 
 
 def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     """The details of an entry without its links. `folder` holds the files of agents."""
     value = entry.value
     if entry.layer is not None:
-        at = f"  {words.moment(entry.at, now)}" if entry.at else ""
+        at = f"  {formats.moment(entry.at, now)}" if entry.at else ""
         yield Field("", f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}{at}")
     yield Field("", f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
     for attribute, name in ATTRIBUTES.items():
         if shown := _attribute_text(getattr(value, attribute, None), attribute, now):
-            yield Field(name, words.one_line(sanitise(shown)), "grey")
+            yield Field(name, one_line(sanitise(shown)), "grey")
     if entry.is_old:
         yield Field("", "· no longer valid", "wants")
     if problem := getattr(value, "problem", ""):
@@ -189,13 +190,13 @@ def _attribute_text(value: Any, attribute: str, now: datetime) -> str:
     if not value:
         return ""
     if attribute == "workspace":
-        return words.workspace_name(value)
+        return workspace_name(value)
     if isinstance(value, datetime):
-        return words.moment(value, now)
+        return formats.moment(value, now)
     if isinstance(value, Retention):
         return RETENTION_WORDS[value]
     if attribute == "access_count":
-        return words.count(value, "time")
+        return formats.count(value, "time")
     return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
 
 
@@ -213,24 +214,24 @@ def full_text(entry: Entry) -> str:
 
 def recalled_fields(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: score, layer and text, then its source and the reason why it was found."""
-    excerpt = words.crop(words.one_line(memory["text"]), MAX_RECALLED_CHARS)
+    excerpt = crop(one_line(memory["text"]), MAX_RECALLED_CHARS)
     yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
     origin = " · ".join(
         part for part in (memory["speaker"], (memory["timestamp"] or "")[:10], memory["source"]) if part
     )
-    yield Field("", f"  {origin or memory['id']}; {words.one_line(memory['reason'])}", "grey")
+    yield Field("", f"  {origin or memory['id']}; {one_line(memory['reason'])}", "grey")
 
 
 def forgetting_fields(report: Document) -> Iterator[Field]:
     """The places where forgetting removes a text, by store, and what stays."""
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
-    yield Field("", f"{words.count(sum(report['counts'].values()), 'place')}: {counts}")
+    yield Field("", f"{formats.count(sum(report['counts'].values()), 'place')}: {counts}")
     if not report["forgotten"]:
         for place in report["places"][:MAX_PLACES]:
-            yield Field("", f"▸ {place['store']}: {words.crop(words.one_line(place['text']), 120)}", "grey")
+            yield Field("", f"▸ {place['store']}: {crop(one_line(place['text']), 120)}", "grey")
         if (more := sum(report["counts"].values()) - MAX_PLACES) > 0:
             yield Field("", f"and {more:,} more", "faint")
-    yield from (Field("", f"stays: {words.one_line(remainder)}", "grey") for remainder in report["left"])
+    yield from (Field("", f"stays: {one_line(remainder)}", "grey") for remainder in report["left"])
     if not report["forgotten"]:
         yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
 

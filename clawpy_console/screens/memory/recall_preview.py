@@ -10,9 +10,10 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Field, bar
+from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.memory.entries import LAYER_NAMES, recalled_fields
 from clawpy_console.widgets.keyline import KeyLine
@@ -61,9 +62,9 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         with Vertical(classes="dialog -whole") as frame:
             frame.border_title = Content("What would be recalled for …")
             frame.border_subtitle = Content(
-                " · ".join(part for part in (words.workspace_name(request.workspace), request.agent) if part)
+                " · ".join(part for part in (workspace_name(request.workspace), request.agent) if part)
             )
-            yield Input(words.one_line(request.task), id="task", placeholder="describe a task, then ⏎")
+            yield Input(one_line(request.task), id="task", placeholder="describe a task, then ⏎")
             yield Static(id="said", markup=False)
             with Horizontal(id="body"):
                 yield PromptLines(id="block")
@@ -91,11 +92,10 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         self._recall = recall
         summary = "Nothing would be recalled" + ("" if recall.budget else ": recallTokens is 0")
         if recall.part is not None:
-            summary = (
-                f"{words.count(len(recall.items), 'memory', 'memories')}, {recall.tokens:,} of {recall.budget:,} tokens"
-            )
-        dropped = f"  ·  {words.count(len(recall.dropped), 'memory', 'memories')} left out" if recall.dropped else ""
-        without = "".join(f"\n▲ without {words.one_line(item)}" for item in recall.left_out)
+            memories = formats.count(len(recall.items), "memory", "memories")
+            summary = f"{memories}, {recall.tokens:,} of {recall.budget:,} tokens"
+        dropped = f"  ·  {formats.count(len(recall.dropped), 'memory', 'memories')} left out" if recall.dropped else ""
+        without = "".join(f"\n▲ without {one_line(item)}" for item in recall.left_out)
         self.query_one("#said", Static).update(
             Content.assemble(
                 (summary, "bold $ink"), (f"{dropped}  ·  {recall.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
@@ -130,7 +130,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
             yield Field("", "Select a line of a memory.", "faint")
             return
         yield Field(
-            "", f"{memory.layer.value} {LAYER_NAMES[memory.layer][0]}, {words.count(memory.tokens, 'token')}", "title"
+            "", f"{memory.layer.value} {LAYER_NAMES[memory.layer][0]}, {formats.count(memory.tokens, 'token')}", "title"
         )
         if memory in recall.dropped:
             yield Field("", "▼ left out (budget)", "wants")

@@ -12,10 +12,11 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import outside, words
+from clawpy_console import formats, outside
 from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.fields import Document, Field
+from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.memory import entries
@@ -349,7 +350,7 @@ class MemoryScreen(FilterableScreen):
         draft = self._value
         message = "Rejected. It will not be drafted again."
         if decision == "promote":
-            message = f"Kept: {words.crop(words.one_line(draft.fact), 60)}"
+            message = f"Kept: {crop(one_line(draft.fact), 60)}"
         self._change_memory(lambda engine: getattr(engine.knowledge.drafts, decision)(draft.id), lambda _: message)
 
     def action_forget(self) -> None:
@@ -362,7 +363,7 @@ class MemoryScreen(FilterableScreen):
             self._change_memory(lambda engine: dispatch(engine, "forget", request), _forgotten_message)
 
         def confirm_forget(preview: Document) -> None:
-            title = f"Forget it in {words.count(sum(preview['counts'].values()), 'place')}?"
+            title = f"Forget it in {formats.count(sum(preview['counts'].values()), 'place')}?"
             text = "\n".join(item.text for item in forgetting_fields(preview))
             confirm(self.app, title, text, "forget", forget, risky=True)
 
@@ -404,8 +405,8 @@ def _layer_row(state: LayerState, now: datetime) -> Row:
     if state.state == "building":
         age = f"{state.progress:>4.0%}"
     elif state.fresh_at:
-        age = f"{words.span(now - state.fresh_at):>4}"
-    count = f"{state.count:,}" if state.count < 100_000 else words.tokens(state.count)
+        age = f"{formats.age(now - state.fresh_at):>4}"
+    count = f"{state.count:,}" if state.count < 100_000 else formats.tokens(state.count)
     right = f"{count} {age}" if state.count else ""
     name = f"{state.layer.value}  {LAYER_NAMES[state.layer][0]}"
     return Row(state.layer.value, name, sign, right, "ink", style, "grey")
@@ -417,13 +418,13 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     label_width = min(MAX_LABEL_CELLS, max(label_lengths, default=0))
     groups: dict[str, list[Row]] = {}
     for entry in entries:
-        text, age = words.one_line(entry.text[:400]), words.span(now - entry.at) if entry.at else ""
+        text, age = one_line(entry.text[:400]), formats.age(now - entry.at) if entry.at else ""
         group = entry.group
         if isinstance(entry.value, RecallMatch):
             group = ""
             row = Row(entry.key, text, f"{entry.value.score:.2f}", age, "ink", "accent")
         else:
-            text = f"{words.fit_to_width(entry.label, label_width)}  {text}" if label_width else text
+            text = f"{fit_to_width(entry.label, label_width)}  {text}" if label_width else text
             row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
         groups.setdefault(group, []).append(row)
     return grouped(groups)
@@ -431,4 +432,4 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
 
 def _forgotten_message(report: Document) -> str:
     remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
-    return f"Forgotten in {words.count(sum(report['counts'].values()), 'place')}{remainder}"
+    return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.fields import Document, Field
 from engine.model import PROBLEM_FOUND, outcome_in_words
 
@@ -22,12 +22,14 @@ def absence_fields(document: Document) -> Iterator[Field]:
     """What ran, was blocked, decided, learned and spent; no fields when nothing happened."""
     ran, blocked = document["ran"], document["blocked"]
     approved, dismissed, counts_learned = document["approved"], document["rejected"], document["learnt"]
-    learned = [words.count(counts_learned[key], *forms) for key, forms in LEARNED_FORMS.items() if counts_learned[key]]
+    learned = [
+        formats.count(counts_learned[key], *forms) for key, forms in LEARNED_FORMS.items() if counts_learned[key]
+    ]
     if not (ran or blocked or approved or dismissed or learned):
         return
     problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in ran)
     unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in ran)
-    parts = [words.count(len(ran), "session")]
+    parts = [formats.count(len(ran), "session")]
     parts += [f"{problems} found a problem"] if problems else []
     parts += [f"{unfinished} did not finish"] if unfinished else []
     yield Field("done", ", ".join(parts))
@@ -40,7 +42,7 @@ def absence_fields(document: Document) -> Iterator[Field]:
     yield Field("dismissed", f"{dismissed}")
     uncounted = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
     decisions = max(0, approved - by_itself + dismissed - uncounted)
-    basis = f", from {words.count(decisions, 'decision')}" if decisions else ""
+    basis = f", from {formats.count(decisions, 'decision')}" if decisions else ""
     yield Field("learned", f"{', '.join(learned) or 'nothing new'}{basis}")
     if document["spent"]:
         yield Field("spent", f"${document['spent']:.2f}")

@@ -6,7 +6,8 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from clawpy_console import words
+from clawpy_console import card_risk, formats
+from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from engine.model import Band, Card, Signal, Source, Tier
 
 BAR_CELLS = 8
@@ -66,15 +67,15 @@ def headline(card: Card, width: int) -> Content:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
-    place = f"{words.workspace_name(card.assignment.workspace)} · {kind_of_work(card)}"
+    place = f"{workspace_name(card.assignment.workspace)} · {kind_of_work(card)}"
     place_width = max(1, width - label.cell_length - right.cell_length - 1)
-    return Content.assemble(label, (words.fit_to_width(place, place_width), "$grey"), " ", right)
+    return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)
 
 
 def signal_words(signal: Signal) -> tuple[str, str]:
     """The name of a signal and its evidence."""
     name = "talk" if signal.name == "conversations" else signal.name
-    return name, words.one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
+    return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
 
 
 def signal_line(signal: Signal) -> Content:
@@ -82,33 +83,33 @@ def signal_line(signal: Signal) -> Content:
     name, text = signal_words(signal)
     filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
     bar = f"{'▇' * filled:<{BAR_CELLS}} "
-    return Content.assemble((f"{words.fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
+    return Content.assemble((f"{fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
 
 
 def work_facts(card: Card) -> str:
     """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
     if not card.undo_note:
         return "No model or agent can run this yet."
-    runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
-    touches = words.touches(card.assignment.flow or "", card.check_only, card.without_sandbox)
-    parts = [f"est. {words.money(card.estimate)}"] if card.estimate else []
+    runs = f"runs: {card.assignment.flow or one_line(card.served) or card.assignment.runner}"
+    touches = card_risk.describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
+    parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
     parts += [touches, runs]
     session_id = card.assignment.parameters.get("continues")
     if session_id and card.assignment.flow is None:
         parts.append(f"continues {session_id}")
-    undo = words.one_line(card.undo_note)
+    undo = one_line(card.undo_note)
     parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
     return " · ".join(parts)
 
 
 def caution_and_style(card: Card) -> tuple[str, str]:
     """A warning to read before approving, "" for none, and its style."""
-    if blocking_verdict := words.blocking_verdict(card):
-        return f"✗ {blocking_verdict.rail} would block: {words.one_line(blocking_verdict.reason)}", "$wrong"
-    if (risk := words.approval_risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
+    if blocking_verdict := card_risk.blocking_verdict(card):
+        return f"✗ {blocking_verdict.rail} would block: {one_line(blocking_verdict.reason)}", "$wrong"
+    if (risk := card_risk.approval_risk(card)) and risk != card_risk.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
-        return f"▲ {words.one_line(card.note)}", "$wants"
+        return f"▲ {one_line(card.note)}", "$wants"
     return "", ""
 
 
@@ -120,7 +121,7 @@ def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True
     """The card as exactly `height` lines of at most `width` cells."""
 
     def wrapped(text: str, style: str, limit: int) -> list[Content]:
-        return _first_lines(Content.styled(words.one_line(text), style).wrap(width), limit, width) if text else []
+        return _first_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
 
     signals = sorted(
         (signal for signal in card.signals if with_signals and signal.relevance > 0.02),
@@ -139,7 +140,7 @@ def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True
         if excess > 0:
             limit = max(min_lines, len(parts[name]) - excess)
             parts[name] = parts[name][:limit] if name == "signals" else _first_lines(parts[name], limit, width)
-    sandbox_warning = words.crop(f"▲ {words.NO_SANDBOX}", width) if card.without_sandbox else ""
+    sandbox_warning = crop(f"▲ {card_risk.NO_SANDBOX}", width) if card.without_sandbox else ""
     lines = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
     for name in ("reason", "signals"):
         if parts[name]:

@@ -10,9 +10,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from clawpy_console import words
+from clawpy_console import card_risk
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.fields import Field
+from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
 from clawpy_console.screens.mission.evidence import SimilarDecisions, evidence_fields, parameter_lines
@@ -127,11 +128,11 @@ class Details(Dialog[None]):
 
     def _draw(self) -> None:
         card = self._card
-        head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
-        warning = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
+        head = Content.styled(one_line(card.assignment.prompt), "bold $ink")
+        warning = Content.styled(f"▲ {card_risk.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
         self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
         # The note names what is missing in the prompt, so it stands below the editor.
-        note = [Field("", f"▲ {words.one_line(card.note)}", "wants"), Field("", "")] if card.note else []
+        note = [Field("", f"▲ {one_line(card.note)}", "wants"), Field("", "")] if card.note else []
         fields = [*note, *evidence_fields(card, self._rails, self._similar, self.app.state, self.app.now())]
         self.query_one("#why", ReflowingText).show(lambda width: render_fields(fields, width))
 
@@ -160,7 +161,7 @@ class Details(Dialog[None]):
 
     def action_approve(self, typing: bool = False) -> None:
         """Approve the card with the text in the editor. A risky card shows its risk, and waits for `action_insist`."""
-        risk = words.approval_risk(self._card)
+        risk = card_risk.approval_risk(self._card)
         if not risk:
             self._approve()
         elif not self._armed:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from clawpy_console import words
+from clawpy_console import card_risk, formats, state_words
 from clawpy_console.fields import Field, bar, present_fields
+from clawpy_console.formats import one_line
 from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
@@ -27,7 +28,7 @@ def evidence_fields(
 ) -> Iterator[Field]:
     """The evidence for and against `card`, with the verdict of each of the `rails`."""
     if card.reasoning:
-        yield Field("", words.one_line(card.reasoning), "grey")
+        yield Field("", one_line(card.reasoning), "grey")
     yield Field("", "place in the stack", "heading")
     yield from _place_fields(card)
     yield from present_fields(_history_facts(card, similar, state, now), "grey")
@@ -60,7 +61,7 @@ def _place_fields(card: Card) -> Iterator[Field]:
     place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
     yield Field("", place, "wrong" if card.tier is Tier.BROKEN else "ink")
     reasons = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
-    yield from (Field("", words.one_line(reason), "grey") for reason in reasons)
+    yield from (Field("", one_line(reason), "grey") for reason in reasons)
 
 
 def _confidence_fields(card: Card) -> Iterator[Field]:
@@ -71,7 +72,7 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
     yield Field("", "confidence (weight · value)", "heading")
     for number, (name, weight) in enumerate(CONFIDENCE_WEIGHTS.items()):
         value = getattr(parts, name)
-        reason = words.one_line(parts.words[number]) if number < len(parts.words) else ""
+        reason = one_line(parts.words[number]) if number < len(parts.words) else ""
         yield Field("", f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {reason}", "grey")
     yield Field("", f"sum         = {parts.total:.3f}  {card.band.value}")
 
@@ -79,9 +80,9 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
 def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
     """Each rail with its reason; the rails that allow without a reason share one line."""
     for rail in rails:
-        sign, tone = words.VERDICT_SIGNS[rail.verdict]
+        sign, tone = state_words.VERDICT_SIGNS[rail.verdict]
         if rail.reason or rail.verdict is not Verdict.ALLOW:
-            yield Field(rail.rail, f"{sign} {words.one_line(rail.reason)}", tone)
+            yield Field(rail.rail, f"{sign} {one_line(rail.reason)}", tone)
     if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
         yield Field("", f"✓ {', '.join(allowing)}: no objection", "grey")
 
@@ -105,16 +106,16 @@ def _work_facts(card: Card, state: AppState, now: datetime) -> list[tuple[str, s
     """What the work is and what it touches; facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
-    assignment, served = card.assignment, words.one_line(card.served)
-    lifetime = f"made {words.moment(card.created_at, now)}, expires {words.moment(card.expires_at, now)}"
+    assignment, served = card.assignment, one_line(card.served)
+    lifetime = f"made {formats.moment(card.created_at, now)}, expires {formats.moment(card.expires_at, now)}"
     return [
         ("kind", kind_title(card.kind)),
-        ("cost", f"est. {words.money(card.estimate)}" if card.estimate else ""),
+        ("cost", f"est. {formats.money(card.estimate)}" if card.estimate else ""),
         ("runs", f"{assignment.flow or served or assignment.runner}, by {card.agent}"),
         ("commands", served if assignment.flow else ""),
         ("continues", "" if assignment.flow else assignment.parameters.get("continues", "")),
         ("where", assignment.workspace),
-        ("changes", words.touches(assignment.flow or "", card.check_only, card.without_sandbox)),
+        ("changes", card_risk.describe_changes(assignment.flow, card.check_only, card.without_sandbox)),
         ("sandbox", state.sandbox or "not tested yet"),
         ("undo", card.undo_note),
         ("source", f"{card.source.value}, {lifetime}"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import agent_setup, words
+from clawpy_console import agent_setup, formats
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.mission.absence import absence_fields
 from clawpy_console.widgets.reflowing_text import render_fields
@@ -53,4 +53,4 @@ def absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
     """What happened since `at`; no lines when nothing did. Blocking: call it in a thread."""
     if not (lines := render_fields(absence_fields(document(engine.since(at))), MAX_WIDTH)):
         return []
-    return [Content.styled(f"While you were away, {words.span(now - at)}", "bold $accent"), *lines]
+    return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from textual.content import Content
 
-from clawpy_console import words
+from clawpy_console import card_risk, formats, state_words
+from clawpy_console.formats import fit_to_width, one_line, workspace_name
 from clawpy_console.screens.mission.card import kind_of_work, tier_label
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Row
@@ -25,16 +26,16 @@ MAX_WORKSPACE_CELLS = 12
 
 def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
     """The pending cards: tier, what is proposed, kind of work; `with_workspace` also the name of the workspace."""
-    names = [words.workspace_name(card.assignment.workspace) for card in cards]
+    names = [workspace_name(card.assignment.workspace) for card in cards]
     name_width = min(MAX_WORKSPACE_CELLS, max(map(len, names), default=0))
     rows = []
     for card, name in zip(cards, names, strict=True):
-        text = words.one_line(card.assignment.prompt)
+        text = one_line(card.assignment.prompt)
         if with_workspace:
-            text = f"{words.fit_to_width(name, name_width)}  {text}"
-        risk_style = "wants" if words.approval_risk(card) else "faint"
+            text = f"{fit_to_width(name, name_width)}  {text}"
+        risk_style = "wants" if card_risk.approval_risk(card) else "faint"
         mark_style = "wrong" if card.tier is Tier.BROKEN else risk_style
-        mark = words.fit_to_width(tier_label(card), 7)
+        mark = fit_to_width(tier_label(card), 7)
         rows.append(Row(card.id, text, mark, kind_of_work(card), "grey", mark_style))
     return rows
 
@@ -45,10 +46,10 @@ def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     several_workspaces = len({session.workspace for session in sessions}) > 1
     rows = []
     for session in sessions[:MAX_SESSIONS]:
-        place = f"{words.workspace_name(session.workspace)}: " if several_workspaces else ""
+        place = f"{workspace_name(session.workspace)}: " if several_workspaces else ""
         mark, style, _ = session_outcome(session)
         ink = "grey" if session.state.over else "ink"
-        rows.append(Row(session.id, place + words.one_line(session.prompt), mark, "", ink, style))
+        rows.append(Row(session.id, place + one_line(session.prompt), mark, "", ink, style))
         rows += _detail_rows(result_words(session, now), width)
     return rows
 
@@ -62,15 +63,15 @@ def result_words(session: SessionView, now: datetime) -> str:
     """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
     took = ""
     if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
-        took = words.duration((session.ended_at or now) - session.started_at)
+        took = formats.duration((session.ended_at or now) - session.started_at)
     label = session_outcome(session)[2]
-    detail = words.one_line(session.error or session.summary)
+    detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         label, detail = detail or "finished", ""
-    elif session.discarded_at or (session.has_problem and session.flow in words.TEST_RUNS):
+    elif session.discarded_at or (session.has_problem and session.flow in state_words.TEST_RUNS):
         detail = ""  # the word says it: discarded, or how many tests failed
     label = f"{label}: {detail}" if detail else label
-    at = words.moment(event_time(session), now) if session.state.over else ""
+    at = formats.moment(event_time(session), now) if session.state.over else ""
     return " · ".join(part for part in (at, took, label) if part)
 
 
@@ -78,16 +79,18 @@ def live_title(session: SessionView | None, now: datetime) -> str:
     """The heading above the output of `session`."""
     if session is None:
         return "LIVE"
-    title = f"{words.workspace_name(session.workspace)} · {words.one_line(session.prompt)}"
-    return f"LAST OUTPUT  {words.moment(event_time(session), now)}  {title}" if session.state.over else f"LIVE  {title}"
+    title = f"{workspace_name(session.workspace)} · {one_line(session.prompt)}"
+    return (
+        f"LAST OUTPUT  {formats.moment(event_time(session), now)}  {title}" if session.state.over else f"LIVE  {title}"
+    )
 
 
 def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """What waits for the operator, and for how long; a long title continues below."""
     rows = []
     for waiting in state.waiting:
-        mark, age = WAITING_MARKS.get(waiting.kind, "▲"), words.span(now - waiting.since)
-        title = words.one_line(waiting.title)
+        mark, age = WAITING_MARKS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
+        title = one_line(waiting.title)
         first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
         rows += _detail_rows(title[len(first.plain) :].strip(), width)
@@ -103,7 +106,7 @@ def _detail_rows(text: str, width: int) -> list[Row]:
 def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The open tasks that no session runs; the others are in the list of work."""
     tasks = [task for task in state.tasks if task.state == "open" and not task.session_id]
-    return [Row(task.id, words.one_line(task.title), "○") for task in tasks]
+    return [Row(task.id, one_line(task.title), "○") for task in tasks]
 
 
 def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
@@ -113,7 +116,7 @@ def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     for channel, by in state.served:
         for agent in state.agents:
             if channel in agent.channels and not agent.broken:
-                used = f"{by}  {words.tokens(agent.tokens)}" if agent.tokens else by
+                used = f"{by}  {formats.tokens(agent.tokens)}" if agent.tokens else by
                 mark, style = ("●", "accent") if channel in busy else ("○", "faint")
                 rows.append(Row(agent.id, channel, mark, used, "grey", style))
     return rows

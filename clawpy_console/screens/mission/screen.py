@@ -13,9 +13,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.mission import lines
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import AppState
@@ -173,7 +174,7 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_glance(self) -> None:
         """On a narrow terminal, draw the last line of the live output below the cards."""
-        text = words.one_line(self.query_one("#live", Transcript).last_line)
+        text = one_line(self.query_one("#live", Transcript).last_line)
         self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
     def _hidden_panes(self, state: AppState, now: datetime) -> Content:
@@ -181,7 +182,7 @@ class MissionScreen(ConsoleScreen):
         running, waits = len(state.running), len(state.waiting)
         oldest = ""
         if state.waiting:
-            age = words.span(now - min(waiting.since for waiting in state.waiting))
+            age = formats.age(now - min(waiting.since for waiting in state.waiting))
             oldest = ", just now" if age == "now" else f", oldest {age}"
         return Content.assemble(
             ("work ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
@@ -192,7 +193,7 @@ class MissionScreen(ConsoleScreen):
     def _draw_stack_texts(self, stack: CardStack) -> None:
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
         if self._workspace and len(self._workspaces()) > 1:
-            title += f"   only {words.workspace_name(self._workspace)}"
+            title += f"   only {workspace_name(self._workspace)}"
         self.put("#stack-title", Content(title))
         self.put("#question", self._question(stack))
 
@@ -260,14 +261,14 @@ class MissionScreen(ConsoleScreen):
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
         cycle = state.autonomy.next_cycle
-        when = f"Next check: {words.clock_time(cycle)}" if cycle else "No check is scheduled."
+        when = f"Next check: {clock_time(cycle)}" if cycle else "No check is scheduled."
         remark = state.autonomy.remark
-        remarks = words.one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
+        remarks = one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
         checked = [at for workspace, at in state.autonomy.checked if self._workspace in ("", workspace)]
         head = "No cards: nothing has been checked yet."
         if checked:
-            place = words.workspace_name(self._workspace) if self._workspace else words.count(len(checked), "workspace")
-            head = f"✓ Nothing needs you\n\nChecked {place} at {words.moment(min(checked), self.app.now())}"
+            place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
+            head = f"✓ Nothing needs you\n\nChecked {place} at {formats.moment(min(checked), self.app.now())}"
         return f"{head}\n{remarks}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
 
     # Greeting
@@ -303,7 +304,7 @@ class MissionScreen(ConsoleScreen):
         card = message.card
         label = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.decision]
         prompt_width = self.query_one("#message").size.width - len(label) - len(self._undo_hint) - 1
-        prompt = words.crop(words.one_line(card.assignment.prompt), max(12, prompt_width))
+        prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{self._undo_hint}", "$grey")
 
         def show_note(note: str) -> None:
@@ -333,7 +334,7 @@ class MissionScreen(ConsoleScreen):
         self._is_stop_message = False
         text = text.replace("\n", " ")
         if style == "$grey":
-            text = words.crop(text, max(20, self.query_one("#message").size.width))
+            text = crop(text, max(20, self.query_one("#message").size.width))
         self.put("#message", Content.styled(text, style))
         if self._message_timer is not None:
             self._message_timer.stop()
@@ -375,7 +376,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_filter(self) -> None:
         """Show the cards of the next workspace alone; after the last, all."""
-        self._workspace = words.next_choice(["", *self._workspaces()], self._workspace)
+        self._workspace = next_choice(["", *self._workspaces()], self._workspace)
         self.refresh_state(frozenset({"cards"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -431,9 +432,9 @@ class MissionScreen(ConsoleScreen):
 
     def _confirm_approval(self, waiting: Waiting) -> None:
         """Ask whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
-        hostile = f"▲ hostile: {words.one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
+        hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
         question = (
-            f"{hostile}{words.one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
+            f"{hostile}{one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
             "If you approve it, it becomes a pattern of a leader and goes into the prompts of all agents below."
         )
 
@@ -450,7 +451,7 @@ class MissionScreen(ConsoleScreen):
 
     def _confirm_retry(self, waiting: Waiting) -> None:
         """Ask whether to send a notification again; one that is out of date by then is not sent."""
-        question = f"{words.one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
+        question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 
         def retry() -> None:
             self.app.ask(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: self.app.renew(["changes"]))

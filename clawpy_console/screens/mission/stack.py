@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import card_risk
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import CardView
 from engine.model import Card, DismissReason, Tier
@@ -141,7 +141,7 @@ class CardStack(Widget, can_focus=True):
         front.display = self.front is not None
         self.query_one("#empty").display = self.front is None
         front.set_class(self.front is not None and self.front.tier is Tier.BROKEN, "-broken")
-        front.set_class(self.front is not None and bool(words.approval_risk(self.front)), "-risky")
+        front.set_class(self.front is not None and bool(card_risk.approval_risk(self.front)), "-risky")
         front.set_class(self.armed, "-armed")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -196,7 +196,7 @@ class CardStack(Widget, can_focus=True):
 
     def action_approve(self) -> None:
         card = self.front
-        if card is not None and self._accepts_decisions() and words.approval_risk(card):
+        if card is not None and self._accepts_decisions() and card_risk.approval_risk(card):
             self._armed_id = card.id
             self._draw()
             self.post_message(self.Changed())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from clawpy_console import words
+from clawpy_console import formats, state_words
 from clawpy_console.fields import Field, bar, spark
+from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState
 from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
@@ -50,8 +51,8 @@ def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> tuple[s
     if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts_by_itself:
         return "✓", "by you", "grey"
     if rail.until is not None and rail.until > now:
-        return "◐", f"in {words.duration(rail.until - now)}", "accent"
-    sign, tone = words.VERDICT_SIGNS[rail.verdict]
+        return "◐", f"in {formats.duration(rail.until - now)}", "accent"
+    sign, tone = state_words.VERDICT_SIGNS[rail.verdict]
     return sign, rail.brief, tone
 
 
@@ -76,17 +77,17 @@ def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iter
         yield Field("", "No decisions yet.", "faint")
     else:
         verdict = decisive_verdict(newest.verdicts)
-        yield Field("last", f"{words.moment(newest.at, now)} “{words.crop(words.one_line(newest.prompt), 80)}”")
+        yield Field("last", f"{formats.moment(newest.at, now)} “{crop(one_line(newest.prompt), 80)}”")
         if verdict is None:
             yield Field("", "✓ all rails allowed it", "grey")
         else:
-            sign, tone = words.VERDICT_SIGNS[verdict.verdict]
-            yield Field("", f"{sign} {rail_name(verdict.rail)}: {words.one_line(verdict.reason)}", tone)
+            sign, tone = state_words.VERDICT_SIGNS[verdict.verdict]
+            yield Field("", f"{sign} {rail_name(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
         sign, label, tone = rail_status(rail, now, state.acts_by_itself)
-        yield Field(rail_name(rail.rail), f"{sign} {label}: {words.one_line(rail.reason)}", tone)
+        yield Field(rail_name(rail.rail), f"{sign} {label}: {one_line(rail.reason)}", tone)
     else:
-        yield Field("execute", f"{words.count(len(state.running), 'session')} running")
+        yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
 
 def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
@@ -94,7 +95,7 @@ def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
     yield Field("", "cost", "heading")
     if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
         caps = ", ".join(
-            f"${words.cap(burn.cap)} {'an' if burn.window == 'hour' else 'a'} {burn.window}" for burn in burns
+            f"${cap_amount(burn.cap)} {'an' if burn.window == 'hour' else 'a'} {burn.window}" for burn in burns
         )
         yield Field("", f"Nothing spent. Caps: {caps}" if burns else "Loading…", "grey")
         return
@@ -102,8 +103,8 @@ def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
         used = burn.spent + burn.reserved
         share = used / burn.cap if burn.cap else 1.0
         tone = "wrong" if share >= 1 else "wants" if share >= 0.8 else "ink"
-        reserved = f", {words.money(burn.reserved)} reserved" if burn.reserved else ""
-        amounts = f"${used / MICRO:.2f} of ${words.cap(burn.cap)}{reserved}"
+        reserved = f", {formats.money(burn.reserved)} reserved" if burn.reserved else ""
+        amounts = f"${used / MICRO:.2f} of ${cap_amount(burn.cap)}{reserved}"
         yield Field(burn.window, f"{bar(share)} {share:>4.0%}  {amounts}", tone)
         yield Field(" ", f"{spark(burn.buckets[: burn.elapsed][-24:])}  {pace_words(burn, now)}", "grey")
 
@@ -114,14 +115,14 @@ def pace_words(burn: Burn, now: datetime) -> str:
         return "the cap has been reached"
     if burn.pace <= 0:
         return "nothing recently"
-    outlook = f"cap at {words.moment(burn.reached_at, now)}" if burn.reached_at else "stays below the cap"
+    outlook = f"cap at {formats.moment(burn.reached_at, now)}" if burn.reached_at else "stays below the cap"
     return f"${burn.pace / MICRO:.2f}/h: {outlook}"
 
 
 def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
     """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself."""
     end = f", over in {remaining}" if remaining else ""
-    text = f"{how} to resume{end}. Since {since}: {words.one_line(reason)}"
+    text = f"{how} to resume{end}. Since {since}: {one_line(reason)}"
     return Field(f"■ {HOLD_NAMES[word]}", text, "wrong" if word == "stop" else "wants")
 
 
@@ -129,24 +130,24 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
     """Stops and pauses, then the state, its next change and quiet hours; `resume` and `dnd` are keys."""
     yield Field("", "state", "heading")
     for hold in holds:
-        remaining = words.duration(hold.until - now) if hold.until and hold.until > now else ""
-        yield hold_field(hold.word, hold.reason, words.moment(hold.since, now), f"Press {resume}", remaining)
+        remaining = formats.duration(hold.until - now) if hold.until and hold.until > now else ""
+        yield hold_field(hold.word, hold.reason, formats.moment(hold.since, now), f"Press {resume}", remaining)
     view = state.autonomy
     states = " ▸ ".join(f"[{name}]" if name == view.state else name for name in STATES)
     yield Field("", f"{states} (cap or 3 rejections)", "accent")
     if view.since:
-        yield Field("since", f"{words.moment(view.since, now)}: {words.one_line(view.cause)}")
+        yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", next_change(state, now))
-    silence = words.span(view.silence_at(now)).replace("now", "0m")
-    cycle = f", next check {words.clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
+    silence = formats.age(view.silence_at(now)).replace("now", "0m")
+    cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     yield Field("inactive", f"for {silence} of {int(view.threshold // 60)}m{cycle}")
     if state.autonomy_note:
-        yield Field("by itself", words.one_line(state.autonomy_note))
+        yield Field("by itself", one_line(state.autonomy_note))
     if state.phase and not state.learning:
-        yield Field("phase", words.one_line(state.phase).removeprefix("phase "))
+        yield Field("phase", one_line(state.phase).removeprefix("phase "))
     quiet = state.quiet
     if quiet.dnd_until is not None:
-        text = f"do not disturb until {words.clock_time(quiet.dnd_until)}. Press {dnd} to end it."
+        text = f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd} to end it."
         yield Field("quiet", text, "wants")
     else:
         hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
@@ -160,8 +161,8 @@ def next_change(state: AppState, now: datetime) -> str:
     # Inactive long enough: the next check finds out whether files changed in a workspace.
     is_check = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
     if view.next_change is not None and view.next_change > now:
-        remaining = words.duration(view.next_change - now)
-        return f"{'check' if is_check else 'change'} in {remaining}, at {words.clock_time(view.next_change)}"
+        remaining = formats.duration(view.next_change - now)
+        return f"{'check' if is_check else 'change'} in {remaining}, at {clock_time(view.next_change)}"
     if view.state == "PRIMING":
         return "AUTONOMOUS once it starts a card by itself"
     return "check any moment" if is_check and view.next_change is not None else "no automatic change"
@@ -178,7 +179,7 @@ def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
     yield Field("", "kill switch, four levels", "heading")
     for level in state.levels:
         level_text = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
-        yield Field(LEVELS.get(level.name, level.name), words.one_line(level_text), "wrong" if level.thrown else "grey")
+        yield Field(LEVELS.get(level.name, level.name), one_line(level_text), "wrong" if level.thrown else "grey")
     yield Field("", "sandbox", "heading")
     yield Field("", state.sandbox or "not tested yet", "grey")
     if state.chain:
@@ -188,24 +189,24 @@ def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
         if step.runs:
             parts.append(f"{step.runs}× in 10 min")
         if step.answer_until is not None and step.answer_until > now:
-            parts.append(f"no reply until {words.clock_time(step.answer_until)}")
+            parts.append(f"no reply until {clock_time(step.answer_until)}")
             is_notable = True
         text = f"{step.from_channel} → {step.to_channel}  {', '.join(parts)}"
-        yield Field(words.moment(step.at, now), text, "ink" if is_notable else "grey")
+        yield Field(formats.moment(step.at, now), text, "ink" if is_notable else "grey")
 
 
 def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """A blocked prompt, each rail that did not allow it with rule and reason, and what `key` can do."""
-    yield Field("", words.crop(words.one_line(entry.prompt), 400))
+    yield Field("", crop(one_line(entry.prompt), 400))
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
-    place = f"{words.workspace_name(entry.workspace)} → {entry.channel}{sender}"
-    yield Field("", " · ".join(filter(None, (entry.trigger_type, place, words.moment(entry.at, now)))), "faint")
+    place = f"{workspace_name(entry.workspace)} → {entry.channel}{sender}"
+    yield Field("", " · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
     for verdict in entry.verdicts:
         if verdict.verdict is not Verdict.ALLOW:
-            sign, tone = words.VERDICT_SIGNS[verdict.verdict]
+            sign, tone = state_words.VERDICT_SIGNS[verdict.verdict]
             rule = f"  rule {verdict.rule}" if verdict.rule else ""
             yield Field("", f"{sign} {rail_name(verdict.rail)}{rule}", tone)
-            yield Field("", words.one_line(verdict.reason), "grey")
+            yield Field("", one_line(verdict.reason), "grey")
     if entry.lifted:
         yield Field("", "◌ Allowed once. Approve the card to run it.", "accent")
     elif content_block(entry) is not None:

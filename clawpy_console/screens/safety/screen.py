@@ -13,8 +13,9 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import formats, state_words
 from clawpy_console.dialogs.ask import Ask, confirm
+from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.safety import safety_fields
@@ -191,8 +192,8 @@ class SafetyScreen(FilterableScreen):
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
-            f"“{words.crop(words.one_line(entry.prompt), 300)}”\n\n"
-            f"Lifts: content{rule}: {words.one_line(block.reason)}\n\n"
+            f"“{crop(one_line(entry.prompt), 300)}”\n\n"
+            f"Lifts: content{rule}: {one_line(block.reason)}\n\n"
             "Applies once, to exactly this text. The other rails still apply. Nothing starts now: approve the "
             "card afterwards."
         )
@@ -230,7 +231,7 @@ class SafetyScreen(FilterableScreen):
             if chosen != present:
                 self.app.write_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
 
-        title = f"What may the engine do in {words.workspace_name(workspace)}?"
+        title = f"What may the engine do in {workspace_name(workspace)}?"
         self.app.push_screen(Ask(title, "", AUTONOMY_ANSWERS, present=present), on_answer)
 
     # Holds
@@ -248,7 +249,7 @@ class SafetyScreen(FilterableScreen):
         duration = None if self.state.quiet.dnd_until is not None else DND_DURATION
 
         def on_done(until: datetime | None) -> None:
-            message = f"Nothing runs by itself until {words.clock_time(until)}" if until else "Do not disturb is off."
+            message = f"Nothing runs by itself until {clock_time(until)}" if until else "Do not disturb is off."
             self.app.say(message)
             self.app.renew(["rails", "autonomy"])
 
@@ -271,7 +272,7 @@ def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         sign, label, tone = safety_fields.rail_status(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
-            last = f"last {words.VERDICT_SIGNS[rail.last.verdict][0]} {words.moment(rail.last_at, now)}"
+            last = f"last {state_words.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
         yield Row(
             rail.rail, f"{safety_fields.rail_name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey"
@@ -293,14 +294,14 @@ def switch_rows(state: AppState) -> Iterator[Row]:
     for workspace, autonomy in state.autonomies:
         mark, style = {"act": "●", "cards": "◐"}.get(autonomy, "○"), "accent" if autonomy == "act" else "grey"
         text_style = "grey" if autonomy == "off" else "ink"
-        yield Row(workspace, words.workspace_name(workspace), mark, autonomy, text_style, style, style)
+        yield Row(workspace, workspace_name(workspace), mark, autonomy, text_style, style, style)
 
 
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """A decision that did not allow work: the rail, the prompt, the time."""
     decisive = safety_fields.decisive_verdict(entry.verdicts)
-    sign, style = words.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
+    sign, style = state_words.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
     if entry.lifted:
         sign, style = "◌", "accent"
-    text = f"{safety_fields.rail_name(decisive.rail) if decisive else '':<11} {words.one_line(entry.prompt)}"
-    return Row(str(entry.id), text, sign, words.moment(entry.at, now), "ink", style)
+    text = f"{safety_fields.rail_name(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"
+    return Row(str(entry.id), text, sign, formats.moment(entry.at, now), "ink", style)

@@ -12,7 +12,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
@@ -183,7 +184,7 @@ class Changes(Vertical):
         if change and is_waiting_to_land(change):
             lines += [Content.styled(text, style) for text, style in self._preview_lines(change)]
         if change and change.note:
-            lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
+            lines.append(Content.styled(f"▲ {one_line(change.note)}", "$wants"))
         if check:
             lines.append(check_words(check))
         files = change.files if change else ()
@@ -203,14 +204,14 @@ class Changes(Vertical):
         lines = []
         if parts := self.parts:
             hunks = sum(len(part.hunks) for part in parts)
-            some = f", some only in part ({words.count(hunks, 'hunk')})" if hunks else ""
-            text = f"● {len(parts)} of {words.count(len(change.files), 'file')} marked{some}: only these land"
+            some = f", some only in part ({formats.count(hunks, 'hunk')})" if hunks else ""
+            text = f"● {len(parts)} of {formats.count(len(change.files), 'file')} marked{some}: only these land"
             lines.append((text, "$accent"))
-        preview, place = self._preview, words.workspace_name(change.workspace)
+        preview, place = self._preview, workspace_name(change.workspace)
         if preview is None:
             return lines
         if preview.clean:
-            text = f"Landing changes {words.count(preview.files, 'file')} in {place}; HEAD and index stay"
+            text = f"Landing changes {formats.count(preview.files, 'file')} in {place}; HEAD and index stay"
             return [*lines, (text, "$grey")]
         for problem, paths in (
             ("you changed the same lines in", preview.conflicts),

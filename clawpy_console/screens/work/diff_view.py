@@ -17,7 +17,8 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_sign
 from clawpy_console.widgets.row_view import CursorView, selectable
@@ -263,18 +264,18 @@ class DiffView(CursorView, can_focus=True):
         else:
             indent = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
             text, tone = indent + entry.text, entry.tone
-        return Strip.join([cursor, Strip([Segment(words.fit_to_width(text, width), style + self.tone(tone))])])
+        return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self.tone(tone))])])
 
     def _draw_file(self, file: DiffFile, width: int, style: Style) -> Strip:
         change = file.change
         right = " binary " if change.added is None else f" +{change.added} -{change.removed} "
         name = f"{self._mark_sign(file.marks)}{'▸' if file.folded else '▾'} {file.name}"
-        name = words.fit_to_width(name, width - len(right))
+        name = fit_to_width(name, width - len(right))
         return Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])
 
     def _hunk_text(self, hunk: Hunk) -> str:
         file = self.files[hunk.file]
-        folded = f"  {words.count(hunk.count, 'line')}" if hunk.folded else ""
+        folded = f"  {formats.count(hunk.count, 'line')}" if hunk.folded else ""
         mark = "" if file.all_or_nothing else self._mark_sign({(file.change.path, hunk.number)})
         number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
         return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"

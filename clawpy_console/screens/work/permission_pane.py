@@ -14,8 +14,10 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from clawpy_console import words
+from clawpy_console import formats
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import shown_key
+from clawpy_console.screens.base import next_choice
 from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import PermissionRequest
@@ -99,7 +101,7 @@ class PermissionPane(Vertical):
         position = f"  {number} of {len(self.requests)}" if len(self.requests) > 1 else ""
         self.border_title = Content(f"▲ {request.agent} asks{position}")
         self.border_subtitle = Content(
-            f"{request.tool} · waits {words.duration(now - request.asked_at)} · {request.id}"
+            f"{request.tool} · waits {formats.duration(now - request.asked_at)} · {request.id}"
         )
         if request.id != self._shown_id:
             self._shown_id = request.id
@@ -130,15 +132,15 @@ class PermissionPane(Vertical):
     def select_next(self) -> None:
         """Select the next of several requests; the next `show` draws it."""
         if (request := self.current) is not None:
-            self._selected_id = words.next_choice(self.requests, request).id
+            self._selected_id = next_choice(self.requests, request).id
 
 
 def _head_lines(request: PermissionRequest, width: int, hidden_count: int) -> list[Content]:
-    why = Content.assemble(("why  ", "$faint"), (words.one_line(request.reason), "$grey"))
-    lines = [*Content.styled(words.one_line(request.title), "bold $ink").wrap(width)[:2], *why.wrap(width)[:2]]
+    why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
+    lines = [*Content.styled(one_line(request.title), "bold $ink").wrap(width)[:2], *why.wrap(width)[:2]]
     if hidden_count:
-        hint = f"▼ {words.count(hidden_count, 'line')} more below: ⇥ goes there, then scroll"
-        lines.append(Content.styled(words.crop(hint, width), "$wants"))
+        hint = f"▼ {formats.count(hidden_count, 'line')} more below: ⇥ goes there, then scroll"
+        lines.append(Content.styled(crop(hint, width), "$wants"))
     return lines
 
 

@@ -12,8 +12,9 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.dialogs.ask import confirm
+from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.work.changes import Changes
@@ -321,9 +322,11 @@ class WorkScreen(SessionActions, FilterableScreen):
             changes.begin_landing(before)
 
         def describe(landed: ChangeSet) -> str:
-            remainder = "" if landed.state is ChangeState.LANDED else f" {words.count(len(landed.files), 'file')} left."
+            remainder = (
+                "" if landed.state is ChangeState.LANDED else f" {formats.count(len(landed.files), 'file')} left."
+            )
             files = parts or (before.files if before else ())
-            return f"Landed {words.count(len(files), 'file')}.{remainder} Undo: {undo}"
+            return f"Landed {formats.count(len(files), 'file')}.{remainder} Undo: {undo}"
 
         self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), describe, changes.cancel_landing)
 
@@ -336,8 +339,8 @@ class WorkScreen(SessionActions, FilterableScreen):
         if self._operation_name or (change := self.change) is None:
             self._say_busy()
             return
-        files = words.count(len(change.files), "changed file")
-        question = f"{files} of “{words.one_line(change.title)}” will be deleted. This cannot be undone."
+        files = formats.count(len(change.files), "changed file")
+        question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
 
         def discard() -> None:
             self._carry_out(

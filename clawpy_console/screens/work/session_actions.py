@@ -9,7 +9,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input
 
-from clawpy_console import outside, words
+from clawpy_console import outside
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.outside import open_source
 from clawpy_console.screens.base import ConsoleScreen
@@ -178,7 +179,7 @@ class SessionActions(ConsoleScreen):
         elif session is not None:
             notice = "" if session.state.over else "The session keeps working there."
             agent = "" if session.state.over else ", where its agent still works"
-            name = words.crop(words.one_line(session.prompt), 60)
+            name = crop(one_line(session.prompt), 60)
             outside.open_shell(self.app, session.cwd, notice=notice, banner=f"The worktree of “{name}”{agent}")
 
     def _missing_folder_hint(self, session: SessionView) -> str:

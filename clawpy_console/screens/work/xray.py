@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
-from clawpy_console import words
+from clawpy_console import formats
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
@@ -63,7 +64,7 @@ class XRay(Dialog[PromptSource | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content(f"X-ray  {words.crop(words.one_line(self._session.prompt), 60)}")
+            frame.border_title = Content(f"X-ray  {crop(one_line(self._session.prompt), 60)}")
             frame.border_subtitle = Content(self._session.id)
             with Horizontal(id="body"):
                 yield Rows(id="calls", empty="Loading…")
@@ -136,7 +137,7 @@ class XRay(Dialog[PromptSource | None]):
         """Show below the prompt how far the line under the cursor may be followed."""
         standing = self.query_one("#prompt", PromptLines).standing
         self.query_one("#standing", ReflowingText).show(
-            lambda width: [Content.styled(words.crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
+            lambda width: [Content.styled(crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
         )
 
     @on(PromptLines.Opened)
@@ -162,8 +163,8 @@ class XRay(Dialog[PromptSource | None]):
 
 def _row(number: int, call: ModelCall) -> Row:
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
-    money = f"{'' if call.price_known or not call.cost else '≈'}{words.money(call.cost)}"
-    figures = f"{words.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
+    money = f"{'' if call.price_known or not call.cost else '≈'}{formats.money(call.cost)}"
+    figures = f"{formats.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
     return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
 
 
@@ -171,16 +172,16 @@ def _heading_lines(call: ModelCall, session: SessionView, width: int) -> list[Co
     """The heading of a call: state, model, tokens, cost and what went wrong."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     took = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
-    cost = words.money(call.cost) + ("" if call.price_known else " estimated: unknown price")
+    cost = formats.money(call.cost) + ("" if call.price_known else " estimated: unknown price")
     figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{took}"
     model = f"{call.provider}:{call.model}" if call.provider else call.model
     lines = [
         Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {model} · {call.run_kind}", "$ink")),
-        Content.styled(words.crop(figures, width), "$grey"),
+        Content.styled(crop(figures, width), "$grey"),
     ]
     if session.runner.startswith("acp"):
-        lines.append(Content.styled(words.crop(CODING_AGENT_NOTE, width), "$faint"))
+        lines.append(Content.styled(crop(CODING_AGENT_NOTE, width), "$faint"))
     if call.error:
-        lines.append(Content.styled(words.crop(words.one_line(call.error), width), "$wrong"))
-    lines += [Content.styled(words.crop(f"▲ {words.one_line(note)}", width), "$wants") for note in call.notes]
+        lines.append(Content.styled(crop(one_line(call.error), width), "$wrong"))
+    lines += [Content.styled(crop(f"▲ {one_line(note)}", width), "$wants") for note in call.notes]
     return lines

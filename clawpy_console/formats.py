@@ -1,0 +1,89 @@
+"""Times, money, counts and texts as short words, for screens and verbs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import PurePath
+
+from rich.cells import cell_len, set_cell_size
+
+from engine.model import MICRO
+from engine.model.text import count as count
+
+
+def age(length: timedelta) -> str:
+    """An age in one unit: `now`, `4m`, `3h`, `2d`."""
+    minutes = int(length.total_seconds() // 60)
+    if minutes < 1:
+        return "now"
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 48 * 60:
+        return f"{minutes // 60}h"
+    return f"{minutes // 1440}d"
+
+
+def duration(length: timedelta) -> str:
+    """How long something took, or has run: `<1s`, `14s`, `4m 12s`, `1h 02m`, `2d 3h`. See `age` for an age."""
+    seconds = max(0, int(length.total_seconds()))
+    if seconds < 60:
+        return f"{seconds}s" if seconds else "<1s"
+    if seconds < 3600:
+        return f"{seconds // 60}m {seconds % 60:02}s"
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours}h {rest // 60:02}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
+
+
+def clock_time(at: datetime) -> str:
+    """Local hour and minute: `14:30`."""
+    return at.astimezone().strftime("%H:%M")
+
+
+def moment(at: datetime, now: datetime) -> str:
+    """`14:30` today, `Mon 14:30` within a week, else `5 Jan`."""
+    local, today = at.astimezone(), now.astimezone()
+    if local.date() == today.date():
+        return local.strftime("%H:%M")
+    return local.strftime("%a %H:%M") if abs(today - local) < timedelta(days=6) else f"{local.day} {local:%b}"
+
+
+def money(amount: int) -> str:
+    """Micro-dollars as `$0.05`; below a cent `<$0.01`; nothing is `$0`."""
+    if amount == 0:
+        return "$0"
+    return f"${amount / MICRO:.2f}" if amount >= MICRO // 100 else "<$0.01"
+
+
+def cap_amount(amount: int) -> str:
+    """A cap without cents where it has none: `2`, `20`, `0.50`."""
+    whole, rest = divmod(amount, MICRO)
+    return str(whole) if rest == 0 else f"{amount / MICRO:.2f}"
+
+
+def tokens(number: int) -> str:
+    """`940`, `3.2k`, `1.4M`."""
+    if number < 1000:
+        return str(number)
+    return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
+
+
+def workspace_name(workspace: str) -> str:
+    """A workspace by the last part of its path."""
+    return PurePath(workspace).name or workspace
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def crop(text: str, width: int) -> str:
+    """`text` cut to `width` cells, with an ellipsis; counts cells, so that emoji never shift a column."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"[:width]
+
+
+def fit_to_width(text: str, width: int) -> str:
+    """`text` cropped or padded to exactly `width` cells."""
+    return set_cell_size(crop(text, width), width)
