@@ -10,23 +10,15 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
 from engine.config import Settings, WorkspaceSettings, workspace_path
-from engine.config.file import (
-    MAX_FILE_BYTES,
-    BadConfig,
-    KeyPath,
-    Problem,
-    accepted,
-    dotted,
-    overridden,
-    parse_key,
-    read_settings,
-    typed,
-)
+from engine.config.config_problems import BadConfig, Problem
+from engine.config.setting_keys import KeyPath, format_key, parse_key, parse_value
+from engine.config.toml_settings import MAX_FILE_BYTES, overriding_variables, read_settings
 from engine.events import Event, FaultReported, SettingChanged
 from engine.model import Refusal
 from engine.plain_files import read_plain
@@ -87,37 +79,29 @@ class SettingsStore:
 
     def get(self, key: str) -> Any:
         """The value at a dotted key as JSON. Raises `Refusal` `unknown_key`."""
-        path = parse_key(key)
+        path, document = parse_key(key), self.document()
         if path[0] == "workspaces" and len(path) > 1:
-            path = (path[0], workspace_path(path[1]) or path[1], *path[2:])
-        value: Any = self.document()
-        for depth, part in enumerate(path):
-            if part not in value and path[0] == "workspaces" and depth == 1:
-                value = WorkspaceSettings().model_dump(mode="json", by_alias=True)
-            elif part not in value:
-                raise Refusal(
-                    "unknown_key", f"nothing is set at {dotted(path[: depth + 1])}", "see `clawpy config get`"
-                )
-            else:
-                value = value[part]
+            folder = workspace_path(path[1]) or path[1]
+            path = (path[0], folder, *path[2:])
+            document["workspaces"].setdefault(folder, WorkspaceSettings().model_dump(mode="json", by_alias=True))
+        value: Any = document
+        for depth, part in enumerate(path, 1):
+            if part not in value:
+                raise Refusal("unknown_key", f"nothing is set at {format_key(path[:depth])}", "see `clawpy config get`")
+            value = value[part]
         return value
 
     def origin(self, key: str) -> str:
         """Where the value at `key` comes from: "default", the file's path, the name of a variable, or "this run"."""
         path = parse_key(key)
-        variables = overridden(self._environment)
         if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._this_run):
             return "this run"
-        if path in variables:
-            return variables[path][0]
-        return str(self.file) if self._written(path) else "default"
+        if variable := overriding_variables(self._environment).get(path):
+            return variable
+        return str(self.file) if self._is_in_file(path) else "default"
 
-    def accepted(self, key: str) -> str:
-        """What is accepted at `key`, in words."""
-        return accepted(parse_key(key))
-
-    def set(self, key: str, value: Any) -> Any:
-        """Set a dotted key in the file and return its new value; a `str` is parsed as the setting's type.
+    def set(self, key: str, value: Any) -> None:
+        """Set a dotted key in the file; a `str` is parsed as the setting's type.
 
         The whole is validated, then written atomically. Raises `Refusal`: `unknown_key`, `bad_config`, and `overridden`
         when an environment variable comes first.
@@ -125,11 +109,13 @@ class SettingsStore:
         import tomlkit
 
         path = parse_key(key)
-        self._refuse_overridden(path)
-        chosen = typed(path, value) if isinstance(value, str) else value
+        if name := overriding_variables(self._environment).get(path):
+            fault = f"{name} in the environment sets {format_key(path)} and would win"
+            raise Refusal("overridden", fault, f"unset {name}")
+        chosen = parse_value(path, value) if isinstance(value, str) else value
         with self._lock:
-            document = tomlkit.parse(self._good_text())
-            path = _as_written(path, document)
+            document = tomlkit.parse(self._read_valid_text())
+            path = _path_in_file(path, document)
             table: Any = document
             for part in path[:-1]:
                 if part not in table:
@@ -138,10 +124,9 @@ class SettingsStore:
                 table = table[part]
             table[path[-1]] = chosen
             self._write(tomlkit.dumps(document))
-        self._record(SettingChanged(subject=dotted(path), value=str(chosen)))
-        return self.get(key)
+        self._record(SettingChanged(subject=format_key(path), value=str(chosen)))
 
-    def for_this_run(self, values: Mapping[str, Any]) -> Settings:
+    def set_for_this_run(self, values: Mapping[str, Any]) -> None:
         """Change settings, named as attributes, until this engine ends; all or none, and not in the file. Raises
         `Refusal` `bad_config`, and what recording raises."""
         try:
@@ -153,7 +138,6 @@ class SettingsStore:
         with self._lock:
             self._this_run |= values
             self._settings = self._settings.model_copy(update=dict(values))
-        return self._settings
 
     def unset(self, key: str) -> Any:
         """Remove a key from the file; returns its default, None when it has none."""
@@ -161,28 +145,24 @@ class SettingsStore:
 
         path = parse_key(key)
         with self._lock:
-            document = tomlkit.parse(self._good_text())
-            path = _as_written(path, document)
+            document = tomlkit.parse(self._read_valid_text())
+            path = _path_in_file(path, document)
             table: Any = document
             for part in path[:-1]:
                 table = table.get(part, {})
             if path[-1] not in table:
-                raise Refusal("not_set", f"{dotted(path)} is not set in {self.file}", "its default is already active")
+                raise Refusal(
+                    "not_set", f"{format_key(path)} is not set in {self.file}", "its default is already active"
+                )
             del table[path[-1]]
             self._write(tomlkit.dumps(document))
-        self._record(SettingChanged(subject=dotted(path), value=""))
+        self._record(SettingChanged(subject=format_key(path), value=""))
         try:
             return self.get(key)
         except Refusal:  # a provider, say: what the operator made has no default
             return None
 
-    def _refuse_overridden(self, path: KeyPath) -> None:
-        variables = overridden(self._environment)
-        if path in variables:
-            name = variables[path][0]
-            raise Refusal("overridden", f"{name} in the environment sets {dotted(path)} and would win", f"unset {name}")
-
-    def _good_text(self) -> str:
+    def _read_valid_text(self) -> str:
         """The text of the file. Raises when it is invalid, because an edit must not build on that."""
         text = self._read()
         self._parse(text)
@@ -193,11 +173,9 @@ class SettingsStore:
             settings = self._parse(text)
         except BadConfig as error:
             # The file was good before: what was given is at fault, and no line of the file.
-            problems = dict.fromkeys(
-                ": ".join(filter(None, (problem.key, problem.message))) for problem in error.problems
-            )
+            problems = dict.fromkeys(str(replace(problem, where="")) for problem in error.problems)
             fix = "nothing was changed; give another value"
-            if absent := [problem.key for problem in error.problems if problem.message.startswith("missing;")]:
+            if absent := [problem.key for problem in error.problems if problem.is_missing]:
                 section, _, name = absent[0].rpartition(".")
                 whole = f"clawpy config set {section} '{{{name} = …, …}}', or write it into {self.file}"
                 fix = f"nothing was changed; set the values that belong together in one command: {whole}"
@@ -212,14 +190,14 @@ class SettingsStore:
             ) from error
         self._settings, self._stamp, self.fault = settings, _stamp(self.file), ""
 
-    def _written(self, path: KeyPath) -> bool:
+    def _is_in_file(self, path: KeyPath) -> bool:
         import tomllib
 
         try:
             table: Any = tomllib.loads(self._read())
         except (tomllib.TOMLDecodeError, BadConfig):
             return False
-        for part in _as_written(path, table):
+        for part in _path_in_file(path, table):
             if not isinstance(table, dict) or part not in table:
                 return False
             table = table[part]
@@ -263,15 +241,15 @@ class SettingsStore:
         except FileNotFoundError:
             return ""
         except ValueError as error:
-            raise BadConfig([Problem(str(self.file), "", str(error))]) from error
+            raise BadConfig(Problem(str(self.file), "", str(error))) from error
         except OSError as error:
             reason = error.strerror or str(error)
-            raise BadConfig([Problem(str(self.file), "", f"cannot be read: {reason}")]) from error
+            raise BadConfig(Problem(str(self.file), "", f"cannot be read: {reason}")) from error
         try:
             return raw.decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
-            raise BadConfig([Problem(f"{self.file}:{line}", "", "not UTF-8; save the file as UTF-8 text")]) from error
+            raise BadConfig(Problem(f"{self.file}:{line}", "", "not UTF-8; save the file as UTF-8 text")) from error
 
     def _record(self, *events: Event) -> None:
         def work(tx: Transaction) -> None:
@@ -291,7 +269,7 @@ class SettingsStore:
                     raise
 
 
-def _as_written(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
+def _path_in_file(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
     """The key as the file spells it: a workspace may be named by another path to its folder."""
     written = document.get("workspaces")
     if path[0] != "workspaces" or len(path) < 2 or not isinstance(written, Mapping) or path[1] in written:

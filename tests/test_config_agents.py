@@ -6,7 +6,8 @@ import pytest
 
 from engine.config import Settings
 from engine.config.agents import PROVIDERS, model_problem, runner_problem, url_problem
-from engine.config.file import BadConfig, read_settings
+from engine.config.config_problems import BadConfig
+from engine.config.toml_settings import read_settings
 
 
 def read(text: str) -> Settings:

@@ -46,7 +46,8 @@ def events(database: Database) -> list[tuple[str, str, str]]:
 
 
 def test_set_writes_the_file_and_tells(store: SettingsStore, file: Path, database: Database) -> None:
-    assert store.set("crossPollEnabled", "false") is False
+    store.set("crossPollEnabled", "false")
+    assert store.get("crossPollEnabled") is False
     assert file.read_text() == "crossPollEnabled = false\n"
     assert file.stat().st_mode & 0o777 == 0o600
     assert not store.current.cross_poll_enabled
@@ -210,10 +211,10 @@ def test_what_belongs_together_is_given_at_once(store: SettingsStore, file: Path
 def test_settings_of_this_run_are_taken_back_when_they_cannot_be_recorded(
     store: SettingsStore, database: Database
 ) -> None:
-    store.for_this_run({"quiet_hours_start": 21})
+    store.set_for_this_run({"quiet_hours_start": 21})
     before = store.current
     database.close()
     with pytest.raises(Refusal):
-        store.for_this_run({"quiet_hours_start": 20, "quiet_hours_end": 9})
+        store.set_for_this_run({"quiet_hours_start": 20, "quiet_hours_end": 9})
     assert store.current == before
     assert store._this_run == {"quiet_hours_start": 21}

@@ -25,7 +25,7 @@ from engine.api.model_checks import (
 from engine.api.outward import index_server, notifications, server_of, shared_database
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.file import VARIABLES, dotted
+from engine.config.setting_keys import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
@@ -171,7 +171,7 @@ def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
     packages."""
     checks = []
     for path, workspace in settings.workspaces.items():
-        name, unconfined = dotted(("workspaces", path)), dotted(("workspaces", path, "withoutSandbox"))
+        name, unconfined = format_key(("workspaces", path)), format_key(("workspaces", path, "withoutSandbox"))
         if not Path(path).is_dir():
             fix = f"fix the path, or remove the workspace: clawpy config unset '{name}'"
             checks.append(Check("config", WARN, f"{home.config_file}: {name}: the folder does not exist", fix))
@@ -179,7 +179,9 @@ def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
             message = f"{unconfined}: work may run without a sandbox once you approve it"
             checks.append(Check("config", WARN, message, f"to confirm each time: clawpy config unset '{unconfined}'"))
         if workspace.prepare:
-            message = f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network"
+            message = (
+                f"{format_key(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, over the network"
+            )
             checks.append(Check("config", OK, message))
     return checks
 

@@ -95,7 +95,7 @@ def _stamp() -> str:
 def _collect_program_names() -> dict[str, Any]:
     from engine.config import Settings
     from engine.config.agents import PROVIDERS
-    from engine.config.file import accepted, parse_key
+    from engine.config.setting_keys import describe_accepted, parse_key
     from engine.execution.runners.acp.agents import KNOWN_AGENTS
     from engine.execution.runners.flows import FLOWS
 
@@ -110,7 +110,7 @@ def _collect_program_names() -> dict[str, Any]:
     keys = _keys("", settings.model_dump(mode="json", by_alias=True))
     return {
         "flows": flows,
-        "settings": {key: accepted(parse_key(key)) for key in keys},
+        "settings": {key: describe_accepted(parse_key(key)) for key in keys},
         "channels": {name: channel.specialty for name, channel in settings.channels.items()},
         "providers": dict.fromkeys([*PROVIDERS, "twin"], "model provider"),
         "coding agents": {agent.name: agent.title for agent in KNOWN_AGENTS},

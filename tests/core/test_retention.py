@@ -10,7 +10,9 @@ from sqlalchemy import text
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.config.file import BadConfig, accepted, parse_key, read_settings
+from engine.config.config_problems import BadConfig
+from engine.config.setting_keys import describe_accepted, parse_key
+from engine.config.toml_settings import read_settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import DIGESTED
 from engine.model.adaptation import RecordKind
@@ -137,7 +139,7 @@ def test_the_fewest_days_are_accepted_and_one_less_is_told_of(section: str, tabl
     for wrong in (least - 1, 1, -1, 36_501):
         with pytest.raises(BadConfig, match=rf"config.toml:2: .*{wrong} is not accepted; expected 0 .*{least} to"):
             settings(f"[{section}]\n{table} = {wrong}\n")
-    assert str(least) in accepted(parse_key(f"{section}.{table}"))
+    assert str(least) in describe_accepted(parse_key(f"{section}.{table}"))
 
 
 def test_a_workspace_has_its_own_days_and_else_those_of_all() -> None:

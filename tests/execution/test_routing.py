@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import FixedSettings, Settings
 from engine.config.agents import PROVIDERS, ProviderKind
-from engine.config.file import read_settings
+from engine.config.toml_settings import read_settings
 from engine.execution.routing import ModelRouter
 from engine.keys import Key
 from engine.model import Refusal

@@ -178,7 +178,7 @@ class GatewayService:
         self._engine.autonomy.heard("gateway config")
         values = body.model_dump(exclude_none=True)
         if changed := {RUN_SETTINGS[name]: value for name, value in values.items() if name in RUN_SETTINGS}:
-            self._engine.settings.for_this_run(changed)
+            self._engine.settings.set_for_this_run(changed)
         if body.enabled is not None:  # last, for it cannot fail
             self._engine.safety.kill_switch.set_enabled(body.enabled)
         status, settings = self.status(), self._engine.settings.current

@@ -10,6 +10,7 @@ from engine.api.documents import Document
 from engine.api.notify import surfaces
 from engine.api.operations.operation import Text, operation, require
 from engine.config.notify import Surface
+from engine.config.setting_keys import describe_accepted, parse_key
 
 if TYPE_CHECKING:
     from engine.api.services import ApiServices, OfflineServices
@@ -26,7 +27,12 @@ def config(
     if action == "set":
         settings.set(key, value)
     current_value = settings.unset(key) if action == "unset" else settings.get(key)
-    return {"key": key, "value": current_value, "origin": settings.origin(key), "accepted": settings.accepted(key)}
+    return {
+        "key": key,
+        "value": current_value,
+        "origin": settings.origin(key),
+        "accepted": describe_accepted(parse_key(key)),
+    }
 
 
 @operation(by_you=True)

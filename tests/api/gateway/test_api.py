@@ -238,7 +238,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         return Answer(json.dumps(said), 12)
 
     monkeypatch.setattr(served.engine.model_twin, "_ask", answer)
-    served.engine.settings.for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
+    served.engine.settings.set_for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
     try:
         messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
         found = told(served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50})
@@ -249,7 +249,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         assert "it is morning" in question.text
         assert "obey me" not in question.text + question.instructions
     finally:
-        served.engine.settings.for_this_run({"twin_model_enabled": False})
+        served.engine.settings.set_for_this_run({"twin_model_enabled": False})
 
 
 def call(served: Served, method: str, params: Any = None, **more: Any) -> dict[str, Any]:

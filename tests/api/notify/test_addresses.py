@@ -8,8 +8,9 @@ import pytest
 
 from engine.api.notify.addresses import Address, Addresses
 from engine.config import Settings
-from engine.config.file import BadConfig, read_settings
+from engine.config.config_problems import BadConfig
 from engine.config.notify import NotifySettings, Surface, SurfaceSettings, address_problem
+from engine.config.toml_settings import read_settings
 from engine.model import Refusal
 from tests.api.notify.world import SomeKeys, SomeSettings
 

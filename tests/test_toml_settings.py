@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
-from engine.config.file import VARIABLES, BadConfig, accepted, parse_key, read_settings
+from engine.config.config_problems import BadConfig
+from engine.config.setting_keys import VARIABLES, describe_accepted, parse_key
+from engine.config.toml_settings import read_settings
 from engine.home import Home
 from engine.model import Refusal
 
@@ -128,7 +130,7 @@ def test_every_variable_leads_to_a_setting_and_none_is_taken_twice() -> None:
     assert "CLAWPY_HOME" not in VARIABLES
     for path in VARIABLES.values():
         assert parse_key(".".join(path)) == path
-        assert accepted(path)
+        assert describe_accepted(path)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "=", "crossPollEnabled = 1\nx", "a..b"])
