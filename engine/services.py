@@ -11,13 +11,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine import views
+from engine import waiting_queue
+from engine.activity import DECISION_KINDS, LEARNING_KINDS, MAX_ROWS, ActivitySince, activity_since
 from engine.clock import Clock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
 from engine.git import repository_root
+from engine.git.workspace_label import workspace_label
 from engine.home import Home
 from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, Waiting
+from engine.safety.content.objections import line_objections
 
 if TYPE_CHECKING:
     from engine.autonomy.autonomy import Autonomy
@@ -194,48 +197,49 @@ class Services:
 
     def queue(self) -> list[Waiting]:
         """What waits for you (SPEC 9.3): what blocks an agent first, then the oldest first."""
-        acknowledged = views.acknowledged_sessions(self.database)
-        changes, sessions = self.changes.list(state=ChangeState.WAITING, limit=100), self.sessions.list(limit=20)
-        queue = views.waiting(changes, sessions, self.permissions.waiting(), self.clock.now(), acknowledged)
-        queue += [
-            views.with_objection(entry, self.safety.check_prompt) for entries in self._queues for entry in entries()
-        ]
-        return views.in_order(queue)
+        entries = waiting_queue.waiting_entries(
+            self.changes.list(state=ChangeState.WAITING, limit=100),
+            self.sessions.list(limit=20),
+            self.permissions.waiting(),
+            self.clock.now(),
+            waiting_queue.acknowledged_sessions(self.database),
+        )
+        check = self.safety.check_prompt
+        entries += [waiting_queue.mark_hostile(entry, check) for source in self._queues for entry in source()]
+        return waiting_queue.sort_queue(entries)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
         """The content filter's objection to each line of a prompt, "" for none. Our own text and answers of models are
         not checked. Takes up to a second for a long prompt."""
-        return [views.objections(part, self.safety.check_prompt) for part in parts]
+        return [line_objections(part, self.safety.check_prompt) for part in parts]
 
     def acknowledge(self, session_id: str) -> None:
         """Remove an interrupted session from the queue."""
-        views.acknowledge(self.database, session_id)
+        waiting_queue.acknowledge_session(self.database, session_id)
 
     def layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""
         states = [self.agent_files.layer_state(), self.ledger.layer(), *self.memory.layers(), *self.knowledge.layers()]
         return sorted(states, key=lambda state: state.layer)
 
-    def since(self, instant: datetime | None = None) -> views.Since:
+    def since(self, instant: datetime | None = None) -> ActivitySince:
         """What ran, was blocked, decided and spent since `instant`, by default since you were last away, else since
         midnight; and what waits for you."""
-        if instant is None:
-            instant = self.autonomy.presence.away_since()
-        if instant is None:
-            instant = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
-        return views.since(
+        midnight = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
+        instant = instant or self.autonomy.presence.away_since() or midnight
+        return activity_since(
             instant,
-            sessions=self.sessions.list(limit=views.MAX_ROWS),
-            blocked=self.safety.log(limit=views.MAX_ROWS, blocked_only=True),
-            decided=self.ledger.latest(views.MAX_ROWS, kinds=views.DECIDED),
+            sessions=self.sessions.list(limit=MAX_ROWS),
+            blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
+            decision_facts=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.settled_since(instant),
             waits=self.queue(),
-            learnings=self.ledger.latest(views.MAX_ROWS, kinds=views.LEARNT),
+            learning_facts=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
         )
 
     def place(self, workspace: str) -> str:
         """Name and branch of a workspace for the status line."""
-        return views.workspace_place(workspace)
+        return workspace_label(workspace)
 
     def report(self, where: str, message: str) -> None:
         """Record a fault that work can go on without."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from engine.activity import ActivitySince, BlockedWork, LearnedCounts
 from engine.model import (
     MICRO,
     AgentView,
@@ -55,8 +56,6 @@ from engine.model import (
 from engine.model import adaptation as change
 from engine.model.trust import label
 from engine.prediction.kinds import kind_title
-from engine.views import Blocked, Since
-from engine.views import Learnt as LearntSince
 
 Document = dict[str, Any]
 
@@ -271,9 +270,9 @@ _RULES: Mapping[type, _FieldRules] = {
     AgentView: _FieldRules("archetype", {"used": "tokensUsed", "spent": "cost"}),
     Hold: _FieldRules("by"),
     Waiting: _FieldRules("text"),
-    Blocked: _FieldRules(names={"at": "createdAt"}),
-    Since: _FieldRules(names={"instant": "at", "waits": "waiting"}),
-    LearntSince: _FieldRules(names={"by_itself": "inForceByItself"}),
+    BlockedWork: _FieldRules(names={"at": "createdAt"}),
+    ActivitySince: _FieldRules(names={"instant": "at", "waits": "waiting"}),
+    LearnedCounts: _FieldRules(names={"by_itself": "inForceByItself"}),
     Guidance: _FieldRules("lines", {"block": "guidance"}, "block provenance"),
     GuidanceItem: _FieldRules("sources trust"),
     TeachingState: _FieldRules("agent"),

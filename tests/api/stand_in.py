@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from engine import views
+from engine.activity import activity_since
 from engine.api.gateway.gateway import GatewayState
 from engine.clock import FakeClock
 from engine.events import EventBus
@@ -273,7 +273,7 @@ class StandIn:
         )
         self.decisions = SimpleNamespace(load_newest=lambda limit: [])
         self.agent_setup = AgentSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
-        self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
+        self.since = lambda: activity_since(now, sessions=[], blocked_entries=[], decision_facts=[], spent=0, waits=[])
         self.closed = False
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from engine import model, views
+from engine import activity, model
 from engine.api.documents import document
 from engine.model import adaptation
 
@@ -49,7 +49,7 @@ SHOWN: tuple[type[Any], ...] = (
     model.TranscriptLine,
     model.Waiting,
     adaptation.CandidateView,
-    views.Since,
+    activity.ActivitySince,
 )
 
 

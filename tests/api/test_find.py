@@ -1,4 +1,4 @@
-"""Beginnings of ids are looked for among all there ever were, and what is branched says how it is taken back."""
+"""Finds cards, sessions and changes by the beginning of an id."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from engine.api.find import find_target
 from engine.clock import FakeClock
 from engine.model import Refusal
 from engine.prediction.card_rows import Prediction
+from tests.api.stand_in import StandIn
 from tests.autonomy.world import World
 
 
@@ -38,3 +39,10 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
             with pytest.raises(Refusal) as refused:
                 find_target(engine, wanted)
             assert refused.value.code == code, wanted
+
+
+def test_the_id_of_a_candidate_is_refused_with_the_verb_that_decides_it(engine: StandIn) -> None:
+    with pytest.raises(Refusal) as refused:
+        find_target(engine, "cand_7k2m")  # type: ignore[arg-type]
+    assert refused.value.code == "unknown_id"
+    assert "clawpy candidates show cand_7k2m" in refused.value.fix

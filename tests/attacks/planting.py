@@ -8,7 +8,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine import views
 from engine.execution import snapshots
 from engine.execution.diffs import file_changes, file_diffs
 from engine.execution.runners.flow import FlowError, Job
@@ -18,6 +17,7 @@ from engine.execution.runners.flows.merges import unmerged_files
 from engine.git import Git, repository_root
 from engine.git.github import address_of
 from engine.git.reader import GitReader
+from engine.git.workspace_label import workspace_label
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RealBench
@@ -96,7 +96,7 @@ def in_tree(folder: Path, scratch: Path) -> list[str]:
     steps = [
         lambda: repository_root(folder),
         lambda: GitReader().read(folder),
-        lambda: views.workspace_place(str(folder)),
+        lambda: workspace_label(str(folder)),
         lambda: address_of(folder),
         lambda: flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
         lambda: flow("review_unpushed", folder, scratch, upstream="upstream"),

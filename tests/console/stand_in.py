@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from engine.activity import ActivitySince, LearnedCounts
 from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
 from engine.events import EventBus
@@ -43,7 +44,6 @@ from engine.model import (
     TranscriptLine,
     Waiting,
 )
-from engine.views import Learnt, Since
 from tests.console.stand_in_adaptation import Adaptation
 from tests.console.stand_in_data import (
     AGENT,
@@ -402,11 +402,11 @@ class StandIn:
         self.dnd = None if span is None else self.now + span
         return self.dnd
 
-    def since(self, instant: datetime) -> Since:
+    def since(self, instant: datetime) -> ActivitySince:
         ran = tuple(
             session for session in self.sessions.list() if session.ended_at is not None and session.ended_at > instant
         )
-        return Since(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), Learnt(2, 0, 1))
+        return ActivitySince(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), LearnedCounts(2, 0, 1))
 
     def with_agent(self) -> StandIn:
         """With a running session of an agent that has made two calls and asks for two permissions."""
