@@ -12,7 +12,7 @@ from engine.execution.tools.folder_jail import is_git_name
 from engine.execution.tree_diff import GITLINK, LINK, TreeChange
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.tree import split
+from engine.git.nul_lists import split_nul
 
 
 @frozen
@@ -32,7 +32,7 @@ def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResu
     merged = git.run(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", our_commit, their_commit, allowed=(0, 1)
     )
-    tree, *conflicts = split(merged.stdout)
+    tree, *conflicts = split_nul(merged.stdout)
     if merged.returncode and not conflicts:
         conflicts = [b"(git names no file)"]  # never take an unclean merge for a clean one
     return MergeResult(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
@@ -47,7 +47,7 @@ def find_unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) 
             git = plain.work_tree(plain.folder, index)
             git.output("read-tree", tree)
             paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
-            answer = split(git.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
+            answer = split_nul(git.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
         for path, value in zip(answer[0::3], answer[2::3], strict=True):
             if value.decode(errors="surrogateescape") in plain.filters:
                 reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"

@@ -23,7 +23,7 @@ from pathlib import Path
 from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
-from engine.git.tree import follow_files
+from engine.git.index_update import update_index
 from engine.model import Refusal
 from engine.storage.files import TEMPORARY_PREFIX
 
@@ -94,7 +94,7 @@ def take_snapshot(
         git = plain.work_tree(folder or plain.folder, scratch)
         if base:
             git.output("read-tree", "--reset", base)
-        nested = follow_files(git, leave=TEMPORARY_PREFIX, without=without)
+        nested = update_index(git, skip_prefix=TEMPORARY_PREFIX, skip_paths=without)
         tree = git.text("write-tree", "--missing-ok")
     return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)), nested)
 

@@ -19,7 +19,7 @@ from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obst
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.execution.tree_diff import LINK, TreeChange
 from engine.git import Git
-from engine.git.tree import joined
+from engine.git.nul_lists import join_nul
 from engine.storage.beneath import Beneath, parents
 
 _EXECUTABLE = "100755"
@@ -143,7 +143,7 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
         no_sparse = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
         git.output(*no_sparse, "read-tree", tree)
         if paths:
-            git.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=joined(list(paths)), timeout=600)
+            git.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=join_nul(paths), timeout=600)
 
 
 def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:

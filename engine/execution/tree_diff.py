@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.execution import snapshots
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.tree import split
+from engine.git.nul_lists import split_nul
 
 GITLINK = "160000"
 LINK = "120000"
@@ -69,7 +69,7 @@ class ChangedFile:
 def diff_trees(git: Git, old: str, new: str) -> list[TreeChange]:
     """Every path in which the tree `new` differs from `old`, a rename being a deletion and an addition."""
     changes = []
-    items = split(git.output("diff-tree", "-r", "--raw", "--no-renames", "--full-index", "-z", old, new))
+    items = split_nul(git.output("diff-tree", "-r", "--raw", "--no-renames", "--full-index", "-z", old, new))
     for header, path in zip(items[0::2], items[1::2], strict=True):
         old_mode, new_mode, old_oid, new_oid, _ = header.decode().removeprefix(":").split()
         changes.append(TreeChange(path, old_mode, new_mode, old_oid, new_oid))
@@ -82,7 +82,7 @@ def changed_files(git: Git, base: str, result: str) -> list[ChangedFile]:
 
 
 def _parse_raw(output: bytes) -> list[ChangedFile]:
-    items = iter(split(output))
+    items = iter(split_nul(output))
     files = []
     for header in items:
         old_mode, new_mode, old_oid, new_oid, status_letter = header.decode().removeprefix(":").split()
@@ -109,7 +109,7 @@ def read_patches(git: Git, base: str, result: str) -> list[tuple[ChangedFile, by
 
 def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, int | None]]:
     """Lines added and removed by path, None for binary files."""
-    items = iter(split(git.output(*_OPTIONS, "--numstat", "-z", base, result)))
+    items = iter(split_nul(git.output(*_OPTIONS, "--numstat", "-z", base, result)))
     counts: dict[bytes, tuple[int | None, int | None]] = {}
     for item in items:
         added, removed, path = item.split(b"\t", 2)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.tree import joined, split
+from engine.git.nul_lists import join_nul, split_nul
 from engine.model import sanitise
 from engine.plain_files import read_plain
 
@@ -78,13 +78,13 @@ def _find_matching(git: Git, patterns: bytes) -> list[bytes]:
     with tempfile.TemporaryDirectory(prefix="clawpy-include-") as place:
         patterns_file = Path(place) / "patterns"
         patterns_file.write_bytes(patterns)
-        names = split(git.output("ls-files", "--others", "--ignored", f"--exclude-from={patterns_file}", "-z"))
+        names = split_nul(git.output("ls-files", "--others", "--ignored", f"--exclude-from={patterns_file}", "-z"))
     # A folder with a slash at its end is a repository of its own.
     files = [name for name in names if not name.endswith(b"/")]
     if not files:
         return []
-    answer = git.run("check-ignore", "--stdin", "-z", stdin=joined(files), allowed=(0, 1))
-    ignored = set(split(answer.stdout))
+    answer = git.run("check-ignore", "--stdin", "-z", stdin=join_nul(files), allowed=(0, 1))
+    ignored = set(split_nul(answer.stdout))
     return [name for name in files if name in ignored and name != INCLUDE_FILE.encode()]
 
 

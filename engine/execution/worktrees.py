@@ -16,7 +16,7 @@ from engine.execution.workspace_locks import WorkspaceLocks
 from engine.execution.worktree_include import NOTHING_INCLUDED, IncludedFiles, copy_included_files
 from engine.frozen import frozen
 from engine.git import GitError
-from engine.git.tree import joined, split
+from engine.git.nul_lists import join_nul, split_nul
 from engine.home import Home
 from engine.model import Refusal
 from engine.plain_files import remove_folder
@@ -89,7 +89,7 @@ class Worktrees:
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
             included = copy_included_files(plain.git, folder)
             if included.names:
-                (_admin_folder(plain, folder) / _INCLUDED).write_bytes(joined(list(included.names)))
+                (_admin_folder(plain, folder) / _INCLUDED).write_bytes(join_nul(included.names))
         except (Refusal, OSError):
             self._clear_away(intent, workspace, folder)
             self.release(workspace, session_id)
@@ -131,7 +131,7 @@ class Worktrees:
         plain = snapshots.plain_git(worktree.workspace)
         admin = _admin_folder(plain, worktree.folder)
         brought = admin / _INCLUDED
-        without = frozenset(split(brought.read_bytes())) if brought.is_file() else frozenset()
+        without = frozenset(split_nul(brought.read_bytes())) if brought.is_file() else frozenset()
         result = snapshots.take_snapshot(
             plain, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
         )

@@ -2,8 +2,8 @@
 
 `Git` (`command`) is git in a folder: a fixed environment, a configuration of ours that names no program, and nested
 repositories are left alone. `process` starts git, `repository` finds the repository of a folder by its files, `shadow`
-makes the configuration. `tree` brings an index up to date with files that somebody else wrote. Nothing else in the
-engine starts git.
+makes the configuration. `index_update` brings an index up to date with files that somebody else wrote. Nothing else in
+the engine starts git.
 
 The other modules read one subject each and return frozen values. `reader` reads the state of a repository (`state`) and
 inspects it (`inspection`), and caches both until something changes. The sensing of cards (SPEC 2.1) and the flows that

@@ -98,7 +98,7 @@ class CoChanges:
         for index, change in enumerate(changes):
             for path in change.files:
                 self._touched[path].append(index)
-            for path in change.gone:
+            for path in change.deleted:
                 self._deleted[path].append(index)
             usual = 0 < len(change.files) <= MAX_FILES
             self._files.append(frozenset(change.files) if usual else frozenset())

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from engine.frozen import frozen
 from engine.git.process import GitError, operators_configuration, run_git
@@ -33,6 +34,15 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 def _nothing() -> None:
     """No session, nothing to check."""
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `Git.run`, for the methods that call it."""
+
+    stdin: bytes | None
+    environment: Mapping[str, str] | None
+    allowed: Sequence[int]
+    timeout: float | None
 
 
 @frozen
@@ -73,29 +83,18 @@ class Git:
         variables = {"GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(index)}
         return replace(self.pin(), folder=folder, environment={**self.environment, **variables})
 
-    def output(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        environment: Mapping[str, str] | None = None,
-        allowed: Sequence[int] = (0,),
-        timeout: float | None = None,
-    ) -> bytes:
+    def output(self, *arguments: str, **options: Unpack[RunOptions]) -> bytes:
         """Standard output of `git ARGUMENTS`. Raises `GitError` when the exit code is not among `allowed`,
         or when it takes longer than `timeout` seconds (exit code -1)."""
-        return self.run(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout).stdout
+        return self.run(*arguments, **options).stdout
 
-    def text(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        environment: Mapping[str, str] | None = None,
-        allowed: Sequence[int] = (0,),
-        timeout: float | None = None,
-    ) -> str:
+    def text(self, *arguments: str, **options: Unpack[RunOptions]) -> str:
         """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
-        output = self.output(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
-        return output.decode(errors="surrogateescape").removesuffix("\n")
+        return self.output(*arguments, **options).decode(errors="surrogateescape").removesuffix("\n")
+
+    def items(self, *arguments: str, **options: Unpack[RunOptions]) -> list[str]:
+        """The items that a command with `-z` prints, as `text` decodes them; none is empty."""
+        return list(filter(None, self.output(*arguments, **options).decode(errors="surrogateescape").split("\0")))
 
     def run(
         self,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.commits import Commit, log_commits
 from engine.git.state import GitState
-from engine.git.status import split_nul, to_datetime
 
 FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 MAX_COMMITS: Final = 200
@@ -30,18 +31,10 @@ class Fixups:
 def read_fixups(git: Git, state: GitState) -> Fixups | None:
     """Those of HEAD that no remote branch has, nor the base when another branch is checked out; None when there are
     none, or when what they mend is pushed already. Commits before a merge are left alone. Raises `GitError`."""
-    without = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
-    output = git.output(
-        "log", f"-n{MAX_COMMITS}", "-z", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
-        "--not", "--remotes", *without,
-    )  # fmt: skip
-    own = []
-    for record in split_nul(output):
-        sha, parents, seconds, subject = record.split("\n", 3)
-        if len(parents.split()) > 1:
-            break
-        own.append(_Commit(sha, parents, to_datetime(seconds), subject))
-    fixups: list[_Commit] = []
+    base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
+    commits = log_commits(git, f"-n{MAX_COMMITS}", state.head, "--not", "--remotes", *base)
+    own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))
+    fixups: list[Commit] = []
     targets: dict[str, None] = {}
     oldest = -1
     for number, commit in enumerate(own):
@@ -56,17 +49,10 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     if not fixups:
         return None
     subjects = tuple(fixup.subject for fixup in fixups)
-    return Fixups(subjects, tuple(targets), own[oldest].parents, min(fixup.at for fixup in fixups))
+    return Fixups(subjects, tuple(targets), "".join(own[oldest].parents), min(fixup.at for fixup in fixups))
 
 
-class _Commit(NamedTuple):
-    id: str
-    parents: str
-    at: datetime
-    subject: str
-
-
-def _is_target(wanted: str, commit: _Commit) -> bool:
+def _is_target(wanted: str, commit: Commit) -> bool:
     """As git finds it: by the subject, its beginning, or the id."""
     if FIXUP.match(commit.subject):
         return False

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.commits import tags_by_commit
 from engine.model import Refusal
 
 log = logging.getLogger(__name__)
@@ -22,52 +23,48 @@ _HEADER = "\x01"
 @frozen
 class Change:
     """One commit: `at` in seconds since 1970 (committed), how many parents it has, and the files in which it differs
-    from its only parent, sorted. A merge has no files of its own. `gone`: those of `files` that it deleted. `tags` are
-    the names of the tags on it."""
+    from its only parent, sorted. A merge has no files of its own. `deleted`: those of `files` that it deleted. `tags`
+    are the names of the tags on it."""
 
     id: str
     at: int
     parents: int
     subject: str
     files: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
 
 
 def read_history(git: Git, head: str = "HEAD", limit: int = MAX_COMMITS) -> tuple[Change, ...]:
-    """The newest `limit` commits of `head`, oldest first. A file that was renamed is one that is gone and a new one.
+    """The newest `limit` commits of `head`, oldest first. A renamed file is a deleted one and a new one.
     Raises `GitError`, also where there is no commit yet."""
-    tagged: dict[str, list[str]] = {}
-    refs = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
-    for line in filter(None, refs.split("\n")):
-        tip, peeled, name = line.split(" ", 2)
-        tagged.setdefault(peeled or tip, []).append(name.removeprefix("refs/tags/"))
+    tags = tags_by_commit(git)
     output = git.output(
         "log", "-z", f"-n{limit}", "--no-renames", "--name-status", "--no-show-signature",
         f"--format={_HEADER}%H%x00%ct%x00%P%x00%s", head, "--",
     )  # fmt: skip
     words = iter(output.decode(errors="surrogateescape").split("\0"))
-    return tuple(reversed(list(_changes(words, tagged))))
+    return tuple(reversed(list(_changes(words, tags))))
 
 
-def _changes(words: Iterator[str], tagged: dict[str, list[str]]) -> Iterator[Change]:
+def _changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Change]:
     """The commits in what git printed: four words a commit, then two a file: what was done to it, and its path."""
     word = next(words, "")
     while word.startswith(_HEADER):
         commit = word.removeprefix(_HEADER)
         at, parents, subject = next(words), next(words), next(words)
-        files, gone = [], []
+        files, deleted = [], []
         for word in words:
             if word.startswith(_HEADER):
                 break
             if status := word.strip():  # the first one of a commit stands on a line of its own
                 files.append(next(words))
-                gone += files[-1:] if status == "D" else []
+                deleted += files[-1:] if status == "D" else []
         else:
             word = ""
         yield Change(
             commit, int(at), len(parents.split()), subject,
-            tuple(sorted(files)), tuple(sorted(gone)), tuple(tagged.get(commit, ())),
+            tuple(sorted(files)), tuple(sorted(deleted)), tuple(tags.get(commit, ())),
         )  # fmt: skip
 
 

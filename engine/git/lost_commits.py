@@ -16,10 +16,11 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.commits import Commit, log_commits, read_file_at
 from engine.git.merges import is_merged, separate_objects
+from engine.git.patch import read_patch
 from engine.git.reflog import Step, branch_logs, read_reflog
 from engine.git.state import GitState
-from engine.git.status import split_nul, to_datetime
 from engine.plain_files import read_plain
 
 MAX_AGE: Final = timedelta(days=30)
@@ -29,10 +30,13 @@ MAX_COMMITS: Final = 300
 MAX_LINES: Final = 5
 MAX_ALIKE: Final = 5_000  # commits of branches that are looked through for the like of a lost one
 MAX_FILES: Final = 20  # files of a line of commits that are compared
-MAX_DIFF_BYTES: Final = 500_000  # bytes of what a line of commits added that are compared
+MAX_DIFF_CHARACTERS: Final = 500_000  # of what a line of commits added that are compared
 MAX_FILE_BYTES: Final = 1_000_000
 MIN_SURVIVING_SHARE: Final = 0.6
 """The share of the added lines that must be there for the work to count as there."""
+
+UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
+"""Arguments of `git rev-list` and `git log` for the commits that no branch or tag has."""
 
 _MADE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
 _REWRITTEN: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
@@ -49,16 +53,6 @@ class LostCommits:
     number: int
     left_at: datetime
     here: bool
-
-
-@frozen
-class _Commit:
-    id: str
-    parents: tuple[str, ...]
-    written: str
-    at: datetime
-    email: str
-    subject: str
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
@@ -78,7 +72,7 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     lines = []
     for tip in [commit for commit in remaining if commit not in parents]:
         commits = _ancestry(remaining, tip)
-        is_own = any(commit.id in made_here or (state.me and commit.email == state.me) for commit in commits)
+        is_own = any(commit.id in made_here or (state.me and commit.committer_email == state.me) for commit in commits)
         if not is_own or all(len(commit.parents) > 1 for commit in commits):
             continue
         here = state.detached and tip == state.head
@@ -92,7 +86,7 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
 
 def is_reachable(git: Git, commit: str) -> bool:
     """Whether a branch, remote branch or tag has the commit."""
-    return not git.text("rev-list", "-n1", commit, "--not", "--branches", "--remotes", "--tags")
+    return not git.text("rev-list", "-n1", commit, *UNREACHABLE)
 
 
 def _steps(git: Git, since: datetime) -> list[Step]:
@@ -100,30 +94,25 @@ def _steps(git: Git, since: datetime) -> list[Step]:
     return sorted((step for log in logs for step in log if step.at >= since), key=lambda step: step.at)
 
 
-def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, _Commit]:
+def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
     """Of the candidates and what leads to them, the commits that no branch or tag reaches, newest first."""
-    output = git.output(
-        "log", f"-n{MAX_COMMITS}", "-z", "--no-show-signature", "--ignore-missing", "--topo-order",
-        "--format=%H%n%P%n%at%n%ct%n%ce%n%s", "--stdin", "--not", "--branches", "--remotes", "--tags",
+    commits = log_commits(
+        git, f"-n{MAX_COMMITS}", "--ignore-missing", "--topo-order", "--stdin", *UNREACHABLE,
         stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
     )  # fmt: skip
-    commits = {}
-    for record in split_nul(output):
-        commit, parents, written, committed, email, subject = record.split("\n", 5)
-        commits[commit] = _Commit(commit, tuple(parents.split()), written, to_datetime(committed), email, subject)
-    return commits
+    return {commit.id: commit for commit in commits}
 
 
-def _explained(git: Git, steps: list[Step], lost: dict[str, _Commit]) -> set[str]:
+def _explained(git: Git, steps: list[Step], lost: dict[str, Commit]) -> set[str]:
     """Lost commits whose like is on a branch: the same author's date and subject, amended, rebased, folded into it."""
     since = int(min(commit.at for commit in lost.values()).timestamp()) - 1
-    output = git.output(
+    records = git.items(
         "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
         "--branches", "--remotes", "--tags",
     )  # fmt: skip
-    alike = {(written, subject) for written, _, subject in (part.partition(" ") for part in split_nul(output))}
+    alike = {(authored, subject) for authored, _, subject in (record.partition(" ") for record in records)}
     subjects = {subject for _, subject in alike}
-    explained = {commit.id for commit in lost.values() if (commit.written, commit.subject) in alike}
+    explained = {commit.id for commit in lost.values() if (commit.authored, commit.subject) in alike}
     explained |= {
         commit.id
         for commit in lost.values()
@@ -144,9 +133,9 @@ def _explained(git: Git, steps: list[Step], lost: dict[str, _Commit]) -> set[str
     return explained | {former for former in amended.keys() & lost.keys() if amended[former] != former}
 
 
-def _ancestry(commits: dict[str, _Commit], tip: str) -> list[_Commit]:
+def _ancestry(commits: dict[str, Commit], tip: str) -> list[Commit]:
     """Of `commits`, `tip` and those that lead to it."""
-    ancestry: dict[str, _Commit] = {}
+    ancestry: dict[str, Commit] = {}
     todo = [tip]
     while todo:
         commit = todo.pop()
@@ -156,7 +145,7 @@ def _ancestry(commits: dict[str, _Commit], tip: str) -> list[_Commit]:
     return list(ancestry.values())
 
 
-def _survives(git: Git, state: GitState, commits: dict[str, _Commit], line: LostCommits) -> bool:
+def _survives(git: Git, state: GitState, commits: dict[str, Commit], line: LostCommits) -> bool:
     """Whether what these commits did is in HEAD, on the base or in the files: merging them changes nothing, or most
     lines that they added are there."""
     onto = dict.fromkeys(tip for tip in (state.head, state.base_tip) if tip)
@@ -172,42 +161,35 @@ def _survives(git: Git, state: GitState, commits: dict[str, _Commit], line: Lost
         return False
     total = sum(map(len, added.values()))
     return any(
-        sum(len(lines & _lines(git, state, path, tip)) for path, lines in added.items()) >= MIN_SURVIVING_SHARE * total
+        sum(len(lines & _lines(git, path, tip)) for path, lines in added.items()) >= MIN_SURVIVING_SHARE * total
         for tip in ("", state.base_tip)
     )
 
 
-def _added_lines(git: Git, old: str, new: str) -> dict[str, set[bytes]]:
+def _added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
     """The meaningful lines that these commits added, by file; none where that is too much to compare."""
-    output = git.output("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")
-    added: dict[str, set[bytes]] = {}
-    read = 0
-    for path in itertools.islice(split_nul(output), MAX_FILES):
-        patch = git.output(
-            "diff-tree", "-p", "-U0", "--no-renames", "--no-color", old, new, "--", path,
-            environment={"GIT_LITERAL_PATHSPECS": "1"},
-        )  # fmt: skip
-        read += len(patch)
-        if read > MAX_DIFF_BYTES:
-            return {}
-        lines = patch.partition(b"\n@@ ")[2].split(b"\n")
-        if meaningful := {line[1:].strip() for line in lines if line[:1] == b"+" and _is_meaningful(line)}:
-            added[path] = meaningful
-    return added
+    paths = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")[:MAX_FILES]
+    patch = git.text(
+        "diff-tree", "-r", "--patch", "--unified=0", "--no-renames", "--no-color", "--no-prefix",
+        old, new, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
+    )  # fmt: skip
+    if not paths or len(patch) > MAX_DIFF_CHARACTERS:
+        return {}
+    added = {file.path: {line.text.strip() for line in file.added} for file in read_patch(patch.split("\n"))}
+    return {path: meaningful for path, lines in added.items() if (meaningful := set(filter(_is_meaningful, lines)))}
 
 
-def _is_meaningful(line: bytes) -> bool:
-    return sum(chr(byte).isalnum() for byte in line) >= 4
+def _is_meaningful(line: str) -> bool:
+    return sum(character.isalnum() for character in line) >= 4
 
 
-def _lines(git: Git, state: GitState, path: str, tip: str) -> set[bytes]:
+def _lines(git: Git, path: str, tip: str) -> set[str]:
     """The lines of a file in `tip`, or, with "", on the disk."""
     try:
         if tip:
-            done = git.run("cat-file", "blob", f"{tip}:{path}", allowed=(0, 128))
-            text = done.stdout[:MAX_FILE_BYTES] if done.returncode == 0 else b""
+            text = read_file_at(git, tip, path)[:MAX_FILE_BYTES]
         else:
             text = read_plain(git.folder / path, MAX_FILE_BYTES, follow=False)
     except (OSError, ValueError):
         return set()
-    return {line.strip() for line in text.split(b"\n")}
+    return {line.strip() for line in text.decode(errors="surrogateescape").split("\n")}

@@ -191,17 +191,9 @@ def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
     used: set[str] = set()
     paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names if re.search(r"[/.]", name)]
     if paths:
-        output = git.text(
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "--",
-            *paths,
-            timeout=_timeout(deadline),
-        )
-        existing = [path for path in output.split("\0") if path and os.path.lexists(git.folder / path)]
+        options = ("-z", "--cached", "--others", "--exclude-standard")
+        files = git.items("ls-files", *options, "--", *paths, timeout=_timeout(deadline))
+        existing = [path for path in files if os.path.lexists(git.folder / path)]
         used = {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in existing)}
     patterns = [part for name in sorted(names - used) for part in ("-e", name)]
     if patterns:

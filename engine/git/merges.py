@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from datetime import timedelta
@@ -11,6 +12,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git, GitError
+from engine.git.nul_lists import split_nul
 from engine.git.state import Branch, GitState
 
 ACTIVE_WITHIN: Final = timedelta(days=90)
@@ -58,7 +60,7 @@ def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) ->
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
         environment=objects, allowed=(0, 1),
     )  # fmt: skip
-    tree, *names = done.stdout.decode(errors="surrogateescape").removesuffix("\0").split("\0")
+    tree, *names = map(os.fsdecode, split_nul(done.stdout))
     return tree, tuple(dict.fromkeys(names)) if done.returncode else ()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.status import modified_at, split_nul
+from engine.git.commits import log_commits
+from engine.git.status import modified_at
 from engine.plain_files import read_plain
 
 MAX_BYTES: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
@@ -126,7 +126,7 @@ def read_operation(git: Git) -> Operation | None:
     branch = git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
     if name == "bisect":
         return _bisect(git, folder, head, begun_at)
-    resolved = {_path(entry) for entry in split_nul(git.output("ls-files", "--resolve-undo", "-z"))} - {*unmerged}
+    resolved = {_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     rebased, onto, theirs = "", "", _id(folder / _HEADS.get(name, "REBASE_HEAD"))
     remaining: tuple[str, ...] = ()
     simple = True
@@ -161,7 +161,7 @@ def read_operation(git: Git) -> Operation | None:
 def conflicted(git: Git) -> dict[str, dict[int, Stage]]:
     """The files in conflict, sorted, each with the versions that there are: 1 the common one, 2 ours, 3 theirs."""
     files: dict[str, dict[int, Stage]] = {}
-    for entry in split_nul(git.output("ls-files", "--unmerged", "-z")):
+    for entry in git.items("ls-files", "--unmerged", "-z"):
         mode, oid, stage = entry.partition("\t")[0].split()
         files.setdefault(_path(entry), {})[int(stage)] = (mode, oid)
     return {path: files[path] for path in sorted(files)}
@@ -230,16 +230,7 @@ def _branch_or_id(git: Git, commit: str) -> str:
 def _subjects(git: Git, commits: list[str]) -> dict[str, str]:
     if not commits:
         return {}
-    output = git.text(
-        "log", "--no-walk=unsorted", "--no-show-signature", "-z", "--format=%H %s", *dict.fromkeys(commits)
-    )
-    return dict(_pairs(output))
-
-
-def _pairs(output: str) -> Iterator[tuple[str, str]]:
-    for line in filter(None, output.split("\0")):
-        commit, _, subject = line.partition(" ")
-        yield commit, subject
+    return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *dict.fromkeys(commits))}
 
 
 def _path(entry: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -28,7 +29,8 @@ MAX_LINES: Final = 40_000
 """Bytes and lines that are looked at, of the patch and of all untracked files together."""
 TIMEOUT_S: Final = 5.0
 
-HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
+_NAME = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")
 _NOT_WRITTEN = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
     re.I,
@@ -95,8 +97,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     if len(committed) + len(tracked) > MAX_PATHS:
         base, committed = state.head, []
     whole = tracked if base else [file.path for file in state.files if not file.deleted]
-    added: list[Line] = []
-    patch = Patch(base)
+    files: list[FilePatch] = []
     remaining = MAX_BYTES
     if base and (tracked or base != state.head):
         # Whole trees are compared: which files were renamed shows only when both names are seen.
@@ -105,59 +106,73 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
             timeout=TIMEOUT_S,
         )[:MAX_BYTES]  # fmt: skip
         remaining -= len(output)
-        patch = _parsed(base, output.decode(errors="surrogateescape"))
+        files += read_patch(output.decode(errors="surrogateescape").split("\n", MAX_LINES)[:MAX_LINES])
+    added = [line for file in files for line in file.added]
     conflicted = {file.path for file in state.files if file.conflicted}
-    fresh = [file.path for file in state.files if file.untracked] if base else whole
-    for path in [path for path in fresh if not _NOT_WRITTEN.search(path) and not is_byproduct(path)][:MAX_PATHS]:
+    untracked = [file.path for file in state.files if file.untracked] if base else whole
+    for path in [path for path in untracked if not _NOT_WRITTEN.search(path) and not is_byproduct(path)][:MAX_PATHS]:
         content = _content(git, path, min(MAX_FILE_BYTES, remaining))
         remaining -= len(content)
         rows = content.decode(errors="surrogateescape").split("\n") if content else []
-        rows = rows[: max(0, MAX_LINES - len(patch.added) - len(added))]
+        rows = rows[: max(0, MAX_LINES - len(added))]
         added += [Line(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
-    lines = tuple(line for line in (*patch.added, *added) if line.path not in conflicted and not is_litter(line.path))
-    return Patch(patch.base, lines, patch.removed, patch.renamed, patch.deleted, frozenset(fresh))
+    return Patch(
+        base,
+        added=tuple(line for line in added if line.path not in conflicted and not is_litter(line.path)),
+        removed=tuple(line for file in files for line in file.removed),
+        renamed=tuple((file.old, file.path) for file in files if file.is_renamed),
+        deleted=tuple(file.old for file in files if file.path == "/dev/null"),
+        untracked=frozenset(untracked),
+    )
 
 
-def _content(git: Git, path: str, most: int) -> bytes:
-    """What is in a file that git does not know yet; nothing of one that is larger than `most` bytes or no text."""
+def _content(git: Git, path: str, max_bytes: int) -> bytes:
+    """What is in a file that git does not know yet; nothing of one that is larger than `max_bytes` or no text."""
     try:
-        content = read_plain(git.folder / path, most, follow=False)
+        content = read_plain(git.folder / path, max_bytes, follow=False)
     except (OSError, ValueError):
         return b""
     return b"" if b"\0" in content[:8_000] else content
 
 
-def _parsed(base: str, patch: str) -> Patch:
-    """`git diff --patch --unified=0 --no-prefix` as values."""
-    added: list[Line] = []
-    removed: list[Line] = []
-    renamed: list[tuple[str, str]] = []
-    deleted: list[str] = []
-    old = path = ""
+@dataclass
+class FilePatch:
+    """The patch of one file: its names before and after, its added and removed lines. `commit` is the one whose id
+    `--format=%x01%H` printed above it. The name of what does not exist is `/dev/null`."""
+
+    commit: str = ""
+    old: str = ""
+    path: str = ""
+    is_renamed: bool = False
+    added: list[Line] = field(default_factory=list)
+    removed: list[Line] = field(default_factory=list)
+
+
+def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
+    """Each file in a patch without prefixes (`--patch --unified=0 --no-prefix`)."""
+    file = FilePatch()
     line = hunk = 0
-    body = False  # within a hunk a line may look like a header
-    for text in patch.split("\n", MAX_LINES)[:MAX_LINES]:
-        if text.startswith("diff --git "):
-            old, path, body = "", "", False
-        elif match := HUNK.match(text):
-            line, body, hunk = int(match[1]), True, hunk + 1
-        elif not body:
-            if text.startswith("rename from "):
-                old = unquoted(text.removeprefix("rename from "))
-            elif text.startswith("rename to "):
-                renamed.append((old, unquoted(text.removeprefix("rename to "))))
-            elif text.startswith("--- "):
-                old = unquoted(text[4:].rstrip("\t"))
-            elif text.startswith("+++ "):
-                path = unquoted(text[4:].rstrip("\t"))
-                if path == "/dev/null":
-                    deleted.append(old)
+    is_body = False  # within a hunk a line may look like a header
+    for text in rows:
+        if text.startswith(("\x01", "diff --git ")):
+            yield file
+            file, is_body = FilePatch(text[1:] if text.startswith("\x01") else file.commit), False
+        elif match := _HUNK.match(text):
+            line, is_body, hunk = int(match[1]), True, hunk + 1
+        elif not is_body:
+            if header := _NAME.match(text):
+                name = unquoted(header[2])
+                file.is_renamed |= header[1].startswith("rename")
+                if header[1] in ("---", "rename from"):
+                    file.old = name
+                else:
+                    file.path = name
         elif text.startswith("+"):
-            added.append(Line(path, line, text[1:].rstrip("\r"), hunk))
+            file.added.append(Line(file.path, line, text[1:].rstrip("\r"), hunk))
             line += 1
         elif text.startswith("-"):
-            removed.append(Line(old, line, text[1:].rstrip("\r"), hunk))
-    return Patch(base, tuple(added), tuple(removed), tuple(renamed), tuple(deleted))
+            file.removed.append(Line(file.old, line, text[1:].rstrip("\r"), hunk))
+    yield file
 
 
 def unquoted(name: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from engine.git import Git, Repository, is_session_branch
-from engine.git.state import Branch, Commit, GitState, bare_name, merged_into
-from engine.git.status import MAX_FILES, Status, is_litter, split_nul, to_datetime
+from engine.git.commits import log_commits, tags_by_commit, to_datetime
+from engine.git.state import Branch, GitState, bare_name
+from engine.git.status import MAX_FILES, Status, is_litter
 
 MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
 MAX_RECENT: Final = 50  # commits kept with their subjects
@@ -28,11 +29,9 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
             links[name] = target
     dated = _branches(git, status.branch)  # all: the base may be older than the newest 300
     base, base_tip = _base(dated, links)
-    walked = git.text("rev-list", "-n", str(MAX_WALKED), status.head).split() if status.head else []
-    if base_tip and base_tip != status.head:
-        merged = merged_into(git.text("rev-list", "-n", str(MAX_WALKED), base_tip).split())
-    else:
-        merged = merged_into(walked if base_tip else ())
+    walked = _walk(git, status.head)
+    base_history = walked if base_tip == status.head else _walk(git, base_tip)
+    merged = frozenset(base_history)
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
     ahead, behind = _apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = _apart(git, status.head, base_tip)
@@ -51,14 +50,19 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
         behind_base=behind_base,
         own_files=_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
-        recent=_recent(git, status.head),
-        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in _newest(dated, base)),
+        recent=tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else (),
+        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _newest(dated, base)),
         tag=tag,
         previous_tag=previous_tag,
         commits_since_tag=since,
         subjects=_subjects(git, status.head, tag if since else previous_tag),
         shallow=(repository.common / "shallow").exists(),
     )
+
+
+def _walk(git: Git, tip: str) -> list[str]:
+    """The newest commits of a history; none without a tip."""
+    return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
 
 
 def _branches(git: Git, present: str) -> list[Branch]:
@@ -130,13 +134,8 @@ def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple
     """
     if not head:
         return "", "", 0
-    tagged: dict[str, str] = {}
-    if any(name.startswith("refs/tags/") for name in tips):
-        output = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
-        for line in filter(None, output.split("\n")):
-            tip, peeled, name = line.split(" ", 2)
-            tagged[peeled or tip] = name.removeprefix("refs/tags/")
-    newest = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
+    tags = tags_by_commit(git) if any(name.startswith("refs/tags/") for name in tips) else {}
+    newest = [(commit, tags[commit][-1]) for commit in walked if commit in tags][:2]
     if not newest:
         return "", "", min(len(walked), MAX_UNTAGGED)
     since = 0 if newest[0][0] == head else int(git.text("rev-list", "--count", f"{newest[0][0]}..{head}"))
@@ -152,25 +151,12 @@ def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
     return tuple(filter(None, output.split("\n")))
 
 
-def _recent(git: Git, head: str) -> tuple[Commit, ...]:
-    if not head:
-        return ()
-    output = git.text("log", "-z", f"-n{MAX_RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
-    commits = []
-    for record in filter(None, output.split("\0")):
-        commit, seconds, parents, author, email, subject = record.split("\n", 5)
-        commits.append(Commit(commit, to_datetime(seconds), author, subject, tuple(parents.split()), email))
-    return tuple(commits)
-
-
 def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
     if not head or not other or head == other:
         return ()
-    done = git.run(
+    names = git.items(
         "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
-        allowed=(0, 128),
+        allowed=(0, 128),  # two histories that never met have no base
     )  # fmt: skip
-    if done.returncode:
-        return ()  # two histories that never met
-    return tuple(itertools.islice(itertools.filterfalse(is_litter, split_nul(done.stdout)), MAX_FILES))
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, names), MAX_FILES))

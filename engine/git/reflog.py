@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.status import split_nul, to_datetime
+from engine.git.commits import to_datetime
 
 MAX_BYTES: Final = 1_000_000
 """Bytes of the end of one reflog that are read: about 5,000 entries."""
@@ -122,8 +122,6 @@ def _stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Sta
 
 def stash_files(git: Git, commit: str) -> tuple[str, ...]:
     """The files that a stash changes; none when it is gone."""
-    changed = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
-    names = list(split_nul(changed.stdout)) if changed.returncode == 0 else []
-    untracked = git.run("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
-    names += split_nul(untracked.stdout) if untracked.returncode == 0 else ()
+    names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
+    names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
     return tuple(names[:MAX_FILES])

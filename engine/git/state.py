@@ -5,13 +5,13 @@ Names and paths are as git has them, hostile text included: sanitise them before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from engine.frozen import frozen
 from engine.git.co_changes import Partner
+from engine.git.commits import Commit
 from engine.git.releases import ReleaseRhythm
 
 STALE_BRANCH = timedelta(days=30)
@@ -38,18 +38,6 @@ class FileState:
     deleted: bool = False
     conflicted: bool = False
     modified_at: datetime | None = None
-
-
-@frozen
-class Commit:
-    """One commit of HEAD's history. `parents` are full ids."""
-
-    id: str
-    at: datetime
-    author: str
-    subject: str
-    parents: tuple[str, ...] = ()
-    email: str = ""
 
 
 @frozen
@@ -161,9 +149,3 @@ class GitState:
 def bare_name(branch: Branch) -> str:
     """`feature/x` for `feature/x` and for `origin/feature/x`."""
     return branch.name.partition("/")[2] if branch.remote else branch.name
-
-
-def merged_into(base_history: Iterable[str]) -> Callable[[str], bool]:
-    """Tells whether a branch whose tip is given is merged: its tip is in the history of the base."""
-    history = frozenset(base_history)
-    return lambda tip: tip in history

@@ -6,12 +6,13 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.commits import to_datetime
 from engine.git.state import FileState
 
 MAX_FILES: Final = 2_000
@@ -54,19 +55,13 @@ class Status:
 
 def read_status(git: Git) -> Status:
     """One `git status`, which writes nothing and does not enter submodules. Raises `GitError`."""
-    output = git.output(
-        "status",
-        "--porcelain=v2",
-        "--branch",
-        "-z",
-        "--no-ahead-behind",
-        "--no-renames",
-        "--untracked-files=normal",
+    records = git.items(
+        "status", "--porcelain=v2", "--branch", "-z", "--no-ahead-behind", "--no-renames", "--untracked-files=normal"
     )
     header: dict[str, str] = {}
     files: list[FileState] = []
     omitted = 0
-    for part in split_nul(output):
+    for part in records:
         if part.startswith("# "):
             name, _, value = part[2:].partition(" ")
             header[name] = value
@@ -129,16 +124,3 @@ def modified_at(path: Path) -> datetime | None:
         return to_datetime(path.lstat().st_mtime)
     except (OSError, ValueError):
         return None
-
-
-def to_datetime(seconds: str | float) -> datetime:
-    """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
-    try:
-        return datetime.fromtimestamp(float(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
-
-
-def split_nul(output: bytes) -> Iterator[str]:
-    """The NUL-ended parts of git's output."""
-    return (part.decode(errors="surrogateescape") for part in output.split(b"\0") if part)

@@ -6,6 +6,7 @@ files; what was not read is counted.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.commits import read_file_at
 from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line, secret_kind
-from engine.git.patch import HUNK, unquoted
+from engine.git.patch import read_patch
 from engine.git.state import FileState, GitState
 
 MAX_COMMITS: Final = 2_000
@@ -62,7 +64,7 @@ class Span:
 
 
 @frozen
-class Added:
+class _AddedLine:
     """One line that a commit adds. `line` counts from 1 in that commit's file; `after` is the next line, if it is added
     by the same hunk."""
 
@@ -70,20 +72,21 @@ class Added:
     path: str
     line: int
     text: str
-    after: str = ""
+    after: str
 
 
 @frozen
 class UnpushedProblem:
     """One thing that should not be there, without the text that it was found in. `line` is 0 for a whole file, `sha` ""
-    for what is not committed. `gone`: a later commit took it out again, but it is still in the history. `size` in
+    for what is not committed. `is_removed_later`: a later commit removes it, but it is still in
+    the history. `size` in
     bytes, of large files alone."""
 
     kind: str
     path: str
     line: int = 0
     sha: str = ""
-    gone: bool = False
+    is_removed_later: bool = False
     size: int = 0
 
     @property
@@ -102,7 +105,7 @@ class Unpushed:
     """Number of those that were not read."""
     shared: bool = True
     """See `Span`."""
-    found: tuple[UnpushedProblem, ...] = ()
+    committed: tuple[UnpushedProblem, ...] = ()
     """Problems of the commits; secrets first."""
     uncommitted: tuple[UnpushedProblem, ...] = ()
     """Problems of the index and of tracked files; secrets first."""
@@ -147,7 +150,7 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
         stdin="\n".join(shas).encode() + b"\n",
     )  # fmt: skip
     entries = list(_entries(listing))
-    sizes = _sizes(git, {entry.blob for entry in entries})
+    sizes = _object_sizes(git, {entry.blob for entry in entries})
     problems = _files(git, entries, sizes, span.without, span.head)
     read = _affordable(shas, entries, sizes)
     patch = git.run(
@@ -167,7 +170,7 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
         return ()
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
     entries = list(_entries(listing))
-    problems = _files(git, entries, _sizes(git, {entry.blob for entry in entries}), head, "")
+    problems = _files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")
     paths = _readable(git, files)
     for option in (["--cached"], []) if paths else ():
         patch = git.output(
@@ -211,12 +214,18 @@ def _entries(listing: bytes) -> Iterator[_Entry]:
             sha = field.decode().strip()
 
 
-def _sizes(git: Git, blobs: Iterable[str]) -> Mapping[str, int]:
-    """Bytes of each; what is not here (a partial clone) is left out."""
-    names = "\n".join(sorted(blobs)).encode() + b"\n"
-    output = git.text("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer", stdin=names)
-    fields = (line.split(" ") for line in output.splitlines())
-    return {field[0]: int(field[2]) for field in fields if len(field) == 3 and field[1] == "blob"}
+def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
+    """The bytes of each object by its name, an id or COMMIT:PATH; more than any file's for a folder. What is not there
+    (a file of another commit, any in a partial clone) is left out."""
+    names = list(names)
+    listing = "".join(f"{name}\n" for name in names).encode(errors="surrogateescape")
+    output = git.output("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer", stdin=listing)
+    sizes = {}
+    for name, line in zip(names, output.splitlines(), strict=True):
+        kind, _, size = line.partition(b" ")
+        if kind in (b"blob", b"tree"):
+            sizes[name] = int(size) if kind == b"blob" else 1 << 62
+    return sizes
 
 
 def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[str, int]) -> list[str]:
@@ -243,24 +252,15 @@ def _files(
         kind, path = _unwanted(entry, size)
         if kind and (path not in problems or size > problems[path].size):
             problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
-    names = [path for path in problems if "\n" not in path]
-    for path, size_there in zip(names, _at(git, base, names), strict=True):
-        if size_there is not None and size_there * 2 >= problems[path].size:
+    paths = [path for path in problems if "\n" not in path]
+    there = _object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
+    for path in paths:
+        problem = problems[path]
+        if there.get(f"{base}:{path}", -1) * 2 >= problem.size:
             del problems[path]
-    names = [path for path in names if path in problems]
-    for path, size_there in zip(names, _at(git, head, names), strict=True):
-        problems[path] = replace(problems[path], gone=size_there is None and bool(problems[path].sha))
+        elif head and f"{head}:{path}" not in there:
+            problems[path] = replace(problem, is_removed_later=bool(problem.sha))
     return list(problems.values())
-
-
-def _at(git: Git, commit: str, paths: Sequence[str]) -> list[int | None]:
-    """For each path its bytes in that commit, more than any file's for a folder, None where it is not there."""
-    if not paths or not commit:
-        return [None] * len(paths)
-    names = "".join(f"{commit}:{path}\n" for path in paths).encode(errors="surrogateescape")
-    output = git.output("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer", stdin=names)
-    fields = (line.split(b" ") for line in output.splitlines())
-    return [int(field[1]) if field[0] == b"blob" else 1 << 62 if field[0] == b"tree" else None for field in fields]
 
 
 def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
@@ -280,7 +280,7 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
     """Findings in the lines that commits add; what a later commit took out again is dropped unless it is a secret."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
-    for added in added_lines(patch.decode(errors="surrogateescape")) if leftovers else _suspicious(patch):
+    for added in _added_lines(patch) if leftovers else _suspicious(patch):
         if leftovers:
             hits = scan_line(added.path, added.text, added.after)
         else:
@@ -288,7 +288,8 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
             hits = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
         for hit in hits:
             if added.path not in texts:
-                texts[added.path] = _lines(git, head, added.path)
+                text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
+                texts[added.path] = [line.rstrip("\r") for line in text.split("\n")]
             problem = _placed(hit, added, texts[added.path])
             if problem is not None:
                 problems.setdefault((problem.kind, problem.path, problem.line), problem)
@@ -306,52 +307,31 @@ def _sorted(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
     return tuple(shown[:MAX_PROBLEMS])
 
 
-def _placed(hit: Leftover, added: Added, now: list[str]) -> UnpushedProblem | None:
+def _placed(hit: Leftover, added: _AddedLine, now: list[str]) -> UnpushedProblem | None:
     """The finding with its line in the present file, when it is still there."""
     if added.line <= len(now) and now[added.line - 1] == added.text:
         line = added.line
     elif added.text in now:
         line = now.index(added.text) + 1
     elif hit.secret:
-        return UnpushedProblem(hit.kind, added.path, added.line, added.sha, gone=True)
+        return UnpushedProblem(hit.kind, added.path, added.line, added.sha, is_removed_later=True)
     else:
         return None
     return UnpushedProblem(hit.kind, added.path, line, added.sha)
 
 
-def _lines(git: Git, head: str, path: str) -> list[str]:
-    done = git.run("cat-file", "blob", f"{head}:{path}", allowed=(0, 128))
-    if done.returncode:
-        return []
-    return [line.rstrip("\r") for line in done.stdout.decode(errors="surrogateescape").split("\n")]
-
-
-def _suspicious(patch: bytes) -> Iterator[Added]:
+def _suspicious(patch: bytes) -> Iterator[_AddedLine]:
     """The added lines of those files of a patch that hold anything like a secret: most hold nothing."""
-    sha = b""
+    commit = b""
     for part in re.split(rb"\n(?=\x01|diff --git )", b"\n" + patch):
         if part.startswith(b"\x01"):
-            sha = part
+            commit = part
         elif _HINT.search(part):
-            yield from added_lines((sha + b"\n" + part).decode(errors="surrogateescape"))
+            yield from _added_lines(commit + b"\n" + part)
 
 
-def added_lines(patch: str) -> Iterator[Added]:
-    """The added lines of a patch without prefixes (`--unified=0 --no-prefix --format=%x01%H`)."""
-    sha = path = ""
-    line = 0
-    body = False  # within a hunk a line may look like a header
-    lines = patch.split("\n")
-    for number, text in enumerate(lines):
-        if text.startswith("\x01"):
-            sha, body = text[1:], False
-        elif text.startswith("diff --git "):
-            path, body = "", False
-        elif not body and text.startswith("+++ "):
-            path = unquoted(text[4:].rstrip("\t"))
-        elif match := HUNK.match(text):
-            line, body = int(match[1]), True
-        elif body and text.startswith("+"):
-            after = lines[number + 1] if number + 1 < len(lines) else ""
-            yield Added(sha, path, line, text[1:].rstrip("\r"), after[1:] if after.startswith("+") else "")
-            line += 1
+def _added_lines(patch: bytes) -> Iterator[_AddedLine]:
+    for file in read_patch(patch.decode(errors="surrogateescape").split("\n")):
+        for line, following in itertools.zip_longest(file.added, file.added[1:]):
+            after = following.text if following is not None and following.hunk == line.hunk else ""
+            yield _AddedLine(file.commit, line.path, line.line, line.text, after)

@@ -13,7 +13,8 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.execution.runners.toolchains import project_tools, projects
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
-from engine.git.state import Branch, Commit, FileState, GitState, Touch
+from engine.git.commits import Commit
+from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import CheckResult, SessionView
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since
 from engine.prediction.signals import (

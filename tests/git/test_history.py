@@ -19,8 +19,8 @@ def test_commits_with_files_tags_and_what_is_gone(repository: Repository) -> Non
     assert [change.subject for change in history] == ["begin", "second"]
     begin, second = history
     assert (begin.id, begin.at, begin.parents) == (first, 1767261600, 0)
-    assert (begin.files, begin.gone, set(begin.tags)) == (("a.py", "dir/b c.py"), (), {"v1.0", "first"})
-    assert (second.files, second.gone, second.parents) == (("a.py", "dir/b c.py", "ü.py"), ("a.py",), 1)
+    assert (begin.files, begin.deleted, set(begin.tags)) == (("a.py", "dir/b c.py"), (), {"v1.0", "first"})
+    assert (second.files, second.deleted, second.parents) == (("a.py", "dir/b c.py", "ü.py"), ("a.py",), 1)
 
 
 def test_a_merge_has_no_files_of_its_own(repository: Repository) -> None:

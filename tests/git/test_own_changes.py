@@ -8,7 +8,7 @@ import pytest
 
 from engine.git import Git
 from engine.git.own_changes import own_changes, statement_lines, without_lines
-from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch
+from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
@@ -141,3 +141,10 @@ def test_what_was_left_in_and_what_only_looks_like_it(repository: Repository) ->
     for since, older in ((NOW - day, []), (NOW - 8 * day, ["older.py:1"])):
         leftovers = own_changes(Git(repository.path), state, since).leftovers
         assert [leftover.place for leftover in leftovers] == expected + older
+
+
+def test_lines_of_a_patch_that_look_like_headers_are_lines() -> None:
+    patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
+    *_, file = read_patch(patch.split("\n"))
+    assert (file.commit, file.path) == ("abc", "a.txt")
+    assert [(line.line, line.text) for line in file.added] == [(1, "++ b/evil.txt"), (2, "second")]

@@ -11,8 +11,8 @@ import pytest
 
 from engine.execution.branching import create_branch, free_branch_name
 from engine.git import Git
+from engine.git.commits import to_datetime
 from engine.git.reader import GitReader
-from engine.git.status import to_datetime
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch

@@ -24,11 +24,11 @@ def look(repository: Repository, now: datetime | None = None) -> Unpushed:
 
 
 def look_at(repository: Repository, head: str, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
-    return read_commits(Git(repository.path), Span(head, base), leftovers=leftovers).found
+    return read_commits(Git(repository.path), Span(head, base), leftovers=leftovers).committed
 
 
 def places(result: Unpushed) -> list[tuple[str, int]]:
-    return [(problem.path, problem.line) for problem in result.found]
+    return [(problem.path, problem.line) for problem in result.committed]
 
 
 def with_remote(repository: Repository, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_files_that_belong_in_no_repository(repository: Repository) -> None:
     assert found == expected
     repository.git("rm", "-q", ".env", "a.zip")
     later = look_at(repository, repository.commit("out again", {"a.py": "x = 1\n"}), base)
-    assert {problem.path for problem in later if problem.gone} == {".env", "a.zip"}
+    assert {problem.path for problem in later if problem.is_removed_later} == {".env", "a.zip"}
     assert len(later) == len(found), "the history has them still"
 
 
@@ -121,7 +121,7 @@ def test_what_a_later_commit_moved_or_took_out(repository: Repository) -> None:
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
     head = repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
     found = look_at(repository, head, base, leftovers=True)
-    assert [(problem.path, problem.line, problem.gone) for problem in found] == [
+    assert [(problem.path, problem.line, problem.is_removed_later) for problem in found] == [
         ("moved.py", 3, False),
         ("out.py", 1, True),
         ("kept.py", 1, False),

@@ -12,7 +12,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.git.state import Commit, GitState
+from engine.git.commits import Commit
+from engine.git.state import GitState
 from engine.model import (
     Band,
     CycleReport,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.git.state import Branch, Commit, GitState
+from engine.git.commits import Commit
+from engine.git.state import Branch, GitState
 from engine.model import CheckResult
 from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext

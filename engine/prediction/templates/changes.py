@@ -273,7 +273,7 @@ def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterato
     unpushed = context.inspection.unpushed
     if not context.repository.head:
         return
-    committed = [problem for problem in unpushed.found if problem.secret is secrets]
+    committed = [problem for problem in unpushed.committed if problem.secret is secrets]
     paths = {problem.path for problem in committed}
     uncommitted = [
         problem for problem in unpushed.uncommitted if problem.secret is secrets and problem.path not in paths
@@ -295,7 +295,7 @@ def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tie
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
         whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
         reasoning = f"It came in with {subject}, which {whom}"
-        reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
+        reasoning += "; a later commit removed it, but the history still has it." if first.is_removed_later else "."
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."
     evidence_at = commit.at if commit else modified or newest_commit(git)

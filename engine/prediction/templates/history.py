@@ -10,8 +10,9 @@ from math import isfinite
 
 from engine.git.calendars import nearest
 from engine.git.co_changes import is_group
+from engine.git.commits import Commit
 from engine.git.releases import ReleaseRhythm
-from engine.git.state import Commit, GitState
+from engine.git.state import GitState
 from engine.git.status import is_byproduct
 from engine.model import PartOfDay
 from engine.model.text import count, listing, moment, plain, tail, text_hash

@@ -11,7 +11,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.branch_report import Branch
-from engine.git import unpushed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -72,12 +71,6 @@ def test_nothing_unpushed(repository: Repository, run_flow: RunFlow) -> None:
     assert run_flow("review_unpushed", upstream=head).result.summary == (
         "1 unpushed commit, nothing that should not be pushed"
     )
-
-
-def test_lines_that_look_like_headers_are_lines() -> None:
-    patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
-    lines = [(line.path, line.line, line.text) for line in unpushed.added_lines(patch)]
-    assert lines == [("a.txt", 1, "++ b/evil.txt"), ("a.txt", 2, "second")]
 
 
 # -- report_branches ------------------------------------------------------------------------------------------------

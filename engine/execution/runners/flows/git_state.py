@@ -8,8 +8,8 @@ from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows.wording import one_line
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.index_update import update_index
 from engine.git.leftovers import secret_kind
-from engine.git.tree import follow_files
 from engine.model import sanitise
 
 MAX_DIFF_LINES = 200
@@ -121,7 +121,7 @@ def stage_all_files(job: Job) -> dict[str, str]:
     environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
     git = replace(job.git, environment={**job.git.environment, **environment})
     git.run("read-tree", "HEAD")  # so that tracked files stay which an ignore rule names
-    follow_files(git)
+    update_index(git)
     return environment
 
 

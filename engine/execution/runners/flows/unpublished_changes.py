@@ -17,7 +17,7 @@ from engine.execution.runners.flows.wording import count, join_names, one_line
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
-from engine.git.status import is_byproduct, read_status, split_nul
+from engine.git.status import is_byproduct, read_status
 from engine.git.unpushed import MAX_COMMITS, Span, Unpushed, UnpushedProblem, read_commits, read_uncommitted
 from engine.plain_files import read_plain
 
@@ -56,7 +56,7 @@ class ReviewUnpushed(Flow):
         job.say(count(unpushed.commits, "unpushed commit"))
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
-        problems = [*unpushed.found, *uncommitted]
+        problems = [*unpushed.committed, *uncommitted]
         job.say_list([describe_finding(problem) for problem in problems], MAX_FINDINGS)
         for line in [
             *self.broken,
@@ -69,7 +69,7 @@ class ReviewUnpushed(Flow):
 def describe_finding(finding: UnpushedProblem) -> str:
     """A finding in one line, with its place."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
-    gone = "  (removed again by a later commit, but still in the history)" if finding.gone else ""
+    gone = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
     return f"{finding_place(finding)}  {finding.kind}{format_size(finding)}  {where}{gone}"
 
 
@@ -92,9 +92,9 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
     serious = [finding for finding in problems if finding.secret or not finding.line]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(one_line(path))}"
-        for path in dict.fromkeys(risk.path for risk in serious if not risk.line and not risk.gone)
+        for path in dict.fromkeys(risk.path for risk in serious if not risk.line and not risk.is_removed_later)
     ]
-    if any(risk.line and not risk.gone for risk in serious):
+    if any(risk.line and not risk.is_removed_later for risk in serious):
         steps.append("Next: move the secret out of the file, for example into an environment variable")
     commits = list(dict.fromkeys(risk.sha for risk in serious if risk.sha))
     if commits == [head]:
@@ -126,7 +126,7 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
                 "path": one_line(finding.path),
                 "line": finding.line,
                 "commit": finding.sha,
-                "gone": finding.gone,
+                "gone": finding.is_removed_later,
             }
             | ({"size": finding.size} if finding.size else {})
             for finding in problems[:MAX_FINDINGS]
@@ -247,16 +247,15 @@ class LookAtChanges(Flow):
         sources = [change.file.path for change in changes if _is_source(change.file.path) and not change.file.deleted]
         if not sources:
             return []
-        tracked = split_nul(job.git.output("ls-files", "-z"))
+        tracked = job.git.items("ls-files", "-z")
         new = (change.file.path for change in changes if change.file.untracked)
         tested = {topic_of_file(path) for path in (*tracked, *new) if is_test(path)}
         return [path for path in sources if topic_of_file(path) not in tested]
 
 
 def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
-    out = job.git.output("diff-index", "--numstat", "-z", "--no-renames", head)
     numbers = {}
-    for field in split_nul(out):
+    for field in job.git.items("diff-index", "--numstat", "-z", "--no-renames", head):
         added, removed, path = field.split("\t", 2)
         numbers[path] = (int(added), int(removed)) if added != "-" else (0, 0)
     changes = []
