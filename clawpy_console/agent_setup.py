@@ -23,7 +23,7 @@ def offer(app: Console, then: Callable[[], object] | None = None) -> None:
     does."""
 
     def look(engine: Engine) -> tuple[str, list[FoundAgent], LocalModels]:
-        return engine.agent_setup.served(), engine.agent_setup.find_agents(), engine.agent_setup.local_models()
+        return engine.channel_setup.served_by(), engine.channel_setup.find_agents(), engine.channel_setup.local_models()
 
     app.look_up(look, lambda seen: _choose(app, then, *seen))
 
@@ -60,9 +60,9 @@ def _choose(
 def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
     agent = None
     if is_model:
-        engine.agent_setup.take_model(name)
+        engine.channel_setup.assign_model(name)
     else:
-        agent = engine.agent_setup.hire(name)
+        agent = engine.channel_setup.assign_agent(name)
     engine.cards.refresh_runners()  # the cards that lie there say at once who would do them
     return agent
 

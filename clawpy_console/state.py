@@ -220,7 +220,9 @@ def _read_settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
         "autonomies": tuple((path, str(current.workspace(path).autonomy)) for path in workspaces),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
-        "served": tuple((channel, by) for channel in current.channels if (by := engine.agent_setup.served(channel))),
+        "served": tuple(
+            (channel, by) for channel in current.channels if (by := engine.channel_setup.served_by(channel))
+        ),
         "sandbox": _describe_sandbox(engine),
     }
 

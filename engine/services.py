@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from engine.autonomy.autonomy import Autonomy
     from engine.autonomy.heartbeat import Heartbeat
     from engine.events import EventBus
-    from engine.execution.agent_setup import AgentSetup
     from engine.execution.changesets import ChangeSets
+    from engine.execution.channel_setup import ChannelSetup
     from engine.execution.housekeeping import Housekeeping
     from engine.execution.model_calls import ModelCalls
     from engine.execution.overlaps import Overlaps
@@ -116,7 +116,7 @@ class Services:
     # execution (`engine.wiring.execution`)
     keys: Keys
     model_router: ModelRouter
-    agent_setup: AgentSetup
+    channel_setup: ChannelSetup
     calls: ModelCalls
     recall_part: RecallPromptPart
     prompts: PromptAssembly

@@ -160,9 +160,9 @@ class OwnPrompt(Dialog[Card | None]):
 
         def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
             return (
-                engine.agent_setup.served(),
-                engine.agent_setup.find_agents(),
-                list(engine.agent_setup.local_models().ids),
+                engine.channel_setup.served_by(),
+                engine.channel_setup.find_agents(),
+                list(engine.channel_setup.local_models().ids),
             )
 
         self.app.ask(look, lambda result: self._show_agents(*result))
@@ -269,7 +269,7 @@ class OwnPrompt(Dialog[Card | None]):
             self.app.ask(lambda engine: self._propose(engine, text, place), self._on_card, self._on_refusal)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
-        if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.agent_setup.served():
+        if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.channel_setup.served_by():
             self._confirmed_text = text
             raise NO_MODEL
         return engine.cards.propose(text, workspace=place)

@@ -92,7 +92,7 @@ def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
 
     checks = []
     for name, section in settings.acp.items():
-        agent = describe_agent(name, section.command, data=home.data)
+        agent = describe_agent(name, section.command, home.data)
         runner = f"{ACP}{name}"
         serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
         message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
@@ -103,7 +103,7 @@ def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
             reach = ", ".join(section.hosts) or "none"
             words = f"{message}; network: {reach}; to log in, if needed: {agent.login}"
             checks.append(Check("coding agent", OK, words))
-    for agent in find_agents(data=home.data):
+    for agent in find_agents(home.data):
         if agent.name not in settings.acp:
             fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"
             lacks = " without its adapter" if agent.missing else ""

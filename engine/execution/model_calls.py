@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -21,27 +22,47 @@ from sqlmodel import Field, Session, col, func, select
 from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
 from engine.execution.prompt_text import without_secrets
-from engine.model import (
-    ModelCall,
-    Prompt,
-    PromptPart,
-    Randomness,
-    Refusal,
-    SessionView,
-    sanitise,
-)
+from engine.frozen import frozen
+from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load_all, select_all, value_of
 from engine.storage.types import utc_column
 
-STATES = ("running", "done", "failed", "cancelled", "interrupted")
+
+class CallState(StrEnum):
+    """The state of a call."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    """The engine stopped while it ran."""
+
+
+@frozen
+class CallUsage:
+    """The tokens and the money that a call used."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: int = 0
+    """Micro-dollars."""
+    is_reported: bool = True
+    """False when the provider did not say, or said what cannot be."""
+
+
+NOTHING_USED = CallUsage()
 
 MAX_CONVERSATION_CALLS = 10_000
 """Maximum number of calls of one conversation; a longer chain is damaged."""
 
 MAX_SEARCHED_CALLS = 2_000
 """Maximum number of calls that are searched for a memory."""
+
+MAX_CALLS_WITH_MEMORY = 20
+"""Maximum number of calls that are returned for a memory."""
 
 CONTINUES_CALL = "carried_from"
 """The key in the provenance of a call for the earlier call of its conversation."""
@@ -143,12 +164,7 @@ class ModelCalls:
         packed = pack_parts(parts)
 
         def work(tx: Transaction) -> None:
-            previous = tx.session.get(ModelCallRow, follows)
-            provenance: Mapping[str, Any] = {}
-            if prompt is not None:
-                provenance = prompt.provenance
-            elif previous is not None and previous.provenance:  # that of the conversation's beginning (SPEC 1.10)
-                provenance = {CONTINUES_CALL: follows, **previous.provenance}
+            provenance = prompt.provenance if prompt is not None else _carried_provenance(tx.session, follows)
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
@@ -157,7 +173,7 @@ class ModelCalls:
                     provider=provider,
                     model=model,
                     run_kind=run_kind,
-                    state="running",
+                    state=CallState.RUNNING.value,
                     started_at=tx.now,
                     follows=follows,
                     notes=[redact(note, secrets) for note in prompt.notes] if prompt else [],
@@ -176,19 +192,15 @@ class ModelCalls:
         self,
         call_id: str,
         *,
-        state: str,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cost: int = 0,
+        state: CallState,
+        usage: CallUsage = NOTHING_USED,
         price_known: bool = True,
         error: str = "",
         reply: str = "",
     ) -> None:
-        """Store the end of a call: `state` "done", "failed" or "cancelled", `cost` in micro-dollars. For a call that
-        its session's end closed already, only the figures are stored; any other finished call does not change. Raises
-        `Refusal` `unknown_call`."""
-        if state not in STATES or state == "running":
-            raise ValueError(f"a call cannot end as {state!r}")
+        """Store the end of a call; its cost is an estimate unless the price is known and the usage reported. For a call
+        that its session's end closed already, only the figures are stored; any other finished call does not change.
+        Raises `Refusal` `unknown_call`."""
         secrets = tuple(self._secrets())
         packed_reply = b""
         if reply:
@@ -196,13 +208,13 @@ class ModelCalls:
 
         def work(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
-            if row.state not in ("running", "cancelled") or (row.state == "cancelled" and row.input_tokens):
-                return
-            if row.state == "running":
-                row.state, row.ended_at = state, tx.now
+            if row.state == CallState.RUNNING:
+                row.state, row.ended_at = state.value, tx.now
                 row.error = redact(sanitise(error), secrets)
-            row.input_tokens, row.output_tokens = input_tokens, output_tokens
-            row.cost_microusd, row.price_known, row.reply = cost, price_known, packed_reply
+            elif row.state != CallState.CANCELLED or row.input_tokens:
+                return
+            row.input_tokens, row.output_tokens, row.cost_microusd = usage.input_tokens, usage.output_tokens, usage.cost
+            row.price_known, row.reply = price_known and usage.is_reported, packed_reply
             tx.session.add(row)
             tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
 
@@ -212,12 +224,8 @@ class ModelCalls:
         """At start-up: mark running calls as interrupted. Returns their number."""
 
         def work(tx: Transaction) -> int:
-            interrupted = _running_rows(tx.session)
-            for row in interrupted:
-                row.state, row.ended_at = "interrupted", tx.now
-                row.error = "the engine stopped while it ran"
-                tx.session.add(row)
-            return len(interrupted)
+            running = load_all(tx.session, ModelCallRow, _RUNNING)
+            return _end_calls(tx, running, CallState.INTERRUPTED, "the engine stopped while it ran")
 
         return self._database.write(work)
 
@@ -226,10 +234,8 @@ class ModelCalls:
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
         """Cancel the running calls of a session that is over."""
-        for row in _running_rows(tx.session, view.id):
-            row.state, row.ended_at = "cancelled", tx.now
-            row.error = row.error or f"its session ended: {view.state}"
-            tx.session.add(row)
+        running = load_all(tx.session, ModelCallRow, _RUNNING_IN, {"session": view.id})
+        _end_calls(tx, running, CallState.CANCELLED, f"its session ended: {view.state}")
 
     # Reading
 
@@ -246,14 +252,14 @@ class ModelCalls:
         query = (
             select(ModelCallRow.provider, ModelCallRow.model, number)
             .where(col(ModelCallRow.agent) == agent, col(ModelCallRow.started_at) >= since)
-            .where(col(ModelCallRow.state) == "done")
+            .where(col(ModelCallRow.state) == CallState.DONE.value)
             .group_by(col(ModelCallRow.provider), col(ModelCallRow.model))
             .order_by(number.desc(), col(ModelCallRow.provider), col(ModelCallRow.model))
         )
         with self._database.read() as session:
             return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
-    def calls_with_memory(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
+    def calls_with_memory(self, memory_id: str) -> list[ModelCall]:
         """The calls whose prompts recalled this memory, newest first, among the newest `MAX_SEARCHED_CALLS` calls."""
         with self._database.read() as session:
             rowid: Any = literal_column("rowid")
@@ -265,7 +271,7 @@ class ModelCalls:
                 .where(provenance.contains(json.dumps(memory_id), autoescape=True))
                 .where(~provenance.contains(f'"{CONTINUES_CALL}"', autoescape=True))
                 .order_by(rowid.desc())
-                .limit(limit)
+                .limit(MAX_CALLS_WITH_MEMORY)
             )
             return [row.view for row in session.exec(query)]
 
@@ -316,14 +322,24 @@ def _redact_part(part: PromptPart, secrets: tuple[str, ...]) -> PromptPart:
     return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
 
 
-_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == "running")
+_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING.value)
 _RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
 
 
-def _running_rows(session: Session, session_id: str | None = None) -> list[ModelCallRow]:
-    if session_id is None:
-        return load_all(session, ModelCallRow, _RUNNING)
-    return load_all(session, ModelCallRow, _RUNNING_IN, {"session": session_id})
+def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
+    """End calls that nobody finishes; returns their number."""
+    for row in rows:
+        row.state, row.ended_at, row.error = state.value, tx.now, reason
+        tx.session.add(row)
+    return len(rows)
+
+
+def _carried_provenance(session: Session, follows: str) -> Mapping[str, Any]:
+    """The provenance of a call without a prompt of its own: that of the conversation's beginning (SPEC 1.10)."""
+    previous = session.get(ModelCallRow, follows)
+    if previous is None or not previous.provenance:
+        return {}
+    return {CONTINUES_CALL: follows, **previous.provenance}
 
 
 def _load_row(session: Session, call_id: str) -> ModelCallRow:

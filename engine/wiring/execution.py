@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
-from engine.execution.agent_setup import AgentSetup
 from engine.execution.changesets import ChangeSets
+from engine.execution.channel_setup import ChannelSetup
 from engine.execution.channels import Channels
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.launcher import Launcher
@@ -63,7 +63,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         models=lambda agent: core.agents.tools(agent).models,
         hints=core.overlays.model,
     )
-    core.agent_setup = AgentSetup(core.settings, data=home.data, model_for=core.model_router.choose)
+    core.channel_setup = ChannelSetup(core.settings, data=home.data, model_for=core.model_router.choose)
     core.calls = ModelCalls(
         core.database, randomness, secrets=core.keys.secrets, on_prompt=partial(_record_prompt, core)
     )

@@ -12,7 +12,7 @@ from engine.activity import activity_since
 from engine.api.gateway.gateway import GatewayState
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.agent_setup import AgentSetup
+from engine.execution.channel_setup import ChannelSetup
 from engine.execution.permissions import PermissionRow, Permissions
 from engine.hierarchy.agents import Agents
 from engine.home import Home
@@ -272,7 +272,7 @@ class StandIn:
             ),
         )
         self.decisions = SimpleNamespace(load_newest=lambda limit: [])
-        self.agent_setup = AgentSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
+        self.channel_setup = ChannelSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: activity_since(now, sessions=[], blocked_entries=[], decision_facts=[], spent=0, waits=[])
         self.closed = False
 

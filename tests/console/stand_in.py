@@ -191,14 +191,14 @@ class Permissions(Port):
         self.all = [item for item in self.all if item.id != id]
 
 
-class AgentSetup(Port):
+class ChannelSetup(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
         self.local = LocalModels()
 
-    def served(self, channel: str = "koji-core") -> str:
+    def served_by(self, channel: str = "koji-core") -> str:
         return self.serves
 
     def find_agents(self) -> list[Any]:
@@ -207,11 +207,11 @@ class AgentSetup(Port):
     def local_models(self) -> LocalModels:
         return self.local
 
-    def take_model(self, model_id: str, channel: str = "koji-core") -> None:
-        self.note("take_model", model_id)
+    def assign_model(self, model_id: str) -> None:
+        self.note("assign_model", model_id)
 
-    def hire(self, name: str, channel: str = "koji-core") -> Any:
-        self.note("hire", name)
+    def assign_agent(self, name: str, channel: str = "koji-core") -> Any:
+        self.note("assign_agent", name)
         return next(item for item in self.here if item.name == name)
 
 
@@ -226,7 +226,7 @@ class Calls(Port):
     def prompt(self, id: str) -> tuple[PromptPart, ...]:
         return PROMPT if id.endswith("1") else (*PROMPT, *TURN)
 
-    def calls_with_memory(self, id: str, limit: int = 20) -> list[ModelCall]:
+    def calls_with_memory(self, id: str) -> list[ModelCall]:
         return model_calls()[:1] if id.endswith(("1", "3")) else []
 
     def reply(self, id: str) -> str:
@@ -348,7 +348,7 @@ class StandIn:
         self.changes = Changes(self)
         self.permissions = Permissions(self)
         self.calls = Calls(self)
-        self.agent_setup = AgentSetup(self)
+        self.channel_setup = ChannelSetup(self)
         self.flows = FlowRegistry(FLOWS, list)
         self.agent_files = Files(self)
         self.memory: Any = Remembering(self)

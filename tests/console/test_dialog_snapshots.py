@@ -33,7 +33,7 @@ def test_dialogs(console: ConsoleApp, snap_compare, dialog: str, size: str) -> N
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dialog", ["prompt", "connect"])
 def test_without_a_model(console: ConsoleApp, engine: StandIn, snap_compare, dialog: str, size: str) -> None:
-    engine.agent_setup.serves, engine.agent_setup.here = (
+    engine.channel_setup.serves, engine.channel_setup.here = (
         "",
         [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
     )

@@ -23,7 +23,7 @@ def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
 
 
 async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
-    engine.agent_setup.serves, engine.agent_setup.here = (
+    engine.channel_setup.serves, engine.channel_setup.here = (
         "",
         [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
     )
@@ -31,23 +31,23 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
         await sees(pilot, "H connects Claude Code")
         await pilot.press("H")
         await sees(pilot, "once its adapter is installed: npm i")
-        assert not named(engine, "hire")
+        assert not named(engine, "assign_agent")
         await pilot.press("1")
-        await until(pilot, lambda: named(engine, "hire") == [("hire", "claude")])
+        await until(pilot, lambda: named(engine, "assign_agent") == [("assign_agent", "claude")])
         await sees(pilot, "run claude")
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
 
 
 async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
-    engine.agent_setup.serves, engine.agent_setup.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
+    engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
     async with running(console, notifications=True) as pilot:
         await sees(pilot, "H connects ollama:qwen3 or")
         await pilot.press("H")
         await sees(pilot, "a model on this machine")
         await pilot.press("2")
         await sees(pilot, "koji-core is served by ollama:llama3.2:3b")
-        assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]
+        assert named(engine, "assign_model") == [("assign_model", "ollama:llama3.2:3b")]
         assert named(engine, "refresh_runners") == [("refresh_runners",)]
         assert len(console.screen_stack) == 1
 
@@ -57,14 +57,14 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
     console: ConsoleApp, engine: StandIn
 ) -> None:
     fault = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
-    engine.agent_setup.serves, engine.agent_setup.local = "", LocalModels(faults=(fault,))
+    engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(faults=(fault,))
     async with running(console, "H", size=(200, 60), notifications=True) as pilot:
         await sees(pilot, "ollama at 127.0.0.1:11434 did not list its")
         assert "No coding agent on the PATH" in screen_text(console)
 
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
-    engine.agent_setup.serves = "ollama:qwen3"
+    engine.channel_setup.serves = "ollama:qwen3"
     async with running(console, size=(200, 60)) as pilot:
         await sees(pilot, "hides this")
         assert "text prompts go to ollama:qwen3" in screen_text(console)
@@ -75,7 +75,7 @@ async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: C
 async def test_the_first_run_says_what_to_press_and_what_happens(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
-    engine.agent_setup.serves = ""
+    engine.channel_setup.serves = ""
     engine.settings.current.keys = {"work.land": "P"}
     async with running(console, size=size) as pilot:
         await sees(pilot, "hides this")

@@ -91,7 +91,7 @@ async def test_text_for_an_agent_becomes_a_card_on_top_of_the_workspace_that_was
 async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_is_offered(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    engine.agent_setup.serves, engine.agent_setup.here = "", [found("claude", "Claude Code")]
+    engine.channel_setup.serves, engine.channel_setup.here = "", [found("claude", "Claude Code")]
     async with running(console, size=(80, 24)) as pilot:
         await box(pilot, console)
         await sees(pilot, "no model configured: ^o connects Claude Code")
@@ -100,7 +100,7 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
         assert not named(engine, "propose")
         await pilot.press("ctrl+o")
         await sees(pilot, "Which agent or model")
-        engine.agent_setup.serves = "claude"
+        engine.channel_setup.serves = "claude"
         await pilot.press("1")
         await sees(pilot, "koji-core is served by Claude Code")
         await pilot.press("escape", "enter")
@@ -110,7 +110,7 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
 
 @pytest.mark.long
 async def test_without_a_model_a_second_enter_keeps_the_text_as_a_card(console: ConsoleApp, engine: StandIn) -> None:
-    engine.agent_setup.serves = ""
+    engine.channel_setup.serves = ""
     async with running(console) as pilot:
         await box(pilot, console)
         await pilot.press(*"explain the cart", "enter")

@@ -91,7 +91,7 @@ def test_with_nothing_to_decide(console: ConsoleApp, engine: StandIn, snap_compa
 @pytest.mark.parametrize("size", ["120x40", "200x60"])
 def test_before_the_first_session(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
     engine.cards.all = {card.id: card for card in cards(stated=False)}
-    engine.sessions.all, engine.changes.all, engine.agent_setup.serves = [], [], ""
+    engine.sessions.all, engine.changes.all, engine.channel_setup.serves = [], [], ""
     engine.tasks.list = lambda **_: []
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
 

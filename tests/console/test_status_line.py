@@ -47,7 +47,7 @@ def test_both_lines_fit_and_say_where_one_is_and_how_it_stands(width: int) -> No
 
 
 def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.cards.all, engine.agent_setup.serves = {}, ""
+    engine.cards.all, engine.channel_setup.serves = {}, ""
     for port, name in (
         (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
         (engine.learnings, "entries"), (engine.safety, "log"), (engine.safety, "holds"),

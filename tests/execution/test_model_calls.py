@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.execution.model_calls import ModelCallRow, ModelCalls, pack_parts, unpack_parts
+from engine.execution.model_calls import CallState, CallUsage, ModelCallRow, ModelCalls, pack_parts, unpack_parts
 from engine.model import (
     Prompt,
     PromptLine,
@@ -77,9 +77,7 @@ def test_a_call_is_there_before_it_is_made_and_closed_with_its_figures(world: Wo
     assert world.calls.get(call).seconds is None
 
     world.clock.advance(timedelta(seconds=3))
-    world.calls.finish(
-        call, state="done", input_tokens=120, output_tokens=9, cost=1500, price_known=False, reply="done"
-    )
+    world.calls.finish(call, state=CallState.DONE, usage=CallUsage(120, 9, 1500), price_known=False, reply="done")
 
     [stored] = world.calls.for_session("sess_1")
     assert (stored.state, stored.seconds, stored.input_tokens, stored.output_tokens) == ("done", 3.0, 120, 9)
@@ -138,7 +136,7 @@ def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of
 
 def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World) -> None:
     call = begin(world, prompt=PROMPT)
-    world.calls.finish(call, state="failed", error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
+    world.calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
     shown = world.calls.get(call).error + world.calls.reply(call)
     assert "\x1b" not in shown
     assert "\r" not in shown
@@ -148,7 +146,7 @@ def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World)
 def test_secrets_are_cut_out_of_everything_that_is_kept(world: World) -> None:
     secret = "hunter2hunter2"
     call = begin(world, prompt=Prompt((part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",)))
-    world.calls.finish(call, state="failed", error=f"401 for {secret}", reply=f"I used {secret}")
+    world.calls.finish(call, state=CallState.FAILED, error=f"401 for {secret}", reply=f"I used {secret}")
 
     path = world.database.path
     stored = repr((world.calls.prompt(call), world.calls.get(call), world.calls.reply(call)))
@@ -160,7 +158,7 @@ def test_secrets_are_cut_out_of_everything_that_is_kept(world: World) -> None:
 
 def test_what_a_crash_left_running_is_interrupted(world: World) -> None:
     done, unfinished = begin(world), begin(world)
-    world.calls.finish(done, state="done")
+    world.calls.finish(done, state=CallState.DONE)
 
     assert world.calls.recover() == 1
     assert world.calls.get(unfinished).state == "interrupted"
@@ -174,7 +172,7 @@ def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: Wo
     assert world.calls.get(call).state == "cancelled"
     assert world.calls.get(other).state == "running"
 
-    world.calls.finish(call, state="failed", input_tokens=7, cost=3)
+    world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(7, 0, 3))
     stored = world.calls.get(call)
     assert (stored.state, stored.input_tokens, stored.cost) == ("cancelled", 7, 3)
     assert stored.error == "its session ended: cancelled"
@@ -182,14 +180,12 @@ def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: Wo
 
 def test_a_finished_call_stays_as_it_is(world: World) -> None:
     call = begin(world)
-    world.calls.finish(call, state="done", cost=5)
-    world.calls.finish(call, state="failed", cost=9)
+    world.calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
+    world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
 
     assert (world.calls.get(call).state, world.calls.get(call).cost) == ("done", 5)
-    with pytest.raises(ValueError, match="cannot end as"):
-        world.calls.finish(call, state="running")
     with pytest.raises(Refusal) as refused:
-        world.calls.finish("call_x", state="done")
+        world.calls.finish("call_x", state=CallState.DONE)
     assert refused.value.code == "unknown_call"
 
 

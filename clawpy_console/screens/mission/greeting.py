@@ -30,8 +30,8 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     def key(action: str) -> tuple[str, str]:
         return (shown_key(action, keymap), "$accent")
 
-    served = engine.agent_setup.served()
-    models = [] if served else list(engine.agent_setup.local_models().ids)
+    served = engine.channel_setup.served_by()
+    models = [] if served else list(engine.channel_setup.local_models().ids)
     return [
         Content.assemble(
             ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
@@ -43,7 +43,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            agent_setup.line(served, engine.agent_setup.find_agents(), models, shown_key("app.hire", keymap)),
+            agent_setup.line(served, engine.channel_setup.find_agents(), models, shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

@@ -32,14 +32,14 @@ def agents(
         return {
             "agents": document(hierarchy.list()),
             "coding": _coding(engine),
-            "codingSupported": list(engine.agent_setup.supported),
+            "codingSupported": list(engine.channel_setup.supported_agents),
             "retired": [agent.id for agent in hierarchy.retired()],
             "problems": hierarchy.problems(),
         }
     require("id", id)
     match action:
         case "serve":
-            engine.agent_setup.hire(id, require("channel", channel))
+            engine.channel_setup.assign_agent(id, require("channel", channel))
             return {"channel": channel, "coding": [agent for agent in _coding(engine) if agent["name"] == id]}
         case "show":
             return _agent_document(engine, id)
@@ -102,7 +102,7 @@ def _coding(engine: Services) -> list[Document]:
             "configured": agent.name in settings.acp,
             "serves": [name for name, channel in settings.channels.items() if channel.runner == f"{ACP}{agent.name}"],
         }
-        for agent in engine.agent_setup.list_agents()
+        for agent in engine.channel_setup.list_agents()
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.execution.model_calls import CallUsage
 from engine.execution.process_termination import marked_processes
 from engine.model import SessionState, SessionView
 from engine.storage.database import Database
@@ -220,7 +221,7 @@ def test_what_it_says_it_cost_is_charged_once(world: AcpWorld) -> None:
     view = world.run(usage(900, 0.01), usage(1_200, 0.03), usage(1_100, 0.02), {"usage": total})
     assert (view.cost, view.tokens) == (30_000, 1_500)
     (ended,) = world.calls.ended
-    assert (ended["cost"], ended["price_known"], ended["input_tokens"]) == (30_000, True, 1_000)
+    assert (ended["usage"], ended["price_known"]) == (CallUsage(1_000, 500, 30_000), True)
 
 
 @pytest.mark.long

@@ -167,14 +167,14 @@ def programs(folder: Path, *names: str) -> str:
 
 def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
     path = programs(tmp_path / "bin", "claude-code-acp", "claude-agent-acp", "gemini", "codex")
-    here = {one.name: one for one in find_agents(path, data=tmp_path / "data")}
+    here = {one.name: one for one in find_agents(tmp_path / "data", path)}
     assert list(here) == ["claude", "codex", "gemini"]
     assert here["claude"].command == ("claude-agent-acp",)  # the newer of the two
     assert here["claude"].hosts[0] == "api.anthropic.com"
     assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in here["claude"].login
     assert "codex-acp" in here["codex"].missing
     assert here["gemini"].command == ("gemini", "--acp")
-    assert find_agents(str(tmp_path)) == []
+    assert find_agents(tmp_path, str(tmp_path)) == []
 
 
 def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Path) -> None:

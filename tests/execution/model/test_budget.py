@@ -7,6 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.execution.model_calls import CallUsage
 from engine.execution.runners.model import budget
 from engine.execution.runners.model.budget import (
     MAX_OUTPUT_TOKENS,
@@ -15,6 +16,7 @@ from engine.execution.runners.model.budget import (
     Allowance,
     Price,
     PromptSize,
+    RequestBudget,
 )
 
 tokens = st.integers(0, 200_000)
@@ -30,7 +32,7 @@ def test_what_is_allowed_is_never_more_than_is_left(prompt: PromptSize, price: P
     limit = budget.max_output_tokens(prompt, price=price, allowance=left, window=None)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
-        assert budget.max_cost(prompt, limit, price) <= left.cost or not price.output
+        assert RequestBudget(prompt, limit, price).max_cost <= left.cost or not price.output
         assert left.tokens is None or prompt.expected + limit <= left.tokens
 
 
@@ -46,20 +48,13 @@ def test_what_is_allowed_is_never_more_than_is_left(prompt: PromptSize, price: P
 def test_no_provider_claims_more_than_was_reserved(
     read: int | None, written: int | None, cost: int | None, prompt: PromptSize, limit: int, received: int, price: Price
 ) -> None:
-    usage = budget.count_usage(
-        input_tokens=read,
-        output_tokens=written,
-        cost=cost,
-        prompt=prompt,
-        limit=limit,
-        received=received,
-        price=price,
-    )
+    allowed = RequestBudget(prompt, limit, price)
+    usage = allowed.usage_of_answer({"input": read, "output": written, "cost": cost}, received)
     assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD
     assert 0 <= usage.output_tokens <= limit
     assert usage.is_reported or usage.cost == price.cost_of(usage.input_tokens, usage.output_tokens)
-    lost = budget.count_cancelled(prompt=prompt, limit=limit, received=received, price=price)
-    assert all(0 <= spent.cost <= budget.max_cost(prompt, limit, price) for spent in (usage, lost))
+    lost = allowed.usage_of_cancelled(received)
+    assert all(0 <= spent.cost <= allowed.max_cost for spent in (usage, lost))
 
 
 def test_the_price_is_the_list_s_else_an_estimate_that_says_so() -> None:
@@ -84,19 +79,19 @@ def test_a_seeded_session_of_many_requests_stays_within_its_means() -> None:
             MIN_OUTPUT_TOKENS
         ):
             assert left.tokens is not None
-            left = Allowance(left.tokens - size.expected - limit, left.cost - budget.max_cost(size, limit, price))
+            left = Allowance(
+                left.tokens - size.expected - limit, left.cost - RequestBudget(size, limit, price).max_cost
+            )
             assert left.cost >= 0
             assert left.tokens >= 0
             size = PromptSize(counted=size.expected + limit)
 
 
 def test_what_the_provider_reports_counts_and_what_was_cut_short_is_estimated() -> None:
-    reported = budget.count_usage(
-        input_tokens=100, output_tokens=20, cost=65, prompt=PromptSize(estimated=150), limit=1_000, received=80,
-        price=Price(250_000, 2_000_000),
-    )  # fmt: skip
-    assert reported == budget.Usage(100, 20, 65)
+    allowed = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
+    reported = allowed.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
+    assert reported == CallUsage(100, 20, 65)
     assert [budget.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
     price = Price(1_000_000, 1_000_000)
-    cut_short = budget.count_cancelled(prompt=PromptSize(40, 60), limit=50, received=1_000_000, price=price)
-    assert cut_short == budget.Usage(100, 50, 150, is_reported=False)
+    cut_short = RequestBudget(PromptSize(40, 60), 50, price).usage_of_cancelled(1_000_000)
+    assert cut_short == CallUsage(100, 50, 150, is_reported=False)

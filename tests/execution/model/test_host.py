@@ -141,9 +141,9 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
     try:
         conversation = host.open_conversation()
         conversation.open(Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=big, history=None)
-        message = conversation.take(5)
+        message = conversation.next_message(5)
         assert message is not None
-        assert message["is"] == "failed"
+        assert message["type"] == "failed"
     except HostGone:
         pass
     host.close()

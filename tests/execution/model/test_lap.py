@@ -125,17 +125,19 @@ def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) ->
 
 
 @pytest.mark.long
-def test_stop_ends_the_call_at_once_and_the_host_stays(world: ModelWorld) -> None:
-    world.server.script(Reply(hold=threading.Event()))
+def test_stop_ends_the_call_at_once_counts_what_came_and_the_host_stays(world: ModelWorld) -> None:
+    world.server.script(Reply(text="One more word. " * 9, hold=threading.Event(), hold_after=3))
     with world.opened() as engine:
         session = world.start()
         request = world.server.wait(1)
+        until(lambda: any("One more" in text for text in world.texts(session, "say")))
         engine.sessions.stop(session.id, "enough")
         view = engine.sessions.wait(session.id, 2)
         assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
         assert request.gone.wait(2)
         (call,) = world.calls(view)
         assert call.state == "cancelled"
+        assert call.output_tokens > 0
         world.close_well(view)
         assert world.run("Another").state is SessionState.SUCCEEDED
 

@@ -9,23 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.execution.runners.message_parts import assistant_part, operator_part, result_part
 from engine.execution.runners.model import failures, host_protocol
 from engine.execution.runners.model.conversation_store import ConversationStore
-from engine.execution.runners.model.failures import MAX_DELAY, MAX_RETRY_AFTER, MAX_TRIES
+from engine.execution.runners.model.failures import MAX_DELAY_S, MAX_RETRIES, MAX_RETRY_AFTER_S
 from engine.execution.runners.model.host_protocol import Failure, Kind, Model
-from engine.execution.runners.model.prompt_parts import (
-    StreamedText,
-    assistant_part,
-    operator_part,
-    result_part,
-)
+from engine.execution.runners.streamed_text import StreamedText
 from engine.model import SourceKind
 from engine.model.secrets import CUT, redact
 
 AGAIN = {
-    Kind.RATE: MAX_TRIES,
-    Kind.SERVER: MAX_TRIES,
-    Kind.CONNECTION: MAX_TRIES,
+    Kind.RATE: MAX_RETRIES,
+    Kind.SERVER: MAX_RETRIES,
+    Kind.CONNECTION: MAX_RETRIES,
     Kind.GONE: 2,
     Kind.SILENT: 1,
     Kind.RUBBISH: 1,
@@ -34,9 +30,7 @@ AGAIN = {
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_each_failure_has_words_a_way_out_and_a_number_of_tries(kind: Kind) -> None:
-    what, fix = failures.describe_failure(
-        Failure(kind, "so they say", 418), provider="openai", model="m", address="http://a"
-    )
+    what, fix = failures.describe_failure(Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a"))
     assert "so they say" in what
     assert "(418)" in what
     assert fix
@@ -52,12 +46,12 @@ def test_pauses_double_and_are_spread() -> None:
     assert failures.retry_delay(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
-@given(st.floats(0, 10_000), st.integers(1, MAX_TRIES), st.floats(0, 0.999))
+@given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, tried: int, chance: float) -> None:
     pause = failures.retry_delay(Failure(Kind.RATE, retry_after=asked), tried, chance)
-    assert (pause is None) == (asked > MAX_RETRY_AFTER)
+    assert (pause is None) == (asked > MAX_RETRY_AFTER_S)
     if pause is not None:
-        assert asked <= pause <= max(asked, MAX_DELAY)
+        assert asked <= pause <= max(asked, MAX_DELAY_S)
 
 
 @pytest.mark.long
@@ -66,9 +60,9 @@ def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
     speaking = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
-        speaking.take(kind, text)
-        speaking.pause()
-    speaking.end()
+        speaking.add(kind, text)
+        speaking.write_sentences()
+    speaking.flush()
     for kind in ("say", "thought"):
         heard = "".join(text for one, text in lines if one == kind)
         said = "".join(text for one, text in pieces if one == kind)
@@ -80,9 +74,9 @@ def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
     speaking = StreamedText(lambda kind, text: lines.append(text), redact)
     said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
     for word in said.split():
-        speaking.take("say", f"{word} ")
-        speaking.pause()
-    speaking.end()
+        speaking.add("say", f"{word} ")
+        speaking.write_sentences()
+    speaking.flush()
     assert lines[0] == "Decision: we keep the old parser, e.g. for dates. "
     assert "sk-" not in "".join(map(redact, lines)), "no key is torn"
     assert len(lines) == 2

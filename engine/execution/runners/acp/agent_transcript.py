@@ -12,7 +12,7 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.runners.model.prompt_parts import StreamedText
+from engine.execution.runners.streamed_text import StreamedText
 
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""
@@ -78,11 +78,11 @@ class AgentTranscript:
             if self._message_size > 2 * MAX_MESSAGE_CHARACTERS:
                 self._message_parts = ["".join(self._message_parts)[-MAX_MESSAGE_CHARACTERS:]]
                 self._message_size = MAX_MESSAGE_CHARACTERS
-        self._streamed.take(kind, text)
+        self._streamed.add(kind, text)
 
     def flush(self) -> None:
         """Write the rest of a paragraph: something else follows, or the turn is over."""
-        self._streamed.end()
+        self._streamed.flush()
 
     def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
         """Write the new status of a tool call, and its results when it ended."""

@@ -52,32 +52,32 @@ _TABLES = tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encodi
 KNOWN_AGENTS = tuple(_parse_agent(name, row) for name, row in _TABLES.items())
 
 
-def find_agents(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:
+def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
     """Find the known agents on the search path (`path`, by default PATH).
 
     `data` is the home's data folder, where each gets a folder of its own. Looks at files only, a few milliseconds."""
-    found = []
+    agents = []
     for agent in KNOWN_AGENTS:
         command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
         if command is not None:
-            found.append(describe_agent(agent.name, command, data=data))
+            agents.append(describe_agent(agent.name, command, data))
         elif agent.program and shutil.which(agent.program, path=path):
-            found.append(replace(describe_agent(agent.name, agent.commands[0], data=data), missing=agent.adapter))
-    return found
+            agents.append(replace(describe_agent(agent.name, agent.commands[0], data), missing=agent.adapter))
+    return agents
 
 
-def describe_agent(name: str, command: Sequence[str], *, data: Path | None = None) -> FoundAgent:
+def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
     """Describe the agent `name` that `command` starts, be it known or not."""
     agent = find_known_agent(name, command)
-    login = login_hint(name, None if data is None else agent_home(data, name), command)
+    login = login_hint(name, agent_home(data, name), command)
     if agent is None:
         return FoundAgent(name, tuple(command), name, (), login)
     return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
 
 
-def find_known_agent(name: str, command: Sequence[str] = ()) -> KnownAgent | None:
+def find_known_agent(name: str, command: Sequence[str]) -> KnownAgent | None:
     """The known agent of that name, else the one that is started by that program."""
-    program = Path(command[0]).name if command else ""
+    program = Path(command[0]).name
     for agent in KNOWN_AGENTS:
         if agent.name == name or program in {started_by[0] for started_by in agent.commands}:
             return agent
@@ -89,10 +89,10 @@ def agent_home(data: Path, name: str) -> Path:
     return data / "acp" / name
 
 
-def login_hint(name: str, home: Path | None, command: Sequence[str] = ()) -> str:
+def login_hint(name: str, home: Path, command: Sequence[str]) -> str:
     """How the operator logs an agent in, once: a command to run, or a variable to pass on."""
     agent = find_known_agent(name, command)
-    folder = shlex.quote(str(home)) if home is not None else "ITS-FOLDER"
+    folder = shlex.quote(str(home))
     hints = []
     if agent is None:
         hints.append(f"log it in once with HOME={folder}")

@@ -13,21 +13,11 @@ from acp import schema
 
 from engine.config.agents import ACP
 from engine.execution.live_session import LiveSession
-from engine.execution.model_calls import ModelCalls
+from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import FlowError, SessionStopped
-from engine.frozen import frozen
-from engine.model import (
-    Prompt,
-    PromptLine,
-    PromptPart,
-    PromptSource,
-    SessionView,
-    SourceKind,
-    Trust,
-    microusd,
-    sanitise,
-)
+from engine.execution.runners.message_parts import operator_part
+from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
 
 MAX_PLAUSIBLE = 1_000_000
 """Dollars or billions of tokens that no session uses; a report above is ignored."""
@@ -113,13 +103,13 @@ class AgentTurns:
 
     def run_heal(self, text: str) -> None:
         """Run a turn about the problems that the checks found."""
-        self._run_turn([text], "heal", messages=(_user_part("checks", text, SourceKind.RUNNER),))
+        self._run_turn([text], "heal", messages=(operator_part(text, "heal"),))
 
     def run_replies(self) -> None:
         """Run a turn for each reply of the operator that came meanwhile."""
         while not self.live.replies.empty():
             text = self.live.replies.get()
-            self._run_turn([text], "reply", messages=(_user_part("reply", text, SourceKind.OPERATOR),))
+            self._run_turn([text], "reply", messages=(operator_part(text, "reply"),))
 
     def summary(self) -> str:
         """The end of its last message, and how the turn ended when the agent did not end it."""
@@ -151,25 +141,22 @@ class AgentTurns:
             follows=self._last_call,
         )
         self.turns += 1
-        state, error, message, usage = "failed", "", "", None
+        state, error, message, usage = CallState.FAILED, "", "", None
         try:
             turn = self._conversation.run_turn(blocks)
-            state, message, usage = "done", turn.message, turn.usage
+            state, message, usage = CallState.DONE, turn.message, turn.usage
         except SessionStopped:
-            state = "cancelled"
+            state = CallState.CANCELLED
             raise
         except FlowError as failure:
             error = str(failure)
             self.live.journal.note_error(f"{ACP}{self._name}", failure.message)
             raise
         finally:
-            spent = self._usage_counter.end_turn(usage)
             self._calls.finish(
                 call,
                 state=state,
-                input_tokens=spent.input_tokens,
-                output_tokens=spent.output_tokens,
-                cost=spent.cost,
+                usage=self._usage_counter.end_turn(usage),
                 price_known=self._usage_counter.meter.price_known,
                 error=error,
                 reply=message,
@@ -185,13 +172,6 @@ class AgentTurns:
             raise FlowError(f"{self._title} refused to do this", "rephrase it, or try another way")
         if reason == "cancelled":
             raise FlowError(f"{self._title} ended the turn early")
-
-
-@frozen
-class _TurnUsage:
-    cost: int
-    input_tokens: int
-    output_tokens: int
 
 
 class UsageCounter:
@@ -213,7 +193,7 @@ class UsageCounter:
         """Count tokens in its context and money so far, while it works. Past a limit the session ends."""
         self._count_totals(used, cost)
 
-    def end_turn(self, usage: schema.Usage | None) -> _TurnUsage:
+    def end_turn(self, usage: schema.Usage | None) -> CallUsage:
         """Count a turn that ended, in whatever way. Never raises: a session past its limit is ending already."""
         input_tokens = output_tokens = 0
         if usage is not None:
@@ -227,7 +207,7 @@ class UsageCounter:
         if self.meter.other_currency:
             currency = sanitise(self.meter.other_currency)[:10]
             self._live.note(f"it counts in {currency}; its cost is estimated")
-        return _TurnUsage(self.meter.cost - self._turn_start[0], max(0, input_tokens), max(0, output_tokens))
+        return CallUsage(max(0, input_tokens), max(0, output_tokens), self.meter.cost - self._turn_start[0])
 
     def _count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
         money = 0 if cost is None else self.meter.count_cost(cost.amount, cost.currency)
@@ -242,8 +222,3 @@ class UsageCounter:
                 self._live.reserve_cost(0)  # what it really cost is reserved, or a cap ends it
         except SessionStopped:
             pass  # the session is ending already
-
-
-def _user_part(name: str, text: str, kind: SourceKind) -> PromptPart:
-    source = PromptSource(kind, trust=Trust.OPERATOR if kind is SourceKind.OPERATOR else None)
-    return PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role="user")

@@ -1,7 +1,8 @@
-"""The agent loop of a session: turns, tools and retries, within what the session may still use (SPEC 3.4, 3.8).
+"""Runs the conversation of a session with its model: turns, tool calls and retries, within the session's limits (SPEC
+3.4, 3.8).
 
-Runs in the session's own thread. Each request is a row of the calls before it is made, and its cost is reserved; what
-came of it is stored before anything is done with it.
+Runs in the session's own thread. Each request is a row of the calls before it is made, and its cost is reserved; its
+answer is stored before anything is done with it.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
 from engine.clock import Clock
 from engine.execution.live_session import LiveSession
+from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
+from engine.execution.runners.message_parts import assistant_part, operator_part, result_part
 from engine.execution.runners.model import budget, failures, host_protocol
-from engine.execution.runners.model.budget import Price, PromptSize, Usage
+from engine.execution.runners.model.budget import Price, PromptSize, RequestBudget
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
-from engine.execution.runners.model.prompt_parts import StreamedText, assistant_part, operator_part, result_part
+from engine.execution.runners.streamed_text import StreamedText
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
@@ -127,6 +130,7 @@ class AgentLoop:
         self._window: int | None = None
         self._size = PromptSize()  # of everything that was said so far
         self._answers = 0
+        self._received = 0  # characters of the answer that is being received
         self._follows = ""
         self._last: PromptPart | None = None
         self._stopped = Event()
@@ -235,9 +239,7 @@ class AgentLoop:
                 failure = Failure(Kind.GONE, str(gone))
             if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
-            problem, fix = failures.describe_failure(
-                failure, provider=self._model.provider, model=self._model.name, address=self._model.base_url
-            )
+            problem, fix = failures.describe_failure(failure, self._model)
             pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
                 if not self._answers and failures.is_provider_failure(failure):
@@ -249,11 +251,8 @@ class AgentLoop:
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
         """Send the request, and count what it used however it ends. Raises `_RequestFailed`, `HostGone`."""
         conversation = self._open_conversation()
-        size = self._size.plus(request.size)
-        max_tokens = self._answer_limit(size)
-        self._live.reserve_cost(
-            max(budget.max_cost(size, max_tokens, self._price), self._price.min_cost - self._live.cost)
-        )
+        allowed = self._request_budget(self._size.plus(request.size))
+        self._live.reserve_cost(max(allowed.max_cost, self._price.min_cost - self._live.cost))
         call_id = self._calls.begin(
             self._view,
             provider=self._model.provider,
@@ -263,91 +262,75 @@ class AgentLoop:
             messages=messages,
             follows=self._follows,
         )
-        received = 0
+        self._received = 0
         try:
-            conversation.ask(say=request.say, results=request.results, max_tokens=max_tokens)
-            answer, received = self._await_answer(conversation)
+            conversation.ask(say=request.say, results=request.results, max_tokens=allowed.max_tokens)
+            answer = self._await_answer(conversation)
         except SessionStopped as stopped:
-            self._end_call(call_id, "cancelled", self._cancelled_usage(size, max_tokens, received), error=str(stopped))
+            usage = allowed.usage_of_cancelled(self._received)
+            self._end_call(call_id, CallState.CANCELLED, usage, error=str(stopped))
             raise
         except HostGone as gone:
-            self._end_call(call_id, "failed", Usage(0, 0, 0), error=str(gone))
+            self._end_call(call_id, CallState.FAILED, NOTHING_USED, error=str(gone))
             raise
         finally:
-            self._streamed.end()
-        if answer["is"] == "failed":
+            self._streamed.flush()
+        if answer["type"] == "failed":
             failure = host_protocol.failure_of(answer)
-            lost = (
-                self._cancelled_usage(size, max_tokens, failure.received)
-                if failures.may_be_billed(failure)
-                else Usage(0, 0, 0)
-            )
-            self._end_call(call_id, "failed", lost, error=f"{failure.kind}: {failure.message}")
+            error = f"{failure.kind}: {failure.message}"
+            self._end_call(call_id, CallState.FAILED, allowed.usage_of_failed(failure), error=error)
             raise _RequestFailed(failure)
-        usage = budget.count_usage(
-            input_tokens=answer["input"],
-            output_tokens=answer["output"],
-            cost=answer["cost"],
-            prompt=size,
-            limit=max_tokens,
-            received=received,
-            price=self._price,
-        )
-        answer["max_tokens"] = max_tokens
-        self._record_answer(call_id, answer, usage)
+        answer["max_tokens"] = allowed.max_tokens
+        self._record_answer(call_id, answer, allowed.usage_of_answer(answer, self._received))
         return answer
 
-    def _record_answer(self, call_id: str, answer: Message, usage: Usage) -> None:
+    def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
         """Store an answer, and count its tokens into the next prompt."""
         self._answers += 1
         self._follows = call_id
         used = usage.input_tokens + usage.output_tokens
         self._size = PromptSize(counted=used) if usage.is_reported else PromptSize(estimated=used)
         self._store(answer["messages"])
-        self._end_call(call_id, "done", usage, reply=str(answer["text"]))
+        self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
-    def _answer_limit(self, size: PromptSize) -> int:
-        """How many tokens the next answer may have."""
+    def _request_budget(self, size: PromptSize) -> RequestBudget:
+        """What the next request may use. Raises `FlowError` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
         allowance = budget.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
         )
         max_tokens = budget.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
-        if max_tokens >= budget.MIN_OUTPUT_TOKENS:
-            return max_tokens
-        if allowance.tokens is not None and allowance.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
-            raise FlowError(
-                f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
-                f"the next request may need {size.expected:,} and an answer"
-            )
-        if self._window is not None and self._window - size.expected < budget.MIN_OUTPUT_TOKENS:
-            raise FlowError(
-                *failures.describe_failure(
-                    Failure(Kind.CONTEXT), provider=self._model.provider, model=self._model.name, address=""
+        if max_tokens < budget.MIN_OUTPUT_TOKENS:
+            if allowance.tokens is not None and allowance.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
+                raise FlowError(
+                    f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
+                    f"the next request may need {size.expected:,} and an answer"
                 )
-            )
-        return budget.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
+            if self._window is not None and self._window - size.expected < budget.MIN_OUTPUT_TOKENS:
+                raise FlowError(*failures.describe_failure(Failure(Kind.CONTEXT), self._model))
+            max_tokens = budget.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
+        return RequestBudget(size, max_tokens, self._price)
 
-    def _await_answer(self, conversation: Conversation) -> tuple[Message, int]:
-        """The message that ends a request, and how many characters of the answer came before it."""
-        received, limit, heard = 0, FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
+    def _await_answer(self, conversation: Conversation) -> Message:
+        """The message that ends a request. `_received` counts the characters of the answer before it."""
+        limit, heard = FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
-            message = conversation.take(POLL_SECONDS)
+            message = conversation.next_message(POLL_SECONDS)
             self._live.check_running()
             if message is None:
-                self._streamed.pause()
+                self._streamed.write_sentences()
                 if self._providers.clock.monotonic() - heard < limit:
                     continue
-                conversation.abandon()
-                silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=received)
-                return host_protocol.failure_message(silent), received
+                conversation.cancel_or_kill()
+                silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=self._received)
+                return host_protocol.failure_message(silent)
             limit, heard = IDLE_SECONDS, self._providers.clock.monotonic()
-            match message["is"]:
+            match message["type"]:
                 case "text" | "thought" as kind:
-                    received += len(message["text"])
-                    self._streamed.take("say" if kind == "text" else "thought", message["text"])
+                    self._received += len(message["text"])
+                    self._streamed.add("say" if kind == "text" else "thought", message["text"])
                 case "done" | "failed":
-                    return message, received
+                    return message
 
     def _open_conversation(self) -> Conversation:
         """The open conversation; a host that forgot it is given its messages so far. Raises `_RequestFailed`."""
@@ -361,24 +344,21 @@ class AgentLoop:
         conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=stored)
         until = time.monotonic() + OPEN_SECONDS
         while True:
-            message = conversation.take(POLL_SECONDS)
+            message = conversation.next_message(POLL_SECONDS)
             self._live.check_running()
             if message is None and time.monotonic() > until:
                 self._conversation = None
                 raise _RequestFailed(Failure(Kind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
-            if message is None or message["is"] == "alive":
+            if message is None or message["type"] == "alive":
                 continue
-            if message["is"] == "failed":
+            if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.failure_of(message))
             self._price = budget.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
             self._window = message["window"]
             return conversation
 
-    def _cancelled_usage(self, size: PromptSize, max_tokens: int, received: int) -> Usage:
-        return budget.count_cancelled(prompt=size, limit=max_tokens, received=received, price=self._price)
-
-    def _end_call(self, call_id: str, state: str, usage: Usage, *, error: str = "", reply: str = "") -> None:
+    def _end_call(self, call_id: str, state: CallState, usage: CallUsage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""
         cost = usage.cost
         if usage.input_tokens and not self._price.known:
@@ -387,10 +367,8 @@ class AgentLoop:
             self._calls.finish(
                 call_id,
                 state=state,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cost=cost,
-                price_known=usage.is_reported and self._price.known,
+                usage=replace(usage, cost=cost),
+                price_known=self._price.known,
                 error=error,
                 reply=reply,
             )

@@ -1,4 +1,4 @@
-"""What a request may cost before it is made, and what it did cost after (SPEC 3.4, 3.8). Pure.
+"""Estimates what a request may cost before it is made, and counts what it did cost after (SPEC 3.4, 3.8). Pure.
 
 The provider says only afterwards how many tokens a prompt was. Until then it is estimated, on the high side: what it
 said of the request before, and one token for every two ASCII characters or one byte of any other that came since.
@@ -7,7 +7,11 @@ said of the request before, and one token for every two ASCII characters or one 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from engine.execution.model_calls import NOTHING_USED, CallUsage
+from engine.execution.runners.model.failures import may_be_billed
+from engine.execution.runners.model.host_protocol import Failure
 from engine.frozen import frozen
 
 MAX_OUTPUT_TOKENS = 16_384
@@ -99,12 +103,6 @@ class PromptSize:
         return PromptSize(self.counted, self.estimated + estimated)
 
 
-def max_cost(prompt: PromptSize, limit: int, price: Price) -> int:
-    """Micro-dollars to reserve before a request whose answer has at most `limit` tokens, so that what is settled after
-    it passes no cap."""
-    return price.cost_of(prompt.max_tokens, limit)
-
-
 def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
     """The number of tokens the next answer may have; 0 or less when there is no room for one."""
     limit = MAX_OUTPUT_TOKENS
@@ -118,45 +116,46 @@ def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance,
 
 
 @frozen
-class Usage:
-    """The tokens and the money that a request used."""
+class RequestBudget:
+    """What one request may use at most, and what it did use."""
 
-    input_tokens: int
-    output_tokens: int
-    cost: int
-    """Micro-dollars."""
-    is_reported: bool = True
-    """False when the provider did not say, or said what cannot be."""
+    prompt: PromptSize
+    max_tokens: int
+    """Tokens of its answer."""
+    price: Price
 
+    @property
+    def max_cost(self) -> int:
+        """Micro-dollars to reserve before the request, so that what is settled after it passes no cap."""
+        return self.price.cost_of(self.prompt.max_tokens, self.max_tokens)
 
-def count_usage(
-    *,
-    input_tokens: int | None,
-    output_tokens: int | None,
-    cost: int | None,
-    prompt: PromptSize,
-    limit: int,
-    received: int,
-    price: Price,
-) -> Usage:
-    """The usage of a finished request as the provider reported it, or estimated where it did not; never more than
-    `max_cost`.
+    def usage_of_answer(self, answer: Mapping[str, Any], received: int) -> CallUsage:
+        """The usage of a finished request as the provider reported it in `answer`, or estimated by the `received`
+        characters where it did not; never more than `max_cost`.
 
-    A provider that claims more than `prompt` can be, or an answer of more than `limit` tokens, is not believed beyond
-    that. `received` characters of an answer came.
-    """
-    if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
-        output_tokens = min(limit, max(1, received))
-        return Usage(prompt.expected, output_tokens, price.cost_of(prompt.expected, output_tokens), is_reported=False)
-    believed = min(input_tokens, prompt.max_tokens), min(output_tokens, limit)
-    is_reported = believed == (input_tokens, output_tokens)
-    if is_reported and cost is not None and price.known:
-        # Parts of a prompt that a provider keeps for the next may cost more than the usual.
-        return Usage(*believed, min(cost, max_cost(prompt, limit, price)))
-    return Usage(*believed, price.cost_of(*believed), is_reported)
+        A provider that claims more than the prompt can be, or a longer answer than was allowed, is not believed beyond
+        that.
+        """
+        input_tokens, output_tokens, cost = answer["input"], answer["output"], answer["cost"]
+        if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
+            return self._estimated_usage(max(1, received))
+        believed = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
+        is_reported = believed == (input_tokens, output_tokens)
+        if is_reported and cost is not None and self.price.known:
+            # Parts of a prompt that a provider keeps for the next may cost more than the usual.
+            return CallUsage(*believed, min(cost, self.max_cost))
+        return CallUsage(*believed, self.price.cost_of(*believed), is_reported)
 
+    def usage_of_cancelled(self, received: int) -> CallUsage:
+        """The usage of a request that was cancelled: providers charge what they read and wrote until then."""
+        return self._estimated_usage(-(-received // 2))
 
-def count_cancelled(*, prompt: PromptSize, limit: int, received: int, price: Price) -> Usage:
-    """The usage of a request that was cancelled: providers charge what they read and wrote until then."""
-    output_tokens = min(limit, -(-received // 2))
-    return Usage(prompt.expected, output_tokens, price.cost_of(prompt.expected, output_tokens), is_reported=False)
+    def usage_of_failed(self, failure: Failure) -> CallUsage:
+        """The usage of a request that failed."""
+        return self.usage_of_cancelled(failure.received) if may_be_billed(failure) else NOTHING_USED
+
+    def _estimated_usage(self, output_tokens: int) -> CallUsage:
+        input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
+        return CallUsage(
+            input_tokens, output_tokens, self.price.cost_of(input_tokens, output_tokens), is_reported=False
+        )

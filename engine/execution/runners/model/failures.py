@@ -1,25 +1,25 @@
-"""Failed requests: whether and when one is tried again, and how the operator is told. Pure."""
+"""Decides whether and when a failed request is sent again, and describes failures to the operator. Pure."""
 
 from __future__ import annotations
 
-from engine.execution.runners.model.host_protocol import Failure, Kind
+from engine.execution.runners.model.host_protocol import Failure, Kind, Model
 
-MAX_TRIES = 4
-"""The most times a request is tried again."""
+MAX_RETRIES = 4
+"""Maximum number of retries of a request."""
 
-FIRST_DELAY = 1.0
-"""Seconds before the first try again; twice as many before each further one."""
+FIRST_DELAY_S = 1.0
+"""Seconds before the first retry; twice as many before each further one."""
 
-MAX_DELAY = 60.0
-"""The most seconds before a try again."""
+MAX_DELAY_S = 60.0
+"""Maximum number of seconds before a retry."""
 
-MAX_RETRY_AFTER = 120.0
+MAX_RETRY_AFTER_S = 120.0
 """The longest pause in seconds that a provider may ask for; after a longer one the card is given back."""
 
 _RETRIES = {
-    Kind.RATE: MAX_TRIES,
-    Kind.SERVER: MAX_TRIES,
-    Kind.CONNECTION: MAX_TRIES,
+    Kind.RATE: MAX_RETRIES,
+    Kind.SERVER: MAX_RETRIES,
+    Kind.CONNECTION: MAX_RETRIES,
     Kind.GONE: 2,
     Kind.SILENT: 1,
     Kind.RUBBISH: 1,
@@ -37,9 +37,9 @@ def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
     if tried > _RETRIES.get(failure.kind, 0):
         return None
     requested = failure.retry_after or 0.0
-    if requested > MAX_RETRY_AFTER:
+    if requested > MAX_RETRY_AFTER_S:
         return None
-    delay: float = min(MAX_DELAY, FIRST_DELAY * 2 ** (tried - 1))
+    delay: float = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (tried - 1))
     return max(requested, delay * (0.5 + chance / 2))
 
 
@@ -53,12 +53,12 @@ def may_be_billed(failure: Failure) -> bool:
     return failure.received > 0 or failure.kind in (Kind.SILENT, Kind.GONE, Kind.TOO_BIG)
 
 
-def describe_failure(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
+def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:
     """The problem and its fix, as texts for the operator."""
     status = f" ({failure.status})" if failure.status else ""
     detail = f": {failure.message}" if failure.message else ""
     problem, fix = _DESCRIPTIONS[failure.kind]
-    names = {"provider": provider, "model": model, "address": address}
+    names = {"provider": model.provider, "model": model.name, "address": model.base_url}
     return problem.format(**names) + status + detail, fix.format(**names)
 
 

@@ -1,4 +1,4 @@
-"""The engine's side of the model host: starts it when it is first needed, and kills it when it does not obey.
+"""Starts the model host when it is first needed, speaks with it, and kills it when it does not obey.
 
 One process for all sessions, in a process group of its own. Keys travel over its pipe alone. It carries no session's
 mark: its life is the engine's, or until `end`, after which the next conversation starts a new one.
@@ -38,6 +38,9 @@ COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
 
 _PIPE_BYTES = 65_536
 
+_WAKE: Message = {"type": "alive"}
+"""A message that only makes `Conversation.next_message` return."""
+
 
 class HostGone(Exception):
     """The host ended, was killed, or does not read its input."""
@@ -49,7 +52,7 @@ class ModelHost:
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self._command = tuple(command)
         self._lock = threading.Lock()
-        self._running: _Process | None = None
+        self._running: _HostProcess | None = None
         self._closed = False
         self._numbers = itertools.count(1)
 
@@ -62,12 +65,11 @@ class ModelHost:
 
     def start(self) -> None:
         """Start the process, so that the first conversation need not wait. Returns at once. Raises `HostGone`."""
-        self._process()
+        self._running_process()
 
     def open_conversation(self) -> Conversation:
         """Make a conversation that is not open yet. Raises `HostGone` when no host can be started."""
-        process = self._process()
-        return process.add(f"c{next(self._numbers)}")
+        return self._running_process().add(f"c{next(self._numbers)}")
 
     def end(self) -> None:
         """End the process and wait for it; open conversations fail. The next conversation starts a new host."""
@@ -82,42 +84,39 @@ class ModelHost:
             self._closed = True
         self.end()
 
-    def _process(self) -> _Process:
+    def _running_process(self) -> _HostProcess:
         with self._lock:
             if self._closed:
                 raise HostGone("the engine is closing")
             if self._running is None or not self._running.alive:
                 try:
-                    self._running = _Process(self._command)
+                    self._running = _HostProcess(self._command)
                 except OSError as error:
                     raise HostGone(f"the model host cannot be started: {error.strerror}") from error
             return self._running
 
 
 class Conversation:
-    """The conversation of one session with one model. `take` is for the session's thread, the rest for any."""
+    """The conversation of one session with one model. `next_message` is for the session's thread, the rest for any."""
 
-    def __init__(self, process: _Process, name: str) -> None:
+    def __init__(self, process: _HostProcess, name: str) -> None:
         self.name = name
         self._process = process
         self._messages: SimpleQueue[Message] = SimpleQueue()
         self._cancelled = threading.Event()
         self._is_asking = False
-        self._cancelling = False
+        self._is_cancelling = False
 
     def open(
         self, model: Model, *, instructions: str, tools: Sequence[Mapping[str, object]], history: Path | None
     ) -> None:
         """Open it at the host, which answers `opened` or `failed`. Raises `HostGone`."""
-        self._process.write(
-            {
-                "do": "open",
-                "c": self.name,
-                "model": asdict(model),
-                "instructions": instructions,
-                "tools": list(tools),
-                "history": str(history) if history else None,
-            }
+        self._send(
+            "open",
+            model=asdict(model),
+            instructions=instructions,
+            tools=list(tools),
+            history=str(history) if history else None,
         )
 
     def ask(
@@ -130,52 +129,44 @@ class Conversation:
     ) -> None:
         """Begin a request; `temperature` None is the model's own. Raises `HostGone`."""
         self._is_asking = True
-        limits = {"max_tokens": max_tokens, "temperature": temperature}
-        self._process.write({"do": "ask", "c": self.name, "say": list(say), "results": list(results), **limits})
+        self._send("ask", say=list(say), results=list(results), max_tokens=max_tokens, temperature=temperature)
 
-    def take(self, timeout: float) -> Message | None:
+    def next_message(self, timeout: float) -> Message | None:
         """The next message, None when none came within `timeout` seconds."""
         try:
             message = self._messages.get(timeout=timeout)
         except Empty:
             return None
-        if message["is"] in ("done", "failed"):
+        if message["type"] in ("done", "failed"):
             self._is_asking = False
         return message
 
     def receive(self, message: Message) -> None:
         """Accept a message of the host."""
-        if message["is"] == "cancelled":
+        if message["type"] == "cancelled":
             self._cancelled.set()
         self._messages.put(message)
 
-    def wake(self) -> None:
-        """Have `take` return at once."""
-        self._messages.put({"is": "alive"})
-
     def cancel(self) -> None:
         """Cancel the request. Returns at once; a host that does not cancel within `CANCEL_SECONDS` is killed."""
-        self.wake()
+        self._messages.put(_WAKE)
         if self._is_asking:
-            self._cancelling = True
-            threading.Thread(target=self._await_cancelled, name=f"clawpy-cancel-{self.name}", daemon=True).start()
+            self._is_cancelling = True
+            threading.Thread(target=self.cancel_or_kill, name=f"clawpy-cancel-{self.name}", daemon=True).start()
 
     def close(self) -> None:
         """End the conversation."""
-        if self._cancelling:
+        if self._is_cancelling:
             return  # the thread that waits for the cancellation closes it
         self._process.drop(self.name)
         with contextlib.suppress(HostGone):
-            self._process.write({"do": "close", "c": self.name})
+            self._send("close")
 
-    def abandon(self) -> None:
+    def cancel_or_kill(self) -> None:
         """Cancel the request and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
-        self._await_cancelled()
-
-    def _await_cancelled(self) -> None:
         until = time.monotonic() + CANCEL_SECONDS
         try:
-            self._process.write({"do": "cancel", "c": self.name}, timeout_s=CANCEL_SECONDS)
+            self._send("cancel", timeout_s=CANCEL_SECONDS)
             if self._process.alive and not self._cancelled.wait(max(0.0, until - time.monotonic())):
                 log.warning("the model host did not cancel a request within %s s; it is killed", CANCEL_SECONDS)
                 self._process.kill()
@@ -184,47 +175,50 @@ class Conversation:
         finally:
             self._process.drop(self.name)
 
+    def _send(self, request: str, *, timeout_s: float | None = None, **fields: object) -> None:
+        message = {"request": request, "conversation": self.name, **fields}
+        self._process.write(message, WRITE_SECONDS if timeout_s is None else timeout_s)
 
-class _Process:
+
+class _HostProcess:
     """One run of the host."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = child_process.start(command, passed=child_process.NETWORK)
-        assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
-        self.pid = self._process.pid
+        self._popen = child_process.start(command, passed=child_process.NETWORK)
+        assert self._popen.stdin is not None
+        os.set_blocking(self._popen.stdin.fileno(), False)
+        self.pid = self._popen.pid
         self._conversations: dict[str, Conversation] = {}
-        self._adding = threading.Lock()
-        self._writing = threading.Lock()
-        self._over = threading.Event()
+        self._conversations_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._ended = threading.Event()
         self._reader = threading.Thread(target=self._read, name="clawpy-model-host", daemon=True)
         self._reader.start()
 
     @property
     def alive(self) -> bool:
         """Whether it still answers."""
-        return not self._over.is_set()
+        return not self._ended.is_set()
 
     def add(self, name: str) -> Conversation:
         """A new conversation of this process."""
         conversation = Conversation(self, name)
-        with self._adding:
+        with self._conversations_lock:
             self._conversations[name] = conversation
-        if self._over.is_set():
+        if self._ended.is_set():
             conversation.receive(_gone_message())
         return conversation
 
     def drop(self, name: str) -> None:
-        """Listen no more for a conversation."""
-        with self._adding:
+        """Pass no more messages to a conversation."""
+        with self._conversations_lock:
             self._conversations.pop(name, None)
 
-    def write(self, message: Message, *, timeout_s: float | None = None) -> None:
-        """Send the host a message. It is killed when it does not read it within `timeout_s` seconds, or
-        `WRITE_SECONDS` when that is None. Raises `HostGone`."""
-        timeout_s = WRITE_SECONDS if timeout_s is None else timeout_s
+    def write(self, message: Message, timeout_s: float) -> None:
+        """Send the host a message. It is killed when it does not read it within `timeout_s` seconds. Raises
+        `HostGone`."""
         until = time.monotonic() + timeout_s
-        if not self._writing.acquire(timeout=timeout_s):
+        if not self._write_lock.acquire(timeout=timeout_s):
             self.kill()
             raise HostGone("the model host does not read")
         try:
@@ -232,12 +226,12 @@ class _Process:
         except (OSError, ValueError) as error:
             raise HostGone("the model host has ended") from error
         finally:
-            self._writing.release()
+            self._write_lock.release()
 
     def _write(self, data: memoryview, until: float) -> None:
-        assert self._process.stdin is not None
+        assert self._popen.stdin is not None
         while data:
-            descriptor = self._process.stdin.fileno()
+            descriptor = self._popen.stdin.fileno()
             _, writable, _ = select.select([], [descriptor], [], max(0.0, until - time.monotonic()))
             if not writable:
                 self.kill()  # half a message is in the pipe: nothing that follows would be understood
@@ -246,53 +240,54 @@ class _Process:
 
     def kill(self) -> None:
         """End it at once, with all it may have started."""
-        child_process.kill(self._process)  # `_read` reaps it only when its output has ended
+        child_process.kill(self._popen)  # `_read` reaps it only when its output has ended
 
     def end(self) -> None:
-        """Let it end, or kill it; returns when it is gone."""
-        if self._writing.acquire(timeout=END_SECONDS):
+        """End its input so that it exits, or kill it; returns when it is gone."""
+        if self._write_lock.acquire(timeout=END_SECONDS):
             try:
                 self._close_input()
             finally:
-                self._writing.release()
-        if not self._over.wait(END_SECONDS):
+                self._write_lock.release()
+        if not self._ended.wait(END_SECONDS):
             self.kill()
         self._reader.join(2.0)
 
     def _close_input(self) -> None:
-        assert self._process.stdin is not None
+        assert self._popen.stdin is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._popen.stdin.close()
 
     def _read(self) -> None:
-        """Hand on what the host says until it ends, then tell every conversation."""
-        assert self._process.stdout is not None
+        """Pass the messages of the host to their conversations; when it ends, every conversation receives a failure."""
+        assert self._popen.stdout is not None
         reason = ""
         try:
-            for line in self._process.stdout:
+            for line in self._popen.stdout:
                 message = host_protocol.decode(line)
-                if message["is"] == "broken":
+                if message["type"] == "broken":
                     reason = str(message["message"])
                     continue
-                with self._adding:
-                    conversation = self._conversations.get(message["c"])
+                with self._conversations_lock:
+                    conversation = self._conversations.get(message["conversation"])
                 if conversation is not None:
                     conversation.receive(message)
         except (ValueError, KeyError):
             log.exception("the model host sent an unreadable message; it is killed")
         self.kill()
-        self._process.wait()
-        self._process.stdout.close()
-        self._over.set()
-        with self._writing:  # whoever writes just now hears at once that nobody reads
+        self._popen.wait()
+        self._popen.stdout.close()
+        self._ended.set()
+        with self._write_lock:  # a thread that writes just now fails at once
             self._close_input()
         if reason:
             log.error("the model host cannot work: %s", reason)
-        with self._adding:
+        with self._conversations_lock:
             conversations, self._conversations = [*self._conversations.values()], {}
         for conversation in conversations:
             conversation.receive(_gone_message(reason))
 
 
-def _gone_message(why: str = "") -> Message:
-    return host_protocol.failure_message(Failure(Kind.HOST, why) if why else Failure(Kind.GONE, "the model host ended"))
+def _gone_message(reason: str = "") -> Message:
+    failure = Failure(Kind.HOST, reason) if reason else Failure(Kind.GONE, "the model host ended")
+    return host_protocol.failure_message(failure)

@@ -53,8 +53,8 @@ class EndDetector:
         self.is_seen = False
         self._rest = b""
 
-    def take(self, chunk: bytes) -> None:
-        """More of the stream."""
+    def add(self, chunk: bytes) -> None:
+        """Read the next bytes of the stream."""
         if not self.is_seen:
             data = self._rest + chunk
             self.is_seen = _END.search(data) is not None

@@ -1,4 +1,4 @@
-"""The model host: a process of its own that speaks to providers of models. Started by `host_client`.
+"""Starts the model host: a process of its own that speaks to providers of models, run by `host_client`.
 
 It ends when its standard input does, whatever it is doing: an engine that is gone leaves no host behind.
 """
@@ -8,25 +8,24 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 
 from engine.execution.runners.model import host_protocol
 
 
 def main() -> None:
-    """Answer what comes on standard input until it ends."""
-    answers = os.dup(1)
+    """Answer the messages on standard input until it ends."""
+    output_fd = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not get between the messages
-    lines: SimpleQueue[bytes] = SimpleQueue()
-    arrived = threading.Event()
-    wakers: list[object] = []
+    input_lines: SimpleQueue[bytes] = SimpleQueue()
+    listeners: list[Callable[[], object]] = []
 
     def read() -> None:
         for line in sys.stdin.buffer:
-            lines.put(line)
-            arrived.set()
-            for wake in wakers:
-                wake()  # type: ignore[operator]
+            input_lines.put(line)
+            for on_line in listeners:
+                on_line()
         os._exit(0)
 
     # Read from the first moment, also while the heavy modules are loaded.
@@ -34,10 +33,10 @@ def main() -> None:
     try:
         from engine.execution.runners.model import host_server
 
-        host_server.serve(lines, wakers.append, answers)
+        host_server.serve(input_lines, listeners.append, output_fd)
     except BaseException as error:
-        message = host_protocol.encode({"is": "broken", "message": f"{type(error).__name__}: {error}"})
-        os.write(answers, message)
+        message = host_protocol.encode({"type": "broken", "message": f"{type(error).__name__}: {error}"})
+        os.write(output_fd, message)
     os._exit(1)
 
 

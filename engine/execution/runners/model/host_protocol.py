@@ -1,13 +1,13 @@
-"""The messages between the engine and its model host: JSON objects, one a line, over a pipe that nobody else has.
+"""Defines the messages between the engine and its model host: JSON objects, one a line, over a pipe of their own.
 
-Every message names its conversation, `c`. To the host, by `do`:
+Every message names its `conversation`. To the host, by `request`:
 
-    open    model, instructions, tools, history     -> opened or failed
-    ask     say, results, max_tokens, temperature              -> alive, text, thought …, then done or failed
-    cancel                                          -> cancelled, always
+    open    model, instructions, tools, history       -> opened or failed
+    ask     say, results, max_tokens, temperature     -> alive, text, thought …, then done or failed
+    cancel                                            -> cancelled, always
     close
 
-From the host, by `is`. What the host keeps of a conversation grows only with `done`: after `failed` the same
+From the host, by `type`. What the host keeps of a conversation grows only with `done`: after `failed` the same
 request can be made again.
 """
 
@@ -29,7 +29,7 @@ BATCH_SECONDS = 0.05
 """Seconds in which pieces of text are gathered into one message."""
 
 ALIVE_SECONDS = 2.0
-"""Seconds after which a message `alive` tells of bytes that came meanwhile."""
+"""Seconds after which a message `alive` reports that bytes came meanwhile."""
 
 
 class Kind(StrEnum):
@@ -100,13 +100,13 @@ class Failure:
 
 def failure_message(failure: Failure) -> Message:
     """The message of a failure."""
-    return {"is": "failed", **asdict(failure), "kind": failure.kind.value}
+    return {"type": "failed", **asdict(failure), "kind": failure.kind.value}
 
 
 def failure_of(message: Message) -> Failure:
     """The inverse of `failure_message`."""
-    fields_of_failure = {field.name: message[field.name] for field in fields(Failure)}
-    return Failure(**{**fields_of_failure, "kind": Kind(fields_of_failure["kind"])})
+    values = {field.name: message[field.name] for field in fields(Failure)}
+    return Failure(**values | {"kind": Kind(message["kind"])})
 
 
 def encode(message: Message) -> bytes:

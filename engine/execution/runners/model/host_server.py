@@ -1,4 +1,4 @@
-"""Conversations with models, inside the model host: opened, asked, cancelled, closed as `host_protocol` says.
+"""Serves the engine's requests inside the model host: conversations with models, as `host_protocol` defines them.
 
 Runs in the model host only: importing this takes a second and 100 MB.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,14 +22,8 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
-    PartDeltaEvent,
-    PartStartEvent,
     TextPart,
-    TextPartDelta,
-    ThinkingPart,
-    ThinkingPartDelta,
     ToolCallPart,
-    ToolCallPartDelta,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -43,6 +36,7 @@ from engine.execution.runners.model import host_http, host_protocol, prices
 from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
 from engine.execution.runners.model.host_http import failure_of
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message
+from engine.execution.runners.model.stream_output import Send, StreamOutput
 from engine.model.secrets import CUT, redact_json
 
 CALL_NOT_RUN = "This call was not carried out: the session ended before."
@@ -50,40 +44,41 @@ CALL_NOT_RUN = "This call was not carried out: the session ended before."
 MAX_CHARACTERS_PER_TOKEN = 16
 """The most characters a model writes with a token on average; one that writes more ignores its limit."""
 
-Send = Callable[[Message], None]
+OnLine = Callable[[], object]
+"""Called when a line arrives."""
 
 
-def serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]], None], answers: int) -> None:
-    """Answer the messages in `lines` for ever. `wake` is given the function to call when a line arrives."""
-    asyncio.run(_serve(lines, wake, answers))
+def serve(input_lines: SimpleQueue[bytes], set_on_line: Callable[[OnLine], None], output_fd: int) -> None:
+    """Answer the messages in `input_lines` for ever. `set_on_line` receives the function to call for a new line."""
+    asyncio.run(_serve(input_lines, set_on_line, output_fd))
 
 
-async def _serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]], None], answers: int) -> None:
+async def _serve(input_lines: SimpleQueue[bytes], set_on_line: Callable[[OnLine], None], output_fd: int) -> None:
     loop = asyncio.get_running_loop()
-    host = _Host(partial(_write, answers))
+    host = _Host(partial(_write, output_fd))
 
-    def take() -> None:
+    def handle_lines() -> None:
         while True:
             try:
-                line = lines.get_nowait()
+                line = input_lines.get_nowait()
             except Empty:
                 return
             message = host_protocol.decode(line)
             try:
-                host.take(message)
+                host.handle(message)
             except Exception as error:  # of one conversation; the others go on
                 failure = Failure(Kind.HOST, f"{type(error).__name__}: {error}")
-                _write(answers, {"c": message.get("c"), **host_protocol.failure_message(failure)})
+                host.send_to(message.get("conversation"), host_protocol.failure_message(failure))
 
-    wake(lambda: loop.call_soon_threadsafe(take))
-    take()
+    set_on_line(lambda: loop.call_soon_threadsafe(handle_lines))
+    handle_lines()
     await asyncio.Event().wait()
 
 
-def _write(answers: int, message: Message) -> None:
+def _write(output_fd: int, message: Message) -> None:
     data = memoryview(host_protocol.encode(message))
     while data:
-        data = data[os.write(answers, data) :]
+        data = data[os.write(output_fd, data) :]
 
 
 class _Host:
@@ -94,36 +89,41 @@ class _Host:
         self._conversations: dict[str, _Conversation] = {}
         self._models: dict[host_protocol.Model, PydanticModel] = {}
 
-    def take(self, message: Message) -> None:
-        """Carry out a message of the engine."""
-        match message["do"]:
+    def handle(self, message: Message) -> None:
+        """Carry out a request of the engine."""
+        name = message["conversation"]
+        match message["request"]:
             case "open":
-                self._open(message)
+                self._open(name, message)
             case "ask":
-                conversation = self._conversations.get(message["c"])
-                if conversation is None:
-                    self._say(
-                        message["c"], host_protocol.failure_message(Failure(Kind.GONE, "the conversation is not open"))
-                    )
-                else:
+                conversation = self._conversations.get(name)
+                if conversation is not None:
                     conversation.ask(message)
-            case "cancel":
-                conversation = self._conversations.pop(message["c"], None)
-                if conversation is None:
-                    self._send({"c": message["c"], "is": "cancelled"})
                 else:
+                    gone = Failure(Kind.GONE, "the conversation is not open")
+                    self.send_to(name, host_protocol.failure_message(gone))
+            case "cancel":
+                conversation = self._conversations.pop(name, None)
+                if conversation is not None:
                     conversation.cancel()
+                else:
+                    self.send_to(name, {"type": "cancelled"})
             case "close":
-                self._conversations.pop(message["c"], None)
+                self._conversations.pop(name, None)
 
-    def _open(self, message: Message) -> None:
-        name, model = message["c"], host_protocol.Model(**message["model"])
+    def send_to(self, name: str | None, message: Message) -> None:
+        """Send a message of the conversation `name`."""
+        self._send({"conversation": name, **message})
+
+    def _open(self, name: str, message: Message) -> None:
+        model = host_protocol.Model(**message["model"])
+        send, failure_kind = partial(self.send_to, name), Kind.HOST
         try:
-            client = self._models.get(model) or self._models.setdefault(model, _client_of(model))
+            client = self._models.get(model) or self._models.setdefault(model, _make_client(model))
+            failure_kind = Kind.HISTORY
             history = _read_history(Path(message["history"])) if message["history"] else []
         except Exception as error:
-            failure = Failure(Kind.HISTORY if message["history"] else Kind.HOST, failure_of(error, model.key).message)
-            self._say(name, host_protocol.failure_message(failure))
+            send(host_protocol.failure_message(Failure(failure_kind, failure_of(error, model.key).message)))
             return
         tools = [
             ToolDefinition(
@@ -131,45 +131,43 @@ class _Host:
             )
             for tool in message["tools"]
         ]
-        send = partial(self._say, name)
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"is": "opened", "price": prices.price_of(model), "window": window, "messages": len(history)})
-
-    def _say(self, name: str, message: Message) -> None:
-        self._send({"c": name, **message})
+        send({"type": "opened", "price": prices.price_of(model), "window": window})
 
 
-def _client_of(model: host_protocol.Model) -> PydanticModel:
-    """A client of a provider. Tries again are the engine's affair: it counts and pays them."""
-    return _anthropic_model(model) if model.kind == "anthropic" else _openai_model(model)
+def _make_client(model: host_protocol.Model) -> PydanticModel:
+    """A client of a provider, which never retries: the engine does, because it counts and pays each request."""
+    options: dict[str, Any] = {
+        "api_key": model.key or "none",
+        "base_url": model.base_url,
+        "http_client": host_http.make_client(model.base_url),
+        "max_retries": 0,
+    }
+    return _anthropic_model(model.name, options) if model.kind == "anthropic" else _openai_model(model.name, options)
 
 
-# Each protocol's libraries take a second to load: only what is spoken is.
+# The libraries of a protocol take a second to load: only those that are needed are loaded.
 
 
-def _anthropic_model(model: host_protocol.Model) -> PydanticModel:
+def _anthropic_model(name: str, options: dict[str, Any]) -> PydanticModel:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    http = host_http.make_client(model.base_url)
-    client = AsyncAnthropic(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
-    return AnthropicModel(model.name, provider=AnthropicProvider(anthropic_client=client))
+    return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=AsyncAnthropic(**options)))
 
 
-def _openai_model(model: host_protocol.Model) -> PydanticModel:
+def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    http = host_http.make_client(model.base_url)
-    client = AsyncOpenAI(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
-    # OpenAI itself wants the new name of the limit; those who speak its protocol mostly know the old one only.
-    itself = model.base_url.startswith("https://api.openai.com/")
-    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=itself)
-    return OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client), profile=profile)
+    # OpenAI itself needs the new name of the limit; most other servers of its protocol know only the old one.
+    is_openai = options["base_url"].startswith("https://api.openai.com/")
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=is_openai)
+    return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**options)), profile=profile)
 
 
 def _read_history(file: Path) -> list[ModelMessage]:
@@ -187,25 +185,25 @@ class _Conversation:
     tools: list[ToolDefinition]
     messages: list[ModelMessage]
     send: Send
-    _asking: asyncio.Task[None] | None = field(default=None, init=False)
+    _request_task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def ask(self, message: Message) -> None:
         """Begin a request."""
-        self._asking = asyncio.create_task(self._ask(message))
+        self._request_task = asyncio.create_task(self._ask(message))
 
     def cancel(self) -> None:
         """Cancel the request and report that it is cancelled."""
-        task, self._asking = self._asking, None
+        task, self._request_task = self._request_task, None
         if task is None or task.done():
-            self.send({"is": "cancelled"})
+            self.send({"type": "cancelled"})
             return
-        task.add_done_callback(lambda _: self.send({"is": "cancelled"}))
+        task.add_done_callback(lambda _: self.send({"type": "cancelled"}))
         task.cancel()
 
     async def _ask(self, message: Message) -> None:
         request = ModelRequest(parts=self._parts(message), instructions=self.instructions or None)
-        stream = _StreamOutput(self.send)
-        host_http.on_bytes.set(stream.beat)
+        stream = StreamOutput(self.send)
+        host_http.on_bytes.set(stream.note_bytes)
         try:
             response = await self._request(request, message, stream)
         except Exception as error:
@@ -217,19 +215,19 @@ class _Conversation:
         self.messages += [request, response]
         self.send(self._answer(request, response))
 
-    async def _request(self, request: ModelRequest, message: Message, stream: _StreamOutput) -> ModelResponse:
+    async def _request(self, request: ModelRequest, message: Message, stream: StreamOutput) -> ModelResponse:
         parameters = ModelRequestParameters(function_tools=self.tools, allow_text_output=True)
         max_tokens, temperature = message["max_tokens"], message["temperature"]
         settings = ModelSettings(max_tokens=max_tokens)
         if temperature is not None:
             settings["temperature"] = temperature
-        limit = max(65_536, max_tokens * MAX_CHARACTERS_PER_TOKEN)
+        max_characters = max(65_536, max_tokens * MAX_CHARACTERS_PER_TOKEN)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
-                stream.take(event)
-                if stream.received > limit:
+                stream.handle_event(event)
+                if stream.received > max_characters:
                     raise host_http.AnswerTooBig
             if not stream.ending.is_seen:
                 raise host_http.AnswerCutShort("the answer ended in the middle")
@@ -251,14 +249,14 @@ class _Conversation:
         return [*parts, *(UserPromptPart(text) for text in message["say"])]
 
     def _without_key(self, text: str) -> str:
-        """No provider tells us our own key and has it written down (SPEC 11.1)."""
+        """Text of a provider, without our own key, so that it is not stored (SPEC 11.1)."""
         return text.replace(self.model.key, CUT) if self.model.key else text
 
     def _answer(self, request: ModelRequest, response: ModelResponse) -> Message:
         usage = response.usage
         is_reported = usage.input_tokens > 0 or usage.output_tokens > 0
         return {
-            "is": "done",
+            "type": "done",
             "text": self._without_key("".join(part.content for part in response.parts if isinstance(part, TextPart))),
             "calls": [
                 {"id": call.tool_call_id, "name": call.tool_name, "arguments": self._without_key(_arguments(call))}
@@ -270,64 +268,6 @@ class _Conversation:
             "finish": response.finish_reason or "",
             "messages": [_redacted_line(message, self.model.key) for message in (request, response)],
         }
-
-
-class _StreamOutput:
-    """Collects the text of a stream, and sends at most one message every `host_protocol.BATCH_SECONDS` seconds."""
-
-    def __init__(self, send: Send) -> None:
-        self.received = 0
-        self.ending = host_http.EndDetector()
-        self._send = send
-        self._kind = ""
-        self._waiting: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._sent_at = 0.0
-
-    def take(self, event: Any) -> None:
-        """One event of the stream."""
-        match event:
-            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-                self._add("text", text)
-            case PartStartEvent(part=ThinkingPart(content=text)):
-                self._add("thought", text)
-            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                self._add("thought", text)
-            case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
-                self.received += len(text)
-
-    def beat(self, chunk: bytes) -> None:
-        """Report at most every `ALIVE_SECONDS` that bytes came, if only to keep the connection open."""
-        self.ending.take(chunk)
-        if time.monotonic() - self._sent_at >= host_protocol.ALIVE_SECONDS:
-            self._emit({"is": "alive"})
-
-    def flush(self) -> None:
-        """Send what is gathered."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._waiting:
-            text, self._waiting = "".join(self._waiting), []
-            self._emit({"is": self._kind, "text": text})
-
-    def _add(self, kind: str, text: str) -> None:
-        if not text:
-            return
-        self.received += len(text)
-        if kind != self._kind:
-            self.flush()
-            self._kind = kind
-        self._waiting.append(text)
-        since = time.monotonic() - self._sent_at
-        if since >= host_protocol.BATCH_SECONDS:
-            self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(host_protocol.BATCH_SECONDS - since, self.flush)
-
-    def _emit(self, message: Message) -> None:
-        self._sent_at = time.monotonic()
-        self._send(message)
 
 
 def _arguments(call: ToolCallPart) -> str:

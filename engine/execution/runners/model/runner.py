@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from engine.execution.channels import Channels
 from engine.execution.live_session import LiveSession
+from engine.execution.model_calls import CallState
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.agent_runner import AgentRunner, AgentServices
 from engine.execution.runners.flow import Place
+from engine.execution.runners.message_parts import assistant_part, operator_part
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
 from engine.execution.runners.model.host_client import HostGone
-from engine.execution.runners.model.host_protocol import Model
-from engine.execution.runners.model.prompt_parts import assistant_part, operator_part
+from engine.execution.runners.model.single_questions import model_with_key
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
@@ -75,7 +76,7 @@ class ModelRunner(AgentRunner):
                 view,
                 self._services,
                 self._providers,
-                model=self._model(choice),
+                model=model_with_key(self._providers.router, choice),
                 belt=self._services.belts.open(live, view, workspace.folder),
                 instructions=prompt.text("system"),
             )
@@ -111,7 +112,7 @@ class ModelRunner(AgentRunner):
     def _last_call(self, session_id: str) -> str:
         """The last call of a session that was answered, "" for none."""
         own = [call for call in self._services.calls.for_session(session_id) if call.run_kind in (TASK, HEAL, REPLY)]
-        answered = [call for call in own if call.state == "done"]
+        answered = [call for call in own if call.state == CallState.DONE]
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 
@@ -124,7 +125,3 @@ class ModelRunner(AgentRunner):
 
     def _choose(self, agent: str, assignment: Assignment, kind: str) -> ModelChoice:
         return self._providers.router.choose(agent, assignment.channel, kind, assignment.prompt, assignment.workspace)
-
-    def _model(self, choice: ModelChoice) -> Model:
-        key = self._providers.router.key(choice.provider)
-        return Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")

@@ -1,4 +1,4 @@
-"""Single questions of services to a model, without tools and outside of any session's conversation.
+"""Asks models the single questions of services, without tools and outside of any session's conversation.
 
 A question is a call like every other: its cost is reserved within the caps before it is made and settled when it ended,
 however it did, and its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
@@ -7,15 +7,15 @@ however it did, and its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.execution.model_calls import Caller, ModelCalls
+from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.model import budget, failures, host_protocol
-from engine.execution.runners.model.budget import Allowance, Price, PromptSize, Usage
+from engine.execution.runners.model.budget import Allowance, Price, PromptSize, RequestBudget
 from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
 from engine.frozen import frozen
@@ -38,7 +38,7 @@ from engine.safety.costs import Costs
 from engine.storage.database import Database
 
 POLL_SECONDS = 0.25
-"""Seconds between two looks at the clock while nothing comes."""
+"""Seconds between two checks of the deadline while no message comes."""
 
 
 class ModelAccess(Protocol):
@@ -49,6 +49,12 @@ class ModelAccess(Protocol):
 
     def key(self, provider: str) -> Key | None:
         """Raises `Refusal` when it lies where it must not be used."""
+
+
+def model_with_key(access: ModelAccess, choice: ModelChoice) -> Model:
+    """A chosen model with what the host needs to reach it. Raises as `ModelAccess.key`."""
+    key = access.key(choice.provider)
+    return Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")
 
 
 @dataclass(slots=True)
@@ -63,8 +69,9 @@ class _PendingQuestion:
     """Values that are cut out of texts."""
     deadline: float
     """When the answer must be there, on the clock's monotonic time."""
-    price: Price
-    window: int | None
+    price: Price = field(default_factory=lambda: Price(0, 0))
+    """Known once the conversation is open, as is the window."""
+    window: int | None = None
     """Tokens that the model reads, None when unknown."""
 
 
@@ -115,14 +122,16 @@ class Completions:
         self._check_hold()
         try:
             choice = self._access.named(model_id, f"the settings name it for {question.purpose}")
-            key = self._access.key(choice.provider)
+            model = model_with_key(self._access, choice)
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
-        model = Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")
-        known = (*self._secrets(), *([model.key] if model.key else []))
-        text = redact(sanitise(question.text), known)
+        secrets = (*self._secrets(), *([model.key] if model.key else []))
         return _PendingQuestion(
-            question, text, model, known, self._clock.monotonic() + question.seconds, Price(0, 0), None
+            question,
+            text=redact(sanitise(question.text), secrets),
+            model=model,
+            secrets=secrets,
+            deadline=self._clock.monotonic() + question.seconds,
         )
 
     def _check_hold(self) -> None:
@@ -131,39 +140,29 @@ class Completions:
 
     def _open(self, pending: _PendingQuestion, conversation: Conversation) -> None:
         message, _ = self._await_message(pending, conversation, "opened")
-        if message["is"] == "failed":
+        if message["type"] == "failed":
             raise NoAnswer(_failure_text(pending, host_protocol.failure_of(message)))
         pending.price = budget.price_of(message["price"], keyless=not pending.model.key, estimate=0)
         pending.window = message["window"]
 
     def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
-        size = PromptSize(
-            estimated=budget.estimate_tokens(pending.question.instructions + pending.text) + 2 * budget.MESSAGE_OVERHEAD
-        )
-        limit = _max_tokens(pending, size)
-        entry = self._reserve(pending, budget.max_cost(size, limit, pending.price))
-        usage, text, problem, call_id = Usage(0, 0, 0), "", "it was cancelled", ""
+        allowed = _request_budget(pending)
+        entry = self._reserve(pending, allowed.max_cost)
+        usage, text, problem, call_id = NOTHING_USED, "", "it was cancelled", ""
         try:
             call_id = self._begin(pending)
-            conversation.ask(say=[pending.text], results=(), max_tokens=limit, temperature=pending.question.temperature)
+            conversation.ask(
+                say=[pending.text],
+                results=(),
+                max_tokens=allowed.max_tokens,
+                temperature=pending.question.temperature,
+            )
             answer, received = self._await_message(pending, conversation, "done")
-            if answer["is"] == "failed":
+            if answer["type"] == "failed":
                 failure = host_protocol.failure_of(answer)
-                problem = _failure_text(pending, failure)
-                if failures.may_be_billed(failure):
-                    usage = budget.count_cancelled(
-                        prompt=size, limit=limit, received=failure.received, price=pending.price
-                    )
+                usage, problem = allowed.usage_of_failed(failure), _failure_text(pending, failure)
             else:
-                usage = budget.count_usage(
-                    input_tokens=answer["input"],
-                    output_tokens=answer["output"],
-                    cost=answer["cost"],
-                    prompt=size,
-                    limit=limit,
-                    received=received,
-                    price=pending.price,
-                )
+                usage = allowed.usage_of_answer(answer, received)
                 text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
                 problem = _answer_problem(text, answer)
         finally:
@@ -201,18 +200,16 @@ class Completions:
         )
 
     def _record_cost(
-        self, pending: _PendingQuestion, entry: int, call_id: str, used: Usage, *, error: str, reply: str
+        self, pending: _PendingQuestion, entry: int, call_id: str, usage: CallUsage, *, error: str, reply: str
     ) -> None:
         """Settle the cost, whether the call could be stored or not, and finish the call."""
-        self._database.write(lambda tx: self._costs.settle(tx, entry, used.cost))
+        self._database.write(lambda tx: self._costs.settle(tx, entry, usage.cost))
         if call_id:
             self._calls.finish(
                 call_id,
-                state="failed" if error else "done",
-                input_tokens=used.input_tokens,
-                output_tokens=used.output_tokens,
-                cost=used.cost,
-                price_known=used.is_reported and pending.price.known,
+                state=CallState.FAILED if error else CallState.DONE,
+                usage=usage,
+                price_known=pending.price.known,
                 error=error,
                 reply=reply,
             )
@@ -223,20 +220,22 @@ class Completions:
         """The `expected` message or a failure, and how many characters came before it."""
         received = 0
         while True:
-            message = conversation.take(POLL_SECONDS)
-            if message is not None and message["is"] in (expected, "failed"):
+            message = conversation.next_message(POLL_SECONDS)
+            if message is not None and message["type"] in (expected, "failed"):
                 return message, received
-            if message is not None and message["is"] in ("text", "thought"):
+            if message is not None and message["type"] in ("text", "thought"):
                 received += len(message["text"])
             if self._clock.monotonic() >= pending.deadline:
-                conversation.abandon()
+                conversation.cancel_or_kill()
                 slow = f"no answer within {pending.question.seconds:g} s"
                 return host_protocol.failure_message(Failure(Kind.SILENT, slow, received=received)), received
 
 
-def _max_tokens(pending: _PendingQuestion, size: PromptSize) -> int:
-    """The number of tokens the answer may have."""
+def _request_budget(pending: _PendingQuestion) -> RequestBudget:
+    """What the question may use. Raises `NoAnswer` when that is too little for an answer."""
     question = pending.question
+    text_tokens = budget.estimate_tokens(question.instructions + pending.text)
+    size = PromptSize(estimated=text_tokens + 2 * budget.MESSAGE_OVERHEAD)
     allowance = Allowance(None, question.budget)
     limit = budget.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
     if limit < budget.MIN_OUTPUT_TOKENS:
@@ -244,12 +243,11 @@ def _max_tokens(pending: _PendingQuestion, size: PromptSize) -> int:
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
         )
-    return min(limit, question.max_tokens)
+    return RequestBudget(size, min(limit, question.max_tokens), pending.price)
 
 
 def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
-    model = pending.model
-    problem, fix = failures.describe_failure(failure, provider=model.provider, model=model.name, address=model.base_url)
+    problem, fix = failures.describe_failure(failure, pending.model)
     return redact(f"{problem}; {fix}", pending.secrets)
 
 

@@ -1,5 +1,6 @@
-"""Sets up the agent or model of a channel: coding agents and local models of this machine are offered, and written to
-the settings only when the operator chooses one (SPEC 3.8)."""
+"""Chooses the coding agent or the model that answers the text prompts of a channel (SPEC 3.8).
+
+What is installed on this machine is offered, and written to the settings only when the operator chooses it."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, fi
 from engine.model import FoundAgent, LocalModels, Refusal
 from engine.settings_store import SettingsStore
 
-CHANNEL = "koji-core"
-"""The channel for which an agent is offered: code, builds, tests."""
+DEFAULT_CHANNEL = "koji-core"
+"""The channel for which agents and models are offered: code, builds, tests."""
 
 
-class AgentSetup:
+class ChannelSetup:
     """Reads and changes the agent or model that serves a channel."""
 
     def __init__(
@@ -36,18 +37,18 @@ class AgentSetup:
         self._model_for = model_for
         self._path = path
 
-    def served(self, channel: str = CHANNEL) -> str:
+    def served_by(self, channel: str = DEFAULT_CHANNEL) -> str:
         """The coding agent or the id of the model that serves text prompts on `channel` now, "" for none. May read the
-        keyring. An agent that was hired and is gone counts: its cards say what is missing."""
-        settings = self._settings.current.channels.get(channel)
-        if settings is None:
+        keyring. An agent that was assigned and is gone counts: its cards say what is missing."""
+        channel_settings = self._settings.current.channels.get(channel)
+        if channel_settings is None:
             return ""
-        if settings.runner.startswith(ACP):
-            return settings.runner.removeprefix(ACP)
-        if settings.runner not in (AUTO, MODEL):
+        if channel_settings.runner.startswith(ACP):
+            return channel_settings.runner.removeprefix(ACP)
+        if channel_settings.runner not in (AUTO, MODEL):
             return ""
         try:
-            return self._model_for(settings.agent, channel).id
+            return self._model_for(channel_settings.agent, channel).id
         except Refusal:
             return ""
 
@@ -55,29 +56,29 @@ class AgentSetup:
         """The models of local providers, and the problems of providers that do not list theirs. Blocking, up to a
         second."""
         current = self._settings.current
-        named = {name: current.provider(name) for name in current.provider_names()}
-        return query_local_models({name: provider for name, provider in named.items() if provider is not None})
+        providers = {name: provider for name in current.provider_names() if (provider := current.provider(name))}
+        return query_local_models(providers)
 
-    def take_model(self, model_id: str, channel: str = CHANNEL) -> None:
-        """Make `provider:model` the model of its provider in the settings, and let models serve `channel` instead of a
-        hired agent. Raises `Refusal` `no_model`, and as a change of settings."""
+    def assign_model(self, model_id: str) -> None:
+        """Make `provider:model` the model of its provider in the settings, and let models serve `DEFAULT_CHANNEL`
+        instead of a coding agent. Raises `Refusal` `no_model`, and as a change of settings."""
         problem = model_problem(model_id)
         if problem:
             raise Refusal("no_model", problem, "for example ollama:qwen3")
         provider, _, model = model_id.partition(":")
         self._settings.set(f"providers.{provider}.model", model)
-        serving = self._settings.current.channels.get(channel)
-        if serving is not None and serving.runner.startswith(ACP):
-            self._settings.set(f"channels.{channel}.runner", AUTO)
+        channel_settings = self._settings.current.channels.get(DEFAULT_CHANNEL)
+        if channel_settings is not None and channel_settings.runner.startswith(ACP):
+            self._settings.set(f"channels.{DEFAULT_CHANNEL}.runner", AUTO)
 
     def find_agents(self) -> list[FoundAgent]:
         """The coding agents of this machine, with those that lack their adapter."""
-        return find_agents(self._path, data=self._data)
+        return find_agents(self._data, self._path)
 
     def list_agents(self) -> list[FoundAgent]:
         """The agents of the settings, then the others of this machine."""
         configured_agents = {
-            name: replace(describe_agent(name, configured.command, data=self._data), hosts=configured.hosts)
+            name: replace(describe_agent(name, configured.command, self._data), hosts=configured.hosts)
             for name, configured in self._settings.current.acp.items()
         }
         return [
@@ -86,19 +87,20 @@ class AgentSetup:
         ]
 
     @property
-    def supported(self) -> tuple[str, ...]:
+    def supported_agents(self) -> tuple[str, ...]:
         """The names of the public coding agents that can be found when they are installed."""
         return tuple(agent.title for agent in KNOWN_AGENTS)
 
-    def hire(self, name: str, channel: str = CHANNEL) -> FoundAgent:
+    def assign_agent(self, name: str, channel: str = DEFAULT_CHANNEL) -> FoundAgent:
         """Let the agent `name` serve `channel` in the settings. The result says how to log it in. Existing settings of
         the agent stay.
 
         Raises `Refusal` `unknown_agent`, `adapter_missing`, `unknown_channel`, and as a change of settings.
         """
-        agent = next((other for other in self.list_agents() if other.name == name), None)
+        agents = {agent.name: agent for agent in self.list_agents()}
+        agent = agents.get(name)
         if agent is None:
-            names = ", ".join(other.name for other in self.list_agents()) or "none"
+            names = ", ".join(agents) or "none"
             raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {names}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)
