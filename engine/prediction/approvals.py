@@ -214,7 +214,7 @@ class Approvals:
         now = self._store.clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:
-            confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
+            confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED)).all()
         messages = []
         for row in confirmed:
             if row.session_id is not None or self._has_live_session(row.id):
@@ -230,7 +230,7 @@ class Approvals:
                 messages.append(f"approved, waiting for the console: {row.prompt}")
                 continue
             try:
-                self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))
+                self._start(row.id, permit, row.decided_by or DecidedBy.OPERATOR)
                 messages.append(f"started because it was approved before the interruption: {row.prompt}")
             except Refusal as refusal:
                 messages.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")

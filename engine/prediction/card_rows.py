@@ -26,13 +26,12 @@ from engine.model import (
     Source,
     Status,
     Tier,
-    Verdict,
     is_expired,
     sanitise,
 )
-from engine.prediction.twin import band_of
-from engine.storage.rows import Row, ask, load, load_all, select_all
-from engine.storage.types import shallow_dict, utc_column
+from engine.prediction.twin import ConfidenceEstimate, band_of
+from engine.storage.rows import Row, ask, load, load_all, select_all, value_of
+from engine.storage.types import enum_column, json_column, utc_column
 
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
@@ -49,8 +48,8 @@ class Prediction(Row, table=True):
     target_channel: str
     confidence: float
     reasoning: str = ""
-    status: str = Status.PENDING.value
-    source: str = Source.TEMPLATE.value
+    status: Status = Field(default=Status.PENDING, sa_column=enum_column(Status))
+    source: Source = Field(default=Source.TEMPLATE, sa_column=enum_column(Source))
     created_at: datetime = Field(sa_column=utc_column())
     confirmed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     executed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
@@ -66,27 +65,28 @@ class Prediction(Row, table=True):
     subject: str = Field(sa_column_kwargs={"server_default": ""})
     fingerprint: str
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    signals: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
-    parts: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True), nullable=True))
-    verdicts: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    signals: tuple[Signal, ...] = Field(default=(), sa_column=json_column(tuple[Signal, ...]))
+    parts: ConfidenceParts | None = Field(default=None, sa_column=json_column(ConfidenceParts, nullable=True))
+    """The parts of its confidence, None if nothing estimated it."""
+    verdicts: tuple[RailVerdict, ...] = Field(default=(), sa_column=json_column(tuple[RailVerdict, ...]))
     context: str = ""
     estimate_microusd: int = 0
     check_only: bool = True
     undo_note: str = ""
     novel: bool = False
-    tier: int = Tier.CHECK.value
+    tier: Tier = Field(default=Tier.CHECK, sa_column=enum_column(Tier))
     from_channel: str = "owner"
     evidence_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     evidence_gone: bool = False
     expires_at: datetime = Field(sa_column=utc_column())
     shown_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     snoozed_until: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    decided_by: str | None = None
+    decided_by: DecidedBy | None = Field(default=None, sa_column=enum_column(DecidedBy, nullable=True))
     decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     trigger_type: str | None = None
     permit_id: str | None = None
     session_id: str | None = None
-    outcome: str | None = None
+    outcome: Outcome | None = Field(default=None, sa_column=enum_column(Outcome, nullable=True))
     closed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
     discarded_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
@@ -110,11 +110,6 @@ class Prediction(Row, table=True):
         """The work that would run."""
         parameters, to = dict(self.parameters), self.target_channel
         return Assignment(self.prompt, to, self.workspace, self.runner, self.flow, parameters, self.target_agent)
-
-    @property
-    def confidence_parts(self) -> ConfidenceParts | None:
-        """The parts of its confidence, None if nothing estimated it."""
-        return None if self.parts is None else ConfidenceParts(**self.parts | {"words": tuple(self.parts["words"])})
 
     @property
     def edited(self) -> bool:
@@ -155,7 +150,7 @@ class Prediction(Row, table=True):
 
     def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
-        self.verdicts = [shallow_dict(verdict) for verdict in verdicts]
+        self.verdicts = verdicts
         self.novel = any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
 
     def is_expired(self, now: datetime) -> bool:
@@ -186,16 +181,10 @@ def make_row(
     now: datetime,
     expires_at: datetime,
     context: str,
-    parts: ConfidenceParts | None = None,
-    **more: Any,
+    estimate: ConfidenceEstimate | None = None,
 ) -> Prediction:
-    """The row of a new card, not stored yet and without verdicts. `context` is the situation in words. Without `parts`
-    it has the confidence of a cold start. `more` are other columns."""
-    columns = {
-        "source": proposal.source.value,
-        "tier": proposal.tier.value,
-        "note": "" if info.available else info.reason,
-    } | more
+    """The row of a new card, not stored yet and without verdicts. `context` is the situation in words. Without an
+    `estimate` it has the confidence of a cold start."""
     row = Prediction(
         id=card_id,
         prompt=assignment.prompt,
@@ -207,18 +196,21 @@ def make_row(
         parameters=dict(assignment.parameters),
         created_at=now,
         expires_at=expires_at,
-        confidence=COLD_START if parts is None else parts.total,
+        confidence=COLD_START if estimate is None else estimate.parts.total,
         reasoning=sanitise(proposal.reasoning),
         task_id=proposal.task_id,
         kind=proposal.kind,
         subject=proposal.subject,
         fingerprint=proposal.fingerprint,
         facts=dict(proposal.facts),
-        signals=[shallow_dict(signal) for signal in proposal.signals],
-        parts=None if parts is None else shallow_dict(parts),
+        signals=proposal.signals,
+        parts=None if estimate is None else estimate.parts,
+        seen=b"" if estimate is None else estimate.seen.pack(),
         context=context,
         evidence_at=proposal.evidence_at,
-        **columns,
+        source=proposal.source,
+        tier=proposal.tier,
+        note="" if info.available else info.reason,
     )
     row.set_runner(info)
     return row
@@ -234,55 +226,34 @@ _COPIED_FIELDS = {
 
 def copy_card(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
     """The row of a new pending card for the same work."""
-    return Prediction(
-        id=card_id, created_at=now, expires_at=expires_at, note=note, **row.model_dump(include=_COPIED_FIELDS)
-    )
-
-
-_SHARED_FIELDS = (
-    "id", "kind", "confidence", "reasoning", "created_at", "expires_at", "check_only", "undo_note", "served", "novel",
-    "snoozed_until", "shown_at", "decided_at", "session_id", "task_id", "note", "assignment", "subject", "fingerprint",
-    "evidence_at",
-)  # fmt: skip
-"""Fields that `Card` and its row share."""
+    copied = {name: getattr(row, name) for name in _COPIED_FIELDS}
+    return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **copied)
 
 
 def card_of(row: Prediction) -> Card:
     """The card of a row."""
-    outcome = Outcome.DISCARDED if row.discarded_at is not None else row.outcome
-    return Card(
-        **{name: getattr(row, name) for name in _SHARED_FIELDS},
-        tier=Tier(row.tier),
+    return value_of(
+        row,
+        Card,
         agent=row.target_agent,
         band=band_of(row.confidence),
-        parts=row.confidence_parts,
-        status=Status(row.status),
-        source=Source(row.source),
-        signals=tuple(Signal(**(signal | {"evidence": tuple(signal["evidence"])})) for signal in row.signals),
-        verdicts=tuple(RailVerdict(**(verdict | {"verdict": Verdict(verdict["verdict"])})) for verdict in row.verdicts),
         estimate=row.estimate_microusd,
-        decided_by=DecidedBy(row.decided_by) if row.decided_by else None,
-        outcome=Outcome(outcome) if outcome else None,
+        outcome=Outcome.DISCARDED if row.discarded_at is not None else row.outcome,
     )
 
 
 def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
     """The card of a row for the history of decisions. The operator's own prompts have no evidence."""
-    is_own_prompt, parts = row.source == Source.OPERATOR, row.confidence_parts
-    return DecidedCard(
+    return value_of(
+        row,
+        DecidedCard,
         prediction_id=row.id,
-        kind=row.kind,
         channel=row.target_channel,
-        workspace=row.workspace,
         flow=row.flow or "",
-        prompt=row.prompt,
-        confidence=row.confidence,
         decided_by=by,
-        context=row.context,
-        evidence_at=None if is_own_prompt else row.evidence_at or row.created_at,
+        evidence_at=None if row.source is Source.OPERATOR else row.evidence_at or row.created_at,
         original_prompt=row.original_prompt if row.edited else "",
-        seen=row.seen,
-        raw=None if parts is None else parts.weighted,
+        raw=None if row.parts is None else row.parts.weighted,
     )
 
 
@@ -310,7 +281,7 @@ def load_card(session: Session, card_id: str) -> Prediction:
 
 _PENDING = (
     select_all(Prediction)
-    .where(col(Prediction.status) == Status.PENDING.value)
+    .where(col(Prediction.status) == Status.PENDING)
     .order_by(col(Prediction.created_at), col(Prediction.id))
 )
 
@@ -324,7 +295,7 @@ def own_session_ids(session: Session, workspace: str, since: datetime) -> set[st
     """Ids of sessions in the workspace from the operator's own prompts, approved since."""
     query = sqlalchemy.select(col(Prediction.session_id)).where(
         col(Prediction.workspace) == workspace,
-        col(Prediction.source) == Source.OPERATOR.value,
+        col(Prediction.source) == Source.OPERATOR,
         col(Prediction.confirmed_at) >= since,
     )
     return {str(session_id) for session_id in session.execute(query).scalars() if session_id}

@@ -64,9 +64,9 @@ NOT_NOW = 0.5
 """Weight of the dismissal reason "not now"; other dismissals weigh 1."""
 
 _KEPT = select_all(Prediction).where(
-    col(Prediction.status) == Status.EXECUTED.value,
-    col(Prediction.decided_by) == DecidedBy.AUTONOMY.value,
-    col(Prediction.outcome) == Outcome.SUCCEEDED.value,
+    col(Prediction.status) == Status.EXECUTED,
+    col(Prediction.decided_by) == DecidedBy.AUTONOMY,
+    col(Prediction.outcome) == Outcome.SUCCEEDED,
     col(Prediction.undo_requested_at).is_(None),
     col(Prediction.shown_at) > col(Prediction.executed_at),
     col(Prediction.executed_at) > bindparam("since", type_=UtcDateTime()),
@@ -75,13 +75,13 @@ _KEPT = select_all(Prediction).where(
 )
 
 
-def status_after(row: Prediction, move: Move, now: datetime) -> str:
+def status_after(row: Prediction, move: Move, now: datetime) -> Status:
     """The status after the operator's `move`; a pending card whose time is over counts as expired."""
     if row.status == Status.PENDING and row.is_expired(now):
         raise Refusal(
             "already_decided", f"card {row.id} has expired", "clawpy predict makes cards for the present state"
         )
-    return next_status(row.id, Status(row.status), move).value
+    return next_status(row.id, row.status, move)
 
 
 class CardStore:
@@ -162,7 +162,7 @@ class CardStore:
     def confirm(self, tx: Transaction, row: Prediction, permit: Permit, by: DecidedBy) -> None:
         """Approve a card with this permit. An approval by autonomy is no decision of the operator."""
         row.status = status_after(row, Move.APPROVE, tx.now)
-        row.decided_by = by.value
+        row.decided_by = by
         row.decided_at = row.confirmed_at = tx.now
         row.permit_id = permit.id
         row.trigger_type = permit.trigger_type.value
@@ -181,7 +181,7 @@ class CardStore:
             self.history.take_back(tx, row.id)
         else:
             row.status = status_after(row, Move.DISMISS, tx.now)
-            row.decided_by = by.value
+            row.decided_by = by
             row.decided_at = row.closed_at = tx.now
             row.snoozed_until = None
         _record(tx, row, PredictionRejected, decided_by=by.value)
@@ -193,7 +193,7 @@ class CardStore:
             message = f"card {row.id} is {row.status}, not dismissed"
             raise Refusal("not_dismissed", message, "give a reason after dismissing the card")
         _record(tx, row, DismissalExplained, reason=reason.value)
-        self._learn_dismissal(tx, row, DecidedBy(row.decided_by), reason)
+        self._learn_dismissal(tx, row, row.decided_by, reason)
 
     def _learn_dismissal(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
         """Store the signal and the mute of a dismissal, and withdraw the cards that it mutes."""
@@ -225,14 +225,14 @@ class CardStore:
         if row.status != Status.PENDING or row.snoozed_until is None:
             self.reopen(tx, row)
             return
-        row.status = next_status(row.id, Status(row.status), Move.WAKE).value
+        row.status = next_status(row.id, row.status, Move.WAKE)
         row.snoozed_until = None
         _record(tx, row, PredictionReopened, was="snoozed")
         self.make_room(tx, row)
 
     def expire(self, tx: Transaction, row: Prediction) -> None:
         """Expire a card. One that was never shown gives no signal."""
-        row.status = next_status(row.id, Status(row.status), Move.EXPIRE).value
+        row.status = next_status(row.id, row.status, Move.EXPIRE)
         row.closed_at = tx.now
         if row.shown_at is not None:
             self.history.record(tx, DecisionSignal.EXPIRED, decided_card(row, DecidedBy.OPERATOR))
@@ -240,8 +240,8 @@ class CardStore:
 
     def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, by_operator: bool = False) -> None:
         """Withdraw a card for this `reason`. Gives a signal only if the operator saw it and did the work."""
-        row.status = next_status(row.id, Status(row.status), Move.WITHDRAW).value
-        row.outcome = Outcome.WITHDRAWN.value
+        row.status = next_status(row.id, row.status, Move.WITHDRAW)
+        row.outcome = Outcome.WITHDRAWN
         row.closed_at = tx.now
         row.note = reason
         if by_operator and row.shown_at is not None:
@@ -253,7 +253,7 @@ class CardStore:
 
         Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
         """
-        before = Status(row.status)
+        before = row.status
         new_status = next_status(row.id, before, Move.REOPEN)
         if before is Status.REJECTED and (row.evidence_gone or row.is_expired(tx.now)):
             raise Refusal("evidence_gone", f"the reason for card {row.id} no longer applies", "clawpy predict")
@@ -261,7 +261,7 @@ class CardStore:
             raise Refusal(
                 "nothing_to_undo", f"card {duplicate} for the same thing is already pending", "decide that one"
             )
-        row.status = new_status.value
+        row.status = new_status
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
         row.note = row.note if before is Status.REJECTED else note
@@ -282,9 +282,9 @@ class CardStore:
         if view.not_begun and row.undo_requested_at is None and not self.duplicate_of(tx, row):
             self.reopen(tx, row, f"not done: {view.error}")
             return
-        row.status = next_status(row.id, Status(row.status), Move.EXECUTE).value
+        row.status = next_status(row.id, row.status, Move.EXECUTE)
         row.session_id = view.id
-        row.outcome = OUTCOMES.get(view.state, Outcome.FAILED).value
+        row.outcome = OUTCOMES.get(view.state, Outcome.FAILED)
         row.executed_at = row.closed_at = tx.now
         if view.state is SessionState.INTERRUPTED:
             row.note = "interrupted"
@@ -317,7 +317,7 @@ class CardStore:
             col(Prediction.workspace) == row.workspace,
             col(Prediction.kind) == row.kind,
             col(Prediction.subject) == row.subject,
-            col(Prediction.status) == Status.PENDING.value,
+            col(Prediction.status) == Status.PENDING,
         )
         return tx.session.exec(query).first() or ""
 
@@ -371,7 +371,7 @@ class CardStore:
         row.undo_requested_at = None
         self.history.take_back(tx, row.id)
         if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
-            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, DecidedBy(row.decided_by)), at=at)
+            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, row.decided_by), at=at)
 
     def credit_kept(self) -> int:
         """Store the signal "kept" for cards that ran by themselves, succeeded, were looked at and not undone for 24 h;

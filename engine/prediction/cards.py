@@ -275,7 +275,6 @@ class Cards:
             source=Source.PREDICTOR_HOOK if reasoning else Source.OPERATOR,
         )
         context = self._predictions.situation(assignment.workspace)
-        parts, seen = self._predictions.estimate(proposal, assignment) if reasoning else (None, None)
         row = make_row(
             card_id,
             proposal,
@@ -284,10 +283,9 @@ class Cards:
             now=now,
             expires_at=store.expiry(now),
             context=context,
-            parts=parts,
-            meaning=route.meaning,
-            seen=seen.pack() if seen else b"",
+            estimate=self._predictions.estimate(proposal, assignment) if reasoning else None,
         )
+        row.meaning = route.meaning
         if not info.available and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         row.note = otherwise or row.note

@@ -17,13 +17,11 @@ from sqlmodel import Session
 from engine.config import Settings
 from engine.events import TriggerBlocked
 from engine.frozen import frozen
-from engine.learning.decisions.card_features import TextFeatures
 from engine.model import (
     Assignment,
     Band,
     CalibrationCheck,
     Card,
-    ConfidenceParts,
     CycleReport,
     Phase,
     Proposal,
@@ -46,7 +44,7 @@ from engine.prediction.follow_ups import CURSOR, choose, is_recent, next_kinds
 from engine.prediction.intake import LAST_CHECKED, Intake, WorkspaceFindings
 from engine.prediction.kinds import KINDS_BY_INSPECTION, is_ordered
 from engine.prediction.routing import Router
-from engine.prediction.twin import EmbeddedTwin, band_of
+from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin, band_of
 from engine.storage import state as stored
 from engine.storage.ledger import LedgerCursor
 
@@ -115,7 +113,7 @@ def select_drafts(
         drawn = max((draft for draft in unknown if draft.row.kind == kind), key=lambda draft: draft.row.confidence)
         why = f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds"
         assert drawn.row.parts is not None, "drafts are estimated"
-        drawn.row.parts = drawn.row.parts | {"words": (*drawn.row.parts["words"], why)}
+        drawn.row.parts = replace(drawn.row.parts, words=(*drawn.row.parts.words, why))
         selected.append(drawn)
     return selected
 
@@ -206,7 +204,7 @@ class Predictions:
             times: dict[str, str] = stored.get(session, LAST_CHECKED, {})
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
-    def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, TextFeatures]:
+    def estimate(self, proposal: Proposal, assignment: Assignment) -> ConfidenceEstimate:
         """How sure something is that no cycle found: what an agent or a program suggests."""
         clock, context = self._store.clock, self.situation(proposal.workspace)
         return self._twin.estimate(
@@ -443,7 +441,7 @@ class Predictions:
             agent=route.agent,
         )
         assignment, otherwise = launcher.choose(assignment)
-        parts, seen = self._twin.estimate(
+        estimate = self._twin.estimate(
             proposal,
             assignment,
             context=context,
@@ -457,9 +455,8 @@ class Predictions:
             proposal.tier, *round_state.decided.get((proposal.workspace, proposal.kind), (0, 0))
         )
         number = sum(decided for (_, kind), (_, decided) in round_state.decided.items() if kind == proposal.kind)
-        parts = replace(parts, words=(*parts.words, why) if why else parts.words, decided=number)
+        words = (*estimate.parts.words, why) if why else estimate.parts.words
         info = launcher.check(assignment)
-        note = otherwise or why
         row = make_row(
             "",
             proposal,
@@ -468,11 +465,9 @@ class Predictions:
             now=round_state.now,
             expires_at=store.expiry(round_state.now),
             context=context,
-            parts=parts,
-            tier=tier.value,
-            seen=seen.pack(),
-            **({"note": note} if note else {}),
+            estimate=replace(estimate, parts=replace(estimate.parts, words=words, decided=number)),
         )
+        row.tier, row.note = tier, otherwise or why or row.note
         return Draft(row, info)
 
 

@@ -183,7 +183,7 @@ class Dismissals:
 
     def approved(self, tx: Transaction, workspace: str, kind: str) -> None:
         """Store that the operator approved a card of this kind there: earlier dismissals no longer switch it off."""
-        counted = _LIFTED.is_(None), _REASON.is_(None) | _REASON.not_in([reason.value for reason in NEVER])
+        counted = _LIFTED.is_(None), _REASON.is_(None) | _REASON.not_in(NEVER)
         tx.session.exec(
             update(DismissalRow).where(workspace == _WORKSPACE, kind == _KIND, *counted).values(kind_lifted_at=tx.now)
         )
@@ -197,7 +197,7 @@ class Dismissals:
         if mute.subject:
             query = query.where(mute.subject == _SUBJECT)
         elif mute.workspace:
-            query = query.where(_REASON.is_distinct_from(DismissReason.NEVER_ANYWHERE.value))
+            query = query.where(_REASON.is_distinct_from(DismissReason.NEVER_ANYWHERE))
         else:
-            query = query.where(DismissReason.NEVER_ANYWHERE.value == _REASON)
+            query = query.where(DismissReason.NEVER_ANYWHERE == _REASON)
         tx.session.exec(query.values({name: tx.now}))

@@ -59,9 +59,7 @@ def is_done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids
 LAST_CHECKED = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
 
-BOUND_TO_EVIDENCE = tuple(
-    source.value for source in (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
-)
+BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 """Sources of cards that are withdrawn when their evidence is gone."""
 
 _REJECTED = sqlalchemy.select(
@@ -72,7 +70,7 @@ _REJECTED = sqlalchemy.select(
     col(Prediction.evidence_gone),
     col(Prediction.closed_at),
 ).where(
-    col(Prediction.status) == Status.REJECTED.value,
+    col(Prediction.status) == Status.REJECTED,
     col(Prediction.source).in_(BOUND_TO_EVIDENCE),
     col(Prediction.closed_at) >= bindparam("since", type_=UtcDateTime()),
 )

@@ -94,8 +94,8 @@ def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: b
 def is_cooling_down(
     now: datetime,
     kind: str,
-    status: str,
-    outcome: str | None,
+    status: Status,
+    outcome: Outcome | None,
     closed_at: datetime | None,
     shown_at: datetime | None,
     undone_at: datetime | None,
@@ -105,8 +105,7 @@ def is_cooling_down(
         return True
     if kind_of(kind).comes_back:
         return False
-    result = None if outcome is None else Outcome(outcome)
-    return now < closed_at + cool_down(Status(status), result, shown=shown_at is not None, undone=undone_at is not None)
+    return now < closed_at + cool_down(status, outcome, shown=shown_at is not None, undone=undone_at is not None)
 
 
 def is_quiet(local: datetime, start: int, end: int) -> bool:

@@ -66,8 +66,8 @@ _ACCEPTED = (
         col(Prediction.prompt), col(Prediction.target_channel), col(Prediction.target_agent), col(Prediction.meaning)
     )
     .where(
-        col(Prediction.source) == Source.OPERATOR.value,
-        col(Prediction.outcome) == Outcome.SUCCEEDED.value,
+        col(Prediction.source) == Source.OPERATOR,
+        col(Prediction.outcome) == Outcome.SUCCEEDED,
         col(Prediction.discarded_at).is_(None),
         col(Prediction.meaning) != b"",
     )

@@ -66,6 +66,14 @@ class TwinAnswer:
     reasons: tuple[str, ...]
 
 
+@frozen
+class ConfidenceEstimate:
+    """The parts of a card's confidence, and the text features that it was estimated from."""
+
+    parts: ConfidenceParts
+    seen: TextFeatures
+
+
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes | None]]
 """Reads the embeddings of texts from a cache, `EMBEDDING_SIZE` float32 each: None where it has none yet."""
 
@@ -143,8 +151,8 @@ class EmbeddedTwin:
         phase: Phase,
         now: datetime,
         local: datetime,
-    ) -> tuple[ConfidenceParts, TextFeatures]:
-        """The parts of a proposal's confidence (SPEC 2.5) as of `now`, in local time `local`, and its text features.
+    ) -> ConfidenceEstimate:
+        """The confidence of a proposal (SPEC 2.5) as of `now`, in local time `local`.
         A confidence that the source of the proposal states replaces only the Twin's part (SPEC 2.8)."""
         seen = self.read_features(assignment.prompt, proposal.reasoning, [context] if context else [])
         query = CardFeatures(
@@ -169,7 +177,7 @@ class EmbeddedTwin:
             calibrate=partial(self.calibrator.calibrate, proposal.kind),
             reasons=answer.reasons,
         )
-        return parts, seen
+        return ConfidenceEstimate(parts, seen)
 
     # -- the calibrator (SPEC 8.6)
 

@@ -44,7 +44,7 @@ from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load, load_all, select_all
-from engine.storage.types import utc_column
+from engine.storage.types import json_column, utc_column
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class CrosspollLog(Row, table=True):
     blocked: bool = False
     block_reason: str | None = None
     created_at: datetime = Field(sa_column=utc_column())
-    verdicts: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
+    verdicts: tuple[RailVerdict, ...] = Field(sa_column=json_column(tuple[RailVerdict, ...]))
     workspace: str
     permit_id: str | None = None
     digest: str
@@ -189,8 +189,9 @@ class Pipeline:
             .order_by(desc(col(CrosspollLog.id)))
             .limit(1)
         ).first()
-        content = next((verdict for verdict in last.verdicts if verdict["rail"] == "content"), None) if last else None
-        if last is None or content is None or content["verdict"] != Verdict.BLOCK.value:
+        if last is None or not any(
+            verdict.rail == "content" and verdict.verdict is Verdict.BLOCK for verdict in last.verdicts
+        ):
             raise Refusal(
                 "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
             )
@@ -380,10 +381,7 @@ def _row(
         "blocked": blocked_by is not None,
         "block_reason": f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
         "created_at": now,
-        "verdicts": [
-            {"rail": verdict.rail, "verdict": verdict.verdict.value, "reason": verdict.reason, "rule": verdict.rule}
-            for verdict in verdicts
-        ],
+        "verdicts": verdicts,
         "workspace": assignment.workspace,
         "permit_id": permit.id if permit else None,
         "digest": assignment.digest,

@@ -82,13 +82,8 @@ class RailStatus:
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
             ).first()
             stopped = _stopped(session, now - COUNTED_WITHIN)
-        at, verdicts = newest if newest is not None else (None, [])
-        last = {
-            verdict["rail"]: RailVerdict(
-                verdict["rail"], Verdict(verdict["verdict"]), verdict["reason"], verdict["rule"]
-            )
-            for verdict in verdicts
-        }
+        at, verdicts = newest if newest is not None else (None, ())
+        last = {verdict.rail: verdict for verdict in verdicts}
         return tuple(
             replace(
                 state,

@@ -22,7 +22,6 @@ from engine.model import (
     SessionView,
     StopLevel,
     TriggerType,
-    Verdict,
     microusd,
 )
 from engine.safety import loops
@@ -210,9 +209,6 @@ def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
         blocked=row.blocked,
         reason=row.block_reason or "",
         decided_by=row.decided_by,
-        verdicts=tuple(
-            RailVerdict(verdict["rail"], Verdict(verdict["verdict"]), verdict["reason"], verdict["rule"])
-            for verdict in row.verdicts
-        ),
+        verdicts=row.verdicts,
         lifted=lifted,
     )

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Dialect, String, TypeDecorator
+from sqlalchemy import JSON, Column, Dialect, Integer, String, TypeDecorator
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def as_stored(value: datetime) -> str:
@@ -40,6 +45,56 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], datetime | None]:
         return _read
+
+
+class EnumText(TypeDecorator[Any]):
+    """A member of an enum of strings or of whole numbers, as its value, which it is itself."""
+
+    impl: Any = String
+    cache_ok = True
+
+    def __init__(self, kind: type[Enum]) -> None:
+        super().__init__()
+        self.kind = kind
+        if issubclass(kind, int):
+            self.impl = Integer()
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Enum | None]:
+        return lambda value: None if value is None else self.kind(value)
+
+
+class JsonValue(TypeDecorator[Any]):
+    """A value whose type is given, such as a tuple of a frozen class, as JSON."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str | None]:
+        return lambda value: None if value is None else _adapter(self.kind).dump_json(value).decode()
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], Any]:
+        return lambda text: None if text is None else _adapter(self.kind).validate_json(text)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter  # not before it is needed
+
+    return TypeAdapter(kind)
+
+
+def enum_column(kind: type[Enum], *, nullable: bool = False) -> Column[Any]:
+    """A fresh column for a member of an enum."""
+    return Column(EnumText(kind), nullable=nullable)
+
+
+def json_column(kind: Any, *, nullable: bool = False) -> Column[Any]:
+    """A fresh column for a value of this type."""
+    return Column(JsonValue(kind), nullable=nullable)
 
 
 def shallow_dict(value: Any) -> dict[str, Any]:

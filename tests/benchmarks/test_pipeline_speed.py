@@ -41,7 +41,7 @@ def test_a_decision_with_a_hundred_thousand_rows_behind_it(
                     "target_channel": ("koji-core", "garden", "research")[number % 3], "prompt": "run the tests",
                     "cost_estimate": 0.05, "blocked": number % 7 == 0,
                     "created_at": begin + timedelta(seconds=25 * number),
-                    "verdicts": [], "workspace": WORKSPACE, "digest": "", "from_channel": "owner",
+                    "verdicts": (), "workspace": WORKSPACE, "digest": "", "from_channel": "owner",
                     "decided_by": "autonomy", "unattended": number % 2 == 0, "permit_id": None,
                 }
                 for number in range(ROWS)

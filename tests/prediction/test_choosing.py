@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.learning.decisions.card_features import NO_FEATURES
 from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.card_rows import make_row
 from engine.prediction.cycle import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
 from engine.prediction.stack import adjusted_tier
-from engine.prediction.twin import MIN_DECISIONS
+from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal, teach
@@ -22,9 +23,10 @@ from tests.prediction.deciding import SHOP, World, proposal, teach
 
 def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Draft:
     suggestion = proposal(name, kind=kind, **more)
-    parts = ConfidenceParts(total, total, 0.5, total, total, stated=True)
+    estimate = ConfidenceEstimate(ConfidenceParts(total, total, 0.5, total, total, stated=True), NO_FEATURES)
     assignment, info = Assignment(suggestion.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
-    return Draft(make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", parts=parts), info)
+    row = make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
+    return Draft(row, info)
 
 
 class Draws(Randomness):
@@ -59,7 +61,7 @@ def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
     drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
     explored = select_drafts(drafts, {}, learning=True, randomness=ALWAYS)
     assert names(explored) == ["liked", "disliked"]
-    assert "shown to learn" in explored[1].row.parts["words"][-1]
+    assert "shown to learn" in explored[1].row.parts.words[-1]
     assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
 
 

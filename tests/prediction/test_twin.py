@@ -186,7 +186,8 @@ class TestTrust:
             one = proposal("a", kind=kind, evidence_at=at, usual_hours=24.0)
             work = Assignment(one.prompt, "koji-core", SHOP, "flow", kind)
             phase = Phase(1, 60, "", 30)
-            return twin.estimate(one, work, context="", phase=phase, now=home.clock.now(), local=home.clock.local())[0]
+            now, local = home.clock.now(), home.clock.local()
+            return twin.estimate(one, work, context="", phase=phase, now=now, local=local).parts
 
         def decide(kind: str, signal: DecisionSignal, hours: int, number: int) -> None:
             parts = stated(kind, hours)

@@ -69,7 +69,7 @@ class Rails:
             row = CrosspollLog(
                 prediction_id="old", trigger_type="manual", target_channel=channel, prompt="",
                 created_at=self.clock.now(),
-                verdicts=[], workspace=WORKSPACE, digest="", from_channel=from_channel, decided_by="operator",
+                verdicts=(), workspace=WORKSPACE, digest="", from_channel=from_channel, decided_by="operator",
                 unattended=False,
             )  # fmt: skip
             self.database.write(lambda tx, row=row: tx.session.add(row))

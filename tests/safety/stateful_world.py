@@ -184,7 +184,7 @@ class MachineWorld(RuleBasedStateMachine):
         """Work was let through on every channel long ago: no pair is novel for its own sake."""
         rows = [
             CrosspollLog(
-                prediction_id="old", trigger_type="manual", target_channel=channel, prompt="", verdicts=[], digest="",
+                prediction_id="old", trigger_type="manual", target_channel=channel, prompt="", verdicts=(), digest="",
                 created_at=self.clock.now() - timedelta(days=9), workspace=self.workspace, from_channel=after,
                 decided_by="operator", unattended=False,
             )
