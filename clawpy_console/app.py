@@ -6,7 +6,6 @@ Before the first frame only Textual and the light modules of the engine are impo
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import sys
 import threading
@@ -173,7 +172,7 @@ class ConsoleApp(CardConsole):
     async def _import_dialogs(self) -> None:
         """Import the dialogs that are opened first, so that their key is quick."""
         for module in ("screens.mission.details", "dialogs.prompt", "dialogs.ask"):
-            await asyncio.to_thread(importlib.import_module, f"clawpy_console.{module}")
+            await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:
         """Show why the engine could not be opened, and how to fix it."""

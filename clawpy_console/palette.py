@@ -11,9 +11,9 @@ from textual.screen import Screen
 
 from clawpy_console import formats
 from clawpy_console.dialogs.ask import Ask, confirm, tell
+from clawpy_console.fields.holds import RESUME_QUESTIONS
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import BY_ID, shown_key
-from clawpy_console.screens.safety.safety_fields import RESUME_QUESTIONS
 from engine import kind_title
 from engine.model import Hold, Mute
 

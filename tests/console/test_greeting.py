@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission.absence import LEARNED_FORMS, absence_fields
+from clawpy_console.fields.absence import LEARNED_FORMS, absence_fields
 from engine.model import (
     LocalModels,
 )

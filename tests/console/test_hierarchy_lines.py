@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from clawpy_console.screens.hierarchy.agent import edited_fields, finding_fields, profile_fields
+from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 SAID = "Round a discount once, at the end"

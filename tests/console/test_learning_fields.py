@@ -10,7 +10,8 @@ import pytest
 
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
-from clawpy_console.screens.learning import candidate, entry
+from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as learning_fields
 from clawpy_console.screens.learning.lists import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
@@ -43,13 +44,15 @@ def recorded(record: LearningRecord, port: Adaptation) -> dict[str, Any]:
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
 def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, width: int) -> None:
-    fields = [field for id in port.all for field in candidate.candidate_fields(document(port.view(id)), NOW)]
-    fields += [field for id in learnings.all for field in entry.learning_fields(document(learnings.view(id)), NOW)]
+    fields = [field for id in port.all for field in candidate_fields.candidate_fields(document(port.view(id)), NOW)]
+    fields += [
+        field for id in learnings.all for field in learning_fields.learning_fields(document(learnings.view(id)), NOW)
+    ]
     assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 
 
 def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adaptation) -> None:
-    told = text(candidate.candidate_fields(document(port.view(ROUNDING.id)), NOW))
+    told = text(candidate_fields.candidate_fields(document(port.view(ROUNDING.id)), NOW))
     says(
         told,
         "▲ needs your decision",
@@ -59,7 +62,7 @@ def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adapta
         "+ 3. Look at what changed since it was green.",
         "✓ corroborate",
     )
-    assert "✗ reject " in text(candidate.candidate_fields(document(port.view(EMOJI.id)), NOW))
+    assert "✗ reject " in text(candidate_fields.candidate_fields(document(port.view(EMOJI.id)), NOW))
 
 
 def test_only_what_is_near_to_a_change_is_shown() -> None:
@@ -77,7 +80,7 @@ def test_only_what_is_near_to_a_change_is_shown() -> None:
 def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
     said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
     item = recorded(dataclasses.replace(RECORDS[0], details=said), port)
-    told = text(candidate.record_fields(item, NOW))
+    told = text(candidate_fields.record_fields(item, NOW))
     says(
         told,
         f"failed_tdd/{TEST}: 82 of 100",
@@ -89,7 +92,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptati
 def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(port.view(STOCK.id), lift=value)
-        return text(candidate.lift_fields(document(view)["lift"]))
+        return text(candidate_fields.lift_fields(document(view)["lift"]))
 
     assert "31 of 38 runs went well, 82%" in lift(LIFT)
     assert "+32 points, 80 % interval +2 to +58" in lift(LIFT)
@@ -101,7 +104,7 @@ def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
 
 
 def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
-    told = text(entry.learning_fields(document(learnings.view(PROJECT.id)), NOW))
+    told = text(learning_fields.learning_fields(document(learnings.view(PROJECT.id)), NOW))
     says(
         told,
         "● valid, project shop, directive",
@@ -110,9 +113,9 @@ def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
         "by 2 sessions",
         "12 prompts",
     )
-    old = text(entry.learning_fields(document(learnings.view(OLD.id)), NOW))
+    old = text(learning_fields.learning_fields(document(learnings.view(OLD.id)), NOW))
     says(old, "✗ retracted", "since 1.2 it is reserved at once")
-    assert "never promoted" in text(entry.learning_fields(document(learnings.view(PROXY.id)), NOW))
+    assert "never promoted" in text(learning_fields.learning_fields(document(learnings.view(PROXY.id)), NOW))
 
 
 def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
@@ -126,6 +129,8 @@ def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
 
 
 def test_retracting_says_what_will_wait_for_you(learnings: Learnings) -> None:
-    told = text(entry.retraction_fields(document(learnings.view(PROJECT.id))))
+    told = text(learning_fields.retraction_fields(document(learnings.view(PROJECT.id))))
     says(told, "1 learning promoted from it will wait for your decision", "▸ all projects: Money is whole cents")
-    assert "Nothing valid was promoted from it" in text(entry.retraction_fields(document(learnings.view(GLOBAL.id))))
+    assert "Nothing valid was promoted from it" in text(
+        learning_fields.retraction_fields(document(learnings.view(GLOBAL.id)))
+    )

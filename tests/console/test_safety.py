@@ -207,7 +207,7 @@ def text(fields: Iterable[Field]) -> str:
 def test_the_present_state_is_marked_among_all(state: str) -> None:
     told = text(safety_fields.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert f"[{state}]" in told
-    assert all(state in told for state in safety_fields.STATES)
+    assert all(state in told for state in safety_fields.AUTONOMY_STATES)
 
 
 def test_gauges_appear_once_something_was_spent() -> None:

@@ -18,7 +18,7 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import Field
-from clawpy_console.screens.hierarchy import agent as agent_view
+from clawpy_console.fields import agent as agent_fields
 
 
 def agents(document: Document) -> Lines:
@@ -28,26 +28,26 @@ def agents(document: Document) -> Lines:
         yield from _coding(document)
         if retired := document.get("retired"):
             yield dim(f"retired: {', '.join(retired)}; `clawpy agents restore` restores one")
-        yield from field_lines(agent_view.problem_fields(document["problems"])) if document["problems"] else ()
+        yield from field_lines(agent_fields.problem_fields(document["problems"])) if document["problems"] else ()
     elif "channel" in document:
         yield from (f"{document['channel']} is served by {agent['title']}" for agent in document["coding"])
         yield from (f"  log in  {agent['login']}" for agent in document["coding"] if agent["login"])
     else:
-        yield from field_lines(agent_view.agent_fields(document))
+        yield from field_lines(agent_fields.agent_fields(document))
 
 
 def guidance(document: Document) -> Lines:
     """The guidance of an agent by leader, and what was left out; or what another leader would change."""
-    title = Field("", f"{document['targetAgent']} → {agent_view.chain(document)}", "title")
+    title = Field("", f"{document['targetAgent']} → {agent_fields.chain(document)}", "title")
     if "moved" in document:
-        yield from field_lines([title, *agent_view.moved_fields(document)])
+        yield from field_lines([title, *agent_fields.moved_fields(document)])
         return
-    yield from field_lines([title, *agent_view.guidance_fields(document)])
+    yield from field_lines([title, *agent_fields.guidance_fields(document)])
     if document["guidance"]:
         yield from ("", document["guidance"])
     teaching = document["teaching"]
     if teaching["enabled"] and teaching["diff"]:
-        yield from field_lines(agent_view.teaching_fields(teaching, datetime.now().astimezone()))
+        yield from field_lines(agent_fields.teaching_fields(teaching, datetime.now().astimezone()))
 
 
 def profile(document: Document) -> Lines:
@@ -57,7 +57,7 @@ def profile(document: Document) -> Lines:
     elif "edits" not in document:
         yield document["text"].rstrip()
     else:
-        yield from field_lines(agent_view.edited_fields(document))
+        yield from field_lines(agent_fields.edited_fields(document))
         if document["saved"]:
             yield f"\nSaved. Undo: clawpy profile {document['leader']} --undo"
         elif document["edits"]:
@@ -77,11 +77,11 @@ def bubbles(document: Document) -> Lines:
         return
     now = datetime.now().astimezone()
     for bubble in document["bubbles"]:
-        refused = [agent_view.gate_field(bubble["gates"][-1])] if bubble["refusedBy"] else []
+        refused = [agent_fields.gate_field(bubble["gates"][-1])] if bubble["refusedBy"] else []
         yield from field_lines(
             [
                 Field("", f"{bubble['id']}  {bubble['text']}", "title"),
-                *agent_view.finding_state_fields(bubble, now),
+                *agent_fields.finding_state_fields(bubble, now),
                 *refused,
             ]
         )

@@ -24,12 +24,11 @@ from clawpy_console.cli.printing.style import (
     time,
     wants,
 )
-from clawpy_console.fields import Field
+from clawpy_console.fields import Field, predictions
+from clawpy_console.fields.absence import absence_fields
+from clawpy_console.fields.holds import HOLD_NAMES, hold_field
+from clawpy_console.fields.training import TRAINING_STATES
 from clawpy_console.formats import one_line
-from clawpy_console.screens.insights import figures
-from clawpy_console.screens.insights.figures import TRAINING_STATES
-from clawpy_console.screens.mission.absence import absence_fields
-from clawpy_console.screens.safety import safety_fields
 
 MAX_LISTED = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
@@ -87,9 +86,7 @@ def _hold(hold: Document) -> Field:
     """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     remaining = formats.duration(until - now) if until and until > now else ""
-    return safety_fields.hold_field(
-        hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", remaining
-    )
+    return hold_field(hold["word"], hold["reason"], time(hold["since"]), f"`clawpy resume {hold['word']}`", remaining)
 
 
 def _since(away: Document) -> Lines:
@@ -121,7 +118,7 @@ def dnd(document: Document) -> Lines:
 def resume(document: Document) -> Lines:
     """What was resumed, and the status now."""
     for hold in document.get("lifted", ()):
-        ended_hold = f"{safety_fields.HOLD_NAMES[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        ended_hold = f"{HOLD_NAMES[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
     if document.get("fault"):
         yield f"{wants('▲')} The settings are not used: {document['fault']}"
@@ -287,12 +284,12 @@ def train(document: Document) -> Lines:
 def metrics(document: Document) -> Lines:
     """Rates, calibration and drift; sources, channels and kinds as tables."""
     fields = [
-        *figures.head_fields(document),
-        *figures.calibration_fields(document),
-        *figures.drift_fields(document["drift"]),
+        *predictions.head_fields(document),
+        *predictions.calibration_fields(document),
+        *predictions.drift_fields(document["drift"]),
         Field("training", document["nextTraining"]),
         Field("", ""),
-        *figures.table_fields(document, ("sources", "channels", "kinds")),
+        *predictions.table_fields(document, ("sources", "channels", "kinds")),
     ]
     return field_lines(fields)
 
@@ -353,7 +350,7 @@ def _totals(document: Document) -> Iterator[Field]:
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
         )
     for hold in document["holds"]:
-        yield Field(safety_fields.HOLD_NAMES[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
+        yield Field(HOLD_NAMES[hold["word"]], f"{_when(hold['at'])}: {hold['reason']}")
 
 
 def _example(example: Document | None, key: str) -> str:

@@ -19,8 +19,9 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import Field
-from clawpy_console.screens.learning import candidate, entry
-from clawpy_console.screens.memory import entries as memory_entries
+from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as learning_fields
+from clawpy_console.fields.memory import forgetting_fields, recalled_fields
 
 
 def remember(document: Document) -> Lines:
@@ -38,7 +39,7 @@ def remember(document: Document) -> Lines:
 def recall(document: Document) -> Lines:
     """The memories that were found, each with its layer, its source and the reason."""
     for result in document["results"]:
-        yield from field_lines(memory_entries.recalled_fields(result))
+        yield from field_lines(recalled_fields(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
@@ -60,7 +61,7 @@ def drafts(document: Document) -> Lines:
 def forget(document: Document) -> Lines:
     """What would be deleted, or was, and what remains."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
-    yield from field_lines(memory_entries.forgetting_fields(document))
+    yield from field_lines(forgetting_fields(document))
     if not document["forgotten"]:
         yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."
 
@@ -74,7 +75,7 @@ def learnings(document: Document) -> Lines:
     elif "learning" in document:
         learning = document["learning"]
         yield _head(learning)
-        yield from field_lines((*entry.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
+        yield from field_lines((*learning_fields.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
     elif "scopes" in document:
         for learning in document["scopes"]:
             yield from _scope(learning)
@@ -103,8 +104,8 @@ def _listed(learning: Document) -> Lines:
         )
         return
     details = [
-        entry.scope_words(learning),
-        entry.KINDS[learning["kind"]][1],
+        learning_fields.scope_words(learning),
+        learning_fields.KINDS[learning["kind"]][1],
         f"confidence {learning['confidence']:.2f}",
     ]
     sessions = {source["session"] for source in learning["promotedFrom"]} - {""}
@@ -118,14 +119,14 @@ def _listed(learning: Document) -> Lines:
 
 
 def _head(document: Document) -> str:
-    _, tone, status_words = entry.STATUS[document["status"]]
+    _, tone, status_words = learning_fields.STATUS[document["status"]]
     suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
     return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
 
 
 def _links(learning: Document) -> list[Field]:
     """The sources of a learning, what became of it, and where else its lesson is used."""
-    details = [Field(name, f"{each['id']}  {entry.scope_words(each)}: {entry.title(each)}")
+    details = [Field(name, f"{each['id']}  {learning_fields.scope_words(each)}: {learning_fields.title(each)}")
             for name, key in (("came from", "from"), ("became", "became")) for each in learning[key]]  # fmt: skip
     details += [Field("came from", f"{id}, no longer in any file", "wants") for id in learning["gone"]]
     details += [Field("sessions", ", ".join(learning["sessions"]))] if learning["sessions"] else []
@@ -141,7 +142,8 @@ def _links(learning: Document) -> list[Field]:
 def _scope(scope: Document) -> Lines:
     totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
     retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
-    yield f"{bold(entry.scope_title(scope['scope'], scope['scopeId'], scope['workspace']))}  {totals}{retracted}"
+    title = learning_fields.scope_title(scope["scope"], scope["scopeId"], scope["workspace"])
+    yield f"{bold(title)}  {totals}{retracted}"
     yield "    " + dim(scope["path"])
     yield from ("    " + bad(fault) for fault in scope["faults"])
 
@@ -202,13 +204,13 @@ def candidates(document: Document) -> Lines:
 def _records(records: list[Document]) -> Lines:
     now = datetime.now(UTC)
     for record in records:
-        yield from field_lines(candidate.record_fields(record, now))
+        yield from field_lines(candidate_fields.record_fields(record, now))
 
 
 def _whole(document: Document) -> Lines:
-    _, *fields = candidate.candidate_fields(document, datetime.now(UTC))
+    _, *fields = candidate_fields.candidate_fields(document, datetime.now(UTC))
     yield from field_lines(fields)
-    for name, title in candidate.EVIDENCE.items():
+    for name, title in candidate_fields.EVIDENCE.items():
         if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:
             yield from ("", bold(title), *_records(records))
 
@@ -217,8 +219,10 @@ def _list(document: Document) -> Lines:
     """Those that need your decision first."""
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)
-        scope = candidate.scope_words(proposal)
-        yield "    " + dim(f"{candidate.TYPES[proposal['type']][1]}, for {scope}; {candidate.evidence_words(proposal)}")
+        scope = candidate_fields.scope_words(proposal)
+        yield "    " + dim(
+            f"{candidate_fields.TYPES[proposal['type']][1]}, for {scope}; {candidate_fields.evidence_words(proposal)}"
+        )
     if not document["candidates"]:
         records = document["records"]
         text = f"{count(records, 'record')}, none calls for a change" if records else "nothing was recorded yet"
@@ -232,7 +236,7 @@ def _list(document: Document) -> Lines:
 
 
 def _candidate_head(proposal: Document) -> str:
-    sign, tone, text = candidate.STATUS[proposal["status"]]
+    sign, tone, text = candidate_fields.STATUS[proposal["status"]]
     return (
         f"{bold(proposal['id'])}  {paint(tone, f'{sign} {text}')}  score {proposal['score']:.0f}  {proposal['title']}"
     )

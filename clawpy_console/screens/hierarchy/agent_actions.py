@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console import outside
 from clawpy_console.dialogs.ask import Ask, confirm, send_up
 from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.hierarchy.agent import broken_file
 from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
 from clawpy_console.widgets.keyline import TabLine

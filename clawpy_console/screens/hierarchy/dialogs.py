@@ -13,9 +13,9 @@ from textual.widgets import Input, Static, TextArea
 
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Document, Field
+from clawpy_console.fields.agent import edited_fields, moved_fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.agent import edited_fields, moved_fields
 from clawpy_console.screens.hierarchy.tree import OWNER, search_text
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -15,11 +15,12 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.fields import Field
+from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen
-from clawpy_console.screens.hierarchy import agent as agent_fields
 from clawpy_console.screens.hierarchy.agent_actions import AgentActions
+from clawpy_console.screens.hierarchy.agent_reader import read_agent
 from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
 from clawpy_console.widgets.keyline import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
@@ -27,35 +28,12 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import session_row
-from engine import dispatch
 from engine.model import PromptPart, SourceKind
-
-if TYPE_CHECKING:
-    from engine import Engine
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
-MAX_ITEMS = 200
-"""Maximum number of findings, and of sessions, of an agent that are listed."""
-
 DEBOUNCE_S = 0.06
 """Seconds that the cursor stays on a row before it is read."""
-
-
-def read_agent(engine: Engine, id: str) -> dict[str, Any]:
-    """The content of each tab of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
-    if id == OWNER:
-        queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
-        return {"id": id, "who": agent_fields.organisation_fields(engine), "findings": queued}
-    agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    detail: dict[str, Any] = {"id": id, "who": [*agent_fields.agent_fields(agent)]}
-    if agent.get("retired"):
-        return detail
-    if not agent["agent"]["broken"]:
-        guidance = dispatch(engine, "guidance", {"id": id})
-        detail |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
-    findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
-    return detail | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
 
 
 class HierarchyScreen(AgentActions, FilterableScreen):

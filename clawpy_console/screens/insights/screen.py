@@ -12,11 +12,10 @@ from textual.containers import Horizontal
 from textual.timer import Timer
 
 from clawpy_console.dialogs.ask import confirm, tell
-from clawpy_console.fields import Field
+from clawpy_console.fields import Field, heading, predictions, training
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.insights import figures
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from engine import document
@@ -122,29 +121,29 @@ class InsightsScreen(ConsoleScreen):
         """The fields of the three columns."""
         insights = document(read)
         place = workspace_name(read.workspace) if read.workspace else "all workspaces"
-        plots = [Field("", f"Cards of {place}", "title"), *figures.head_fields(insights)]
+        plots = [Field("", f"Cards of {place}", "title"), *predictions.head_fields(insights)]
         if not insights["approved"] + insights["rejected"]:
             plots.append(Field("", empty_message(read), "grey"))
         plots += [
-            *figures.over_time_fields(insights),
-            *figures.calibration_fields(insights),
-            *figures.drift_fields(insights["drift"]),
+            *predictions.over_time_fields(insights),
+            *predictions.calibration_fields(insights),
+            *predictions.drift_fields(insights["drift"]),
         ]
         share_place = self.has_class("-normal")  # the last two columns
         next_key = shown_key("panes.next", self.app.keymap)
         tables = [
-            *figures.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
-            *figures.hours_fields(insights),
+            *predictions.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
+            *predictions.hours_fields(insights),
         ]
         keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
         back = f"   {next_key * 2} tables" if share_place else ""
         third = [
-            Field("", f"acting by itself{back}", "heading"),
+            heading(f"acting by itself{back}"),
             Field("", one_line(read.earning), "grey"),
         ]
-        third += figures.training_fields(read.training, now, *keys)
+        third += training.training_fields(read.training, now, *keys)
         more = f"   {next_key} training" if share_place else ""
-        return [plots, [Field("", f"tables{more}", "heading"), *(tables or [Field("", NO_TABLES, "faint")])], third]
+        return [plots, [heading(f"tables{more}"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
     # Period and workspace
 
@@ -162,8 +161,8 @@ class InsightsScreen(ConsoleScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
-            training = self._insights.training if self._insights is not None else None
-            return training is not None and training.active is None and training.swap is not None
+            view = self._insights.training if self._insights is not None else None
+            return view is not None and view.active is None and view.swap is not None
         if action == "workspace":
             return len(self.state.workspaces) > 1
         return super().check_action(action, parameters)
@@ -179,7 +178,7 @@ class InsightsScreen(ConsoleScreen):
         def stop() -> None:
             self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._report("the training is stopped"))
 
-        confirm(self.app, "Stop the training?", figures.stop_question(run), "stop it", stop, risky=True)
+        confirm(self.app, "Stop the training?", training.stop_question(run), "stop it", stop, risky=True)
 
     def _confirm_training(self, offer: TrainingOffer) -> None:
         if (read := self._insights) is None:
@@ -189,7 +188,7 @@ class InsightsScreen(ConsoleScreen):
             self.app.ask(lambda engine: engine.training.launch(), lambda run: self._report(f"training: {run.state}"))
 
         key = shown_key("insights.train", self.app.keymap)
-        question = figures.training_question(offer, read.training, key)
+        question = training.training_question(offer, read.training, key)
         confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 
     def _explain_refusal(self, refusal: Refusal) -> None:
@@ -200,7 +199,7 @@ class InsightsScreen(ConsoleScreen):
         read = self._insights
         if read is None or (run := read.training.swap) is None:
             return
-        title, question = figures.swap_title_and_question(run, read.training)
+        title, question = training.swap_title_and_question(run, read.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()

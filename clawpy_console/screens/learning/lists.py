@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clawpy_console import formats
 from clawpy_console.fields import Document, when
+from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
-from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.widgets.rows import Row
 from engine import document
 
@@ -60,18 +61,18 @@ def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: dateti
     """The rows by their headings: those that match `needle`, and the heading or kind of learning `only`, if any."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
-        if only not in entry.KINDS and matches_filter(item, needle, candidate.STATUS):
+        if only not in learning_fields.KINDS and matches_filter(item, needle, candidate_fields.STATUS):
             lift = listing.lifts.get(item["id"])
             harms = lift is not None and lift["verdict"] == "harms"
             groups[YOURS if harms else GROUPS[item["status"]]].append(candidate_row(item, lift))
     for item in sorted(listing.learnings, key=lambda learning: SCOPES.index(learning["scope"])):
-        if (only not in entry.KINDS or item["kind"] == only) and matches_filter(item, needle, entry.STATUS):
+        is_kind_shown = only not in learning_fields.KINDS or item["kind"] == only
+        if is_kind_shown and matches_filter(item, needle, learning_fields.STATUS):
             yours = item["review"] and item["status"] == "active"
-            groups.setdefault(YOURS if yours else f"Learned: {entry.scope_words(item)}", []).append(
-                entry_row(item, now)
-            )
+            title = YOURS if yours else f"Learned: {learning_fields.scope_words(item)}"
+            groups.setdefault(title, []).append(entry_row(item, now))
     groups["Cannot be read"] = [Row(FAULT + fault, fault, "▲", mark_style="wants") for fault in listing.faults]
-    return {title: rows for title, rows in groups.items() if rows and only in ("", title, *entry.KINDS)}
+    return {title: rows for title, rows in groups.items() if rows and only in ("", title, *learning_fields.KINDS)}
 
 
 def matches_filter(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
@@ -83,25 +84,25 @@ def matches_filter(document: Document, needle: Sequence[str], status: Mapping[st
 
 def candidate_row(proposal: Document, lift: Document | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = candidate.STATUS[proposal["status"]]
+    sign, style, _ = candidate_fields.STATUS[proposal["status"]]
     right, harms = f"score {proposal['score']:.0f}", False
     if lift is not None:
         measured, harms = lift["verdict"] != "not enough evidence", lift["verdict"] == "harms"
-        right = f"lift {candidate.points(lift['difference']) if measured else '…'}"
+        right = f"lift {candidate_fields.points(lift['difference']) if measured else '…'}"
     if harms:
         sign, style = "▲", "wants"  # you may want to roll it back
     shown = "ink" if proposal["status"] in ("review", "promoted") else "grey"
-    text = f"{candidate.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
+    text = f"{candidate_fields.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
     return Row(proposal["id"], text, sign, right, shown, style, "wrong" if harms else "grey")
 
 
 def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
-    sign, style, _ = entry.STATUS[learning["status"]]
+    sign, style, _ = learning_fields.STATUS[learning["status"]]
     active = learning["status"] == "active"
     if learning["review"] and active:
         sign, style = "▲", "wants"
-    text = f"{entry.KINDS[learning['kind']][0]:<6}{entry.title(learning)}"
+    text = f"{learning_fields.KINDS[learning['kind']][0]:<6}{learning_fields.title(learning)}"
     return Row(
         prefix + learning["id"],
         text,
@@ -120,7 +121,7 @@ def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iter
     """
     groups: dict[str, list[Row]] = {}
     if "candidate" in view:
-        for name, title in candidate.EVIDENCE.items():
+        for name, title in candidate_fields.EVIDENCE.items():
             mark, style = ("✗", "wants") if name == "against" else ("✓", "good")
             records = [record for record in view["records"] if record["id"] in view["candidate"][name]]
             groups[title] = [_record_row(record, mark, style, now) for record in records]

@@ -17,10 +17,11 @@ from clawpy_console import formats
 from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Document, Field
+from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen, next_choice
-from clawpy_console.screens.learning import candidate, entry
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
 from clawpy_console.widgets.keyline import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
@@ -233,8 +234,8 @@ class LearningScreen(FilterableScreen):
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self.query_one("#list", Rows).show(rows, empty=empty)
         filter_title = self._group_filter
-        if filter_title in entry.KINDS:
-            _, filter_title = entry.KINDS[filter_title]
+        if filter_title in learning_fields.KINDS:
+            _, filter_title = learning_fields.KINDS[filter_title]
         total = sum(map(len, groups.values()))
         title = [("LEARNING", ""), (f"  {total:,}" if total else "", "$grey")]
         title.append((f"  only: {filter_title}" if filter_title else "", "not bold $accent"))
@@ -244,9 +245,9 @@ class LearningScreen(FilterableScreen):
         view, current = self.view, self.current
         fields: list[Field] = []
         if view is not None and "candidate" in view:
-            fields = list(candidate.candidate_fields(view, now))
+            fields = list(candidate_fields.candidate_fields(view, now))
         elif view is not None:
-            fields = list(entry.learning_fields(view, now))
+            fields = list(learning_fields.learning_fields(view, now))
         elif current.startswith(FAULT):
             fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
         elif self._listing is not None and not current:
@@ -270,7 +271,7 @@ class LearningScreen(FilterableScreen):
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
         record = self._record
-        self.show_fields("#record", candidate.record_fields(record, self.app.now()) if record else ())
+        self.show_fields("#record", candidate_fields.record_fields(record, self.app.now()) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
@@ -304,7 +305,7 @@ class LearningScreen(FilterableScreen):
 
     def action_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
-        choices = dict.fromkeys(GROUPS.values()) if filter_by == "group" else entry.KINDS
+        choices = dict.fromkeys(GROUPS.values()) if filter_by == "group" else learning_fields.KINDS
         self._group_filter = next_choice(["", *choices], self._group_filter if self._group_filter in choices else "")
         self._draw_list()
         self.go_to("list")
@@ -353,7 +354,7 @@ class LearningScreen(FilterableScreen):
                 self._reasons[id, name] = reason
                 self.app.ask(lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id))
 
-        title = f"{decision.question} {crop(entry.title(view.get('candidate', view)), 60)}"
+        title = f"{decision.question} {crop(learning_fields.title(view.get('candidate', view)), 60)}"
         if not decision.question:
             on_answer("")
         elif decision.takes_reason:
@@ -386,7 +387,7 @@ class LearningScreen(FilterableScreen):
 
         def on_undone(restored: Any) -> None:
             self._last_decided_id = ""
-            self.app.say(f"Undone: {candidate.STATUS[restored.status][2]}, as before")
+            self.app.say(f"Undone: {candidate_fields.STATUS[restored.status][2]}, as before")
             self._renew()
 
         def on_refusal(refusal: Exception) -> None:
@@ -421,10 +422,10 @@ def _id(view: Document) -> str:
 def preview_fields(view: Document, name: str) -> list[Field]:
     """What the decision `name` changes."""
     if name == "retract":
-        return list(entry.retraction_fields(view))
+        return list(learning_fields.retraction_fields(view))
     if name == "promote":
-        return list(entry.promotion_fields(view))
-    return list(candidate.decision_fields(view, name))
+        return list(learning_fields.promotion_fields(view))
+    return list(candidate_fields.decision_fields(view, name))
 
 
 def carry_out(engine: Engine, name: str, id: str, reason: str) -> object:

@@ -12,10 +12,11 @@ from textual.widgets import Input, Static
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog
-from clawpy_console.fields import Field, bar
+from clawpy_console.fields import Field, bar, heading
+from clawpy_console.fields.memory import recalled_fields
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.memory.entries import LAYER_NAMES, recalled_fields
+from clawpy_console.screens.memory.entry_fields import LAYER_NAMES
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -135,7 +136,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         if memory in recall.dropped:
             yield Field("", "▼ left out (budget)", "wants")
         yield from recalled_fields(document(memory))
-        yield Field("", "score", "heading")
+        yield heading("score")
         for part in memory.parts:
             yield Field(part.name, f"{bar(part.value)} {part.value:.2f} × {part.weight:.2f}")
         yield Field("score", f"{memory.score:.2f}", "title")

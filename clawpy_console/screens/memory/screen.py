@@ -16,19 +16,13 @@ from clawpy_console import formats, outside
 from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.fields import Document, Field
+from clawpy_console.fields.memory import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import FilterableScreen
-from clawpy_console.screens.memory import entries
-from clawpy_console.screens.memory.entries import (
-    LAYER_NAMES,
-    PAGE_SIZE,
-    STATES,
-    Entry,
-    detail_fields,
-    forgetting_fields,
-    layer_fields,
-)
+from clawpy_console.screens.memory import entry_reader
+from clawpy_console.screens.memory.entry import Entry
+from clawpy_console.screens.memory.entry_fields import LAYER_NAMES, LAYER_SIGNS, detail_fields, layer_fields
 from clawpy_console.screens.memory.recall_preview import RecallPreview
 from clawpy_console.widgets.keyline import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -172,24 +166,21 @@ class MemoryScreen(FilterableScreen):
         self._is_single = self._is_single and not leave_single
         if self._is_single:
             return
-        if self._by_meaning and needle:
-            self.read(
-                lambda engine: entries.search_by_meaning(engine, layer, needle),
-                self._show_similar,
-                group="entries",
-                wait=wait,
-            )
-        else:
-            self.read(
-                lambda engine: entries.read_page(engine, layer, needle), self._show_entries, group="entries", wait=wait
-            )
+        by_meaning = self._by_meaning and bool(needle)
+
+        def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
+            if by_meaning:
+                return entry_reader.search_by_meaning(engine, layer, needle)
+            return entry_reader.read_page(engine, layer, needle), ()
+
+        self.read(read, self._show_found, group="entries", wait=wait)
 
     def _show_entries(self, entries: list[Entry]) -> None:
         self._entries = entries
         self._draw_lists(self.app.now())
         self._read_detail()
 
-    def _show_similar(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
+    def _show_found(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
         entries, left_out = result
         self._show_entries(entries)
         if left_out:
@@ -198,7 +189,7 @@ class MemoryScreen(FilterableScreen):
     @property
     def _has_more(self) -> bool:
         """Whether the layer may have entries that are not read yet."""
-        return bool(self._entries) and len(self._entries) % PAGE_SIZE == 0
+        return bool(self._entries) and len(self._entries) % entry_reader.PAGE_SIZE == 0
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self) -> None:
@@ -227,7 +218,7 @@ class MemoryScreen(FilterableScreen):
         layer, before, needle = self._layer, self._entries, " ".join(self.needle)
         if self._has_more and self.entry is before[-1]:
             self.read(
-                lambda engine: [*before, *entries.read_page(engine, layer, needle, before)],
+                lambda engine: [*before, *entry_reader.read_page(engine, layer, needle, before)],
                 self._show_entries,
                 group="entries",
             )
@@ -239,7 +230,7 @@ class MemoryScreen(FilterableScreen):
             self._detail_entry, self._links = None, []
             self._draw_detail()
         else:
-            self.read(lambda engine: entries.entry_with_links(engine, entry), self._show_detail, group="detail")
+            self.read(lambda engine: entry_reader.entry_with_links(engine, entry), self._show_detail, group="detail")
 
     def _show_detail(self, entry_with_links: tuple[Entry, list[Entry]]) -> None:
         before = self._detail_entry
@@ -278,7 +269,7 @@ class MemoryScreen(FilterableScreen):
             self._show_entries([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entries.find_entry(engine, layer, id), on_entry, group="single")
+        self.read(lambda engine: entry_reader.find_entry(engine, layer, id), on_entry, group="single")
 
     # Filter and meaning
 
@@ -400,7 +391,7 @@ class MemoryScreen(FilterableScreen):
 
 def _layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, number of entries, and its progress or age."""
-    sign, style = STATES.get(state.state, ("▲", "wants"))
+    sign, style = LAYER_SIGNS.get(state.state, ("▲", "wants"))
     age = ""
     if state.state == "building":
         age = f"{state.progress:>4.0%}"

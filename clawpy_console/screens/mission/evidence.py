@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from clawpy_console import card_risk, formats, state_words
-from clawpy_console.fields import Field, bar, present_fields
+from clawpy_console.fields import Field, bar, heading, present_fields
 from clawpy_console.formats import one_line
 from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
@@ -29,18 +29,18 @@ def evidence_fields(
     """The evidence for and against `card`, with the verdict of each of the `rails`."""
     if card.reasoning:
         yield Field("", one_line(card.reasoning), "grey")
-    yield Field("", "place in the stack", "heading")
+    yield heading("place in the stack")
     yield from _place_fields(card)
     yield from present_fields(_history_facts(card, similar, state, now), "grey")
     if card.signals:  # the operator's own prompt has none
-        yield Field("", "signals (weight · relevance)", "heading")
+        yield heading("signals (weight · relevance)")
     for signal in card.signals:
         name, text = signal_words(signal)
         yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
     if rails:
-        yield Field("", "rails now", "heading")
+        yield heading("rails now")
     yield from _rails_fields(rails)
-    yield Field("", "work", "heading")
+    yield heading("work")
     yield from present_fields(_work_facts(card, state, now), "grey")
     yield from _confidence_fields(card)
 
@@ -69,7 +69,7 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
     parts = card.parts
     if parts is None or not card.stated:
         return
-    yield Field("", "confidence (weight · value)", "heading")
+    yield heading("confidence (weight · value)")
     for number, (name, weight) in enumerate(CONFIDENCE_WEIGHTS.items()):
         value = getattr(parts, name)
         reason = one_line(parts.words[number]) if number < len(parts.words) else ""

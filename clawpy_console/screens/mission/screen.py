@@ -218,7 +218,7 @@ class MissionScreen(ConsoleScreen):
         self.call_after_refresh(self._mark_empty_stack)
         if card is None or not self.has_class("-wide"):
             return
-        from clawpy_console.fields import Field
+        from clawpy_console.fields import Field, heading
         from clawpy_console.screens.mission.evidence import evidence_fields, parameter_lines
 
         more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
@@ -229,7 +229,7 @@ class MissionScreen(ConsoleScreen):
         fields = [*evidence_fields(card, self._rails, self._similar, self.state, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             fields += [
-                Field("", "parameters", "heading"),
+                heading("parameters"),
                 *(Field("", item, "grey") for item in parameters.split("\n")),
             ]
         self.show_fields("#why", fields)

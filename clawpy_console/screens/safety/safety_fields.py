@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import formats, state_words
-from clawpy_console.fields import Field, bar, spark
+from clawpy_console.fields import Field, bar, heading, spark
+from clawpy_console.fields.holds import hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState
 from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
@@ -14,16 +15,8 @@ from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Ve
 RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """The names of rails whose id is not their name."""
 
-STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
-LEVELS = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
-HOLD_NAMES = {"stop": "stop", "month": "month stop", "pause": "pause"}
-
-RESUME_QUESTIONS = {
-    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
-    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
-              "call stops everything again."),
-}  # fmt: skip
-"""Title and text of the question before a stop or a month stop ends."""
+AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
+LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
 
 
 def rail_name(rail: str) -> str:
@@ -92,7 +85,7 @@ def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iter
 
 def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
     """Costs and reservations against the caps, with their pace; the caps alone while nothing was spent."""
-    yield Field("", "cost", "heading")
+    yield heading("cost")
     if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
         caps = ", ".join(
             f"${cap_amount(burn.cap)} {'an' if burn.window == 'hour' else 'a'} {burn.window}" for burn in burns
@@ -119,21 +112,14 @@ def pace_words(burn: Burn, now: datetime) -> str:
     return f"${burn.pace / MICRO:.2f}/h: {outlook}"
 
 
-def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
-    """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself."""
-    end = f", over in {remaining}" if remaining else ""
-    text = f"{how} to resume{end}. Since {since}: {one_line(reason)}"
-    return Field(f"■ {HOLD_NAMES[word]}", text, "wrong" if word == "stop" else "wants")
-
-
 def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
     """Stops and pauses, then the state, its next change and quiet hours; `resume` and `dnd` are keys."""
-    yield Field("", "state", "heading")
+    yield heading("state")
     for hold in holds:
         remaining = formats.duration(hold.until - now) if hold.until and hold.until > now else ""
         yield hold_field(hold.word, hold.reason, formats.moment(hold.since, now), f"Press {resume}", remaining)
     view = state.autonomy
-    states = " ▸ ".join(f"[{name}]" if name == view.state else name for name in STATES)
+    states = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
     yield Field("", f"{states} (cap or 3 rejections)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
@@ -176,14 +162,14 @@ def counts_down(state: AppState, now: datetime) -> bool:
 
 def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
-    yield Field("", "kill switch, four levels", "heading")
+    yield heading("kill switch, four levels")
     for level in state.levels:
         level_text = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
-        yield Field(LEVELS.get(level.name, level.name), one_line(level_text), "wrong" if level.thrown else "grey")
-    yield Field("", "sandbox", "heading")
+        yield Field(LEVEL_NAMES.get(level.name, level.name), one_line(level_text), "wrong" if level.thrown else "grey")
+    yield heading("sandbox")
     yield Field("", state.sandbox or "not tested yet", "grey")
     if state.chain:
-        yield Field("", "work that triggered work, newest first", "heading")
+        yield heading("work that triggered work, newest first")
     for step in state.chain:
         parts, is_notable = [f"depth {step.depth}"], step.depth > 1 or bool(step.runs)
         if step.runs:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing.style import field_lines, plain
-from clawpy_console.fields import Field, spark
-from clawpy_console.screens.insights import figures
+from clawpy_console.fields import Field, predictions, spark
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
@@ -48,7 +47,7 @@ def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> 
     ],
 )
 def test_the_verdict_on_a_range_of_confidence(found: dict[str, Any], said: str) -> None:
-    assert figures.calibration_verdict(found)[0] == said
+    assert predictions.calibration_verdict(found)[0] == said
 
 
 def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -> None:
@@ -56,19 +55,19 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
-    told = text(figures.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
+    told = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
     says(told, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
-    assert list(figures.over_time_fields(document(nothing))) == []  # no plot without data
+    assert list(predictions.over_time_fields(document(nothing))) == []  # no plot without data
 
 
 def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    told = text(figures.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
+    told = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
     says(told, "SOURCE", "1,000       2      50%  $0.09")
     assert told.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
-    assert "cost" not in text(figures.table_fields(document(with_sources(read, free)), ("sources",)))
+    assert "cost" not in text(predictions.table_fields(document(with_sources(read, free)), ("sources",)))
 
 
 def with_sources(read: Insights, groups: tuple[Group, ...]) -> Insights:
@@ -79,21 +78,21 @@ def with_sources(read: Insights, groups: tuple[Group, ...]) -> Insights:
 def test_every_line_fits(read: Insights, width: int) -> None:
     item = document(read)
     fields = [
-        *figures.head_fields(item),
-        *figures.over_time_fields(item),
-        *figures.calibration_fields(item),
-        *figures.hours_fields(item),
+        *predictions.head_fields(item),
+        *predictions.over_time_fields(item),
+        *predictions.calibration_fields(item),
+        *predictions.hours_fields(item),
     ]
     fields += [
-        *figures.drift_fields(item["drift"]),
-        *figures.table_fields(item, ("sources", "channels", "kinds", "partsOfDay")),
+        *predictions.drift_fields(item["drift"]),
+        *predictions.table_fields(item, ("sources", "channels", "kinds", "partsOfDay")),
     ]
     assert max(line.cell_length for line in render_fields(fields, width)) <= width
 
 
 def test_a_change_of_taste_is_told_by_kind(read: Insights) -> None:
     drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
-    told = text(figures.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
+    told = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
     says(
         told,
         "your taste changed",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, text_fields, when
+from clawpy_console.fields import Document, Field, bar, heading, text_fields, when
 from clawpy_console.formats import one_line, workspace_name
 
 KINDS = {
@@ -62,7 +62,7 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     if learned["because"]:
         yield Field("because", one_line(learned["because"]), "wants")
     yield from text_fields(learned["text"])
-    yield Field("", "evidence", "heading")
+    yield heading("evidence")
     yield Field("confidence", f"{bar(learned['confidence'])} {learned['confidence']:.2f}")
     yield Field(
         "importance",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, change_fields, when
+from clawpy_console.fields import Document, Field, bar, change_fields, heading, when
 from clawpy_console.formats import crop, one_line, workspace_name
 
 STATUS = {
@@ -54,14 +54,14 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     if proposal["reason"]:
         yield Field("reason", one_line(proposal["reason"]))
     if document["lift"] or proposal["status"] == "promoted":
-        yield Field("", "lift", "heading")
+        yield heading("lift")
         yield from lift_fields(document["lift"])
     for overlay in document["overlays"]:
         until = f" to {when(overlay['until'], now)}" if overlay["until"] else ""
         yield Field("active", f"{'from' if until else 'since'} {when(overlay['since'], now)}{until}")
-    yield Field("", "effect: now (-) and with it (+)", "heading")
+    yield heading("effect: now (-) and with it (+)")
     yield from effect_fields(document["preview"])
-    yield Field("", "history", "heading")
+    yield heading("history")
     for step in document["stations"]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
         text = f"{when(step['at'], now):>9}  {one_line(step['words'])}".rstrip()

@@ -6,16 +6,13 @@ Each function takes the document that a verb prints as JSON: `agents`, `guidance
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, change_fields, present_fields, text_fields, when
+from clawpy_console.fields import Document, Field, bar, change_fields, heading, present_fields, text_fields, when
 from clawpy_console.formats import one_line
 from engine.model.wisdom import telling
-
-if TYPE_CHECKING:
-    from engine import Engine
 
 MAX_PROBLEMS = 50
 """Maximum number of problems of the organisation that are shown."""
@@ -55,7 +52,7 @@ def agent_fields(document: Document) -> Iterator[Field]:
             yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
     yield Field("folder", folder, "faint")
     if "soul" in document:
-        yield Field("", "soul", "heading")
+        yield heading("soul")
         yield from text_fields(document["soul"])
 
 
@@ -85,32 +82,12 @@ def _channel_text(channel: Document) -> str:
     return ", ".join(parts)
 
 
-def organisation_fields(engine: Engine) -> list[Field]:
-    """All agents together: their work, the settings of guidance, what is wrong. Blocking: call it in a thread."""
-    agents, settings = engine.agents.list(), engine.wisdom.config
-    on_off = {True: "on", False: "off"}
-    used = sum(agent.sessions > 0 for agent in agents)
-    busy = sum(agent.state in ("running", "waiting") for agent in agents)
-    tokens = sum(agent.used for agent in agents)
-    every = formats.age(timedelta(seconds=settings.m2_interval_seconds))
-    budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
-    details = {
-        "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
-        "tokens": f"{tokens:,}, {formats.money(sum(agent.spent for agent in agents))}" if tokens else "",
-        "guidance": f"in prompts {on_off[settings.enable_m1]}, {budget}",
-        "teaching": f"{on_off[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
-        "findings": f"{on_off[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
-        "folder": str(engine.home.agents),
-    }
-    return [*present_fields(details.items()), *problem_fields(engine.agents.problems())]
-
-
 def problem_fields(messages: list[str]) -> Iterator[Field]:
     """The problems of the organisation, or that there are none."""
     if not messages:
         yield Field("", "✓ No problems.", "grey")
         return
-    yield Field("", formats.count(len(messages), "problem"), "heading")
+    yield heading(formats.count(len(messages), "problem"))
     yield from (Field("", f"▲ {one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
     if len(messages) > MAX_PROBLEMS:
         yield Field("", f"and {len(messages) - MAX_PROBLEMS:,} more", "faint")
@@ -154,7 +131,7 @@ def profile_fields(guidance: Document) -> Iterator[Field]:
         yield Field("", "It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
     for name in sections:
         if guidance[name]:
-            yield Field("", name, "heading")
+            yield heading(name)
         yield from (Field("", f"- {_profile_item(item)}") for item in guidance[name])
 
 
@@ -201,7 +178,7 @@ def moved_fields(document: Document) -> Iterator[Field]:
             yield Field(name, f"- {old}", "wrong")
             yield Field(" ", f"+ {new}", "good")
     diff = list(change_fields(before["guidance"].split("\n"), after["guidance"].split("\n")))
-    yield Field("", "its guidance", "heading") if diff else Field("", "Its guidance does not change.", "grey")
+    yield heading("its guidance") if diff else Field("", "Its guidance does not change.", "grey")
     yield from diff
 
 
@@ -223,7 +200,7 @@ def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
     elif not guidance["diff"]:
         yield Field("", "✓ No changes: soul.md has all guidance already.", "grey")
     else:
-        yield Field("", "changes in the next round", "heading")
+        yield heading("changes in the next round")
         yield from diff_fields(guidance["diff"])
 
 
@@ -252,7 +229,7 @@ def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
         "evidence": "; ".join(document["evidence"]),
     }
     yield from present_fields(((name, one_line(text)) for name, text in details.items()), "grey")
-    yield Field("", "gates", "heading")
+    yield heading("gates")
     yield from map(gate_field, document["gates"])
 
 

@@ -41,6 +41,11 @@ def label_width(fields: Iterable[Field]) -> int:
     return max((cell_len(field.name) for field in fields), default=0) + 2
 
 
+def heading(text: str) -> Field:
+    """The heading of a new part."""
+    return Field("", text, "heading")
+
+
 def present_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
     """The facts, names and texts, that have a text."""
     return (Field(name, text, tone) for name, text in facts if text)

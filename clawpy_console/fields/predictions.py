@@ -1,6 +1,6 @@
-"""The quality of the predictions and the training of the Twin, for the screen and for `clawpy metrics` (SPEC 8).
+"""The quality of the predictions as fields, for the insights screen and for `clawpy metrics` (SPEC 8.5).
 
-The functions take the document that the verb prints as JSON; those about training take its views.
+The functions take the document that the verb prints as JSON.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, spark
+from clawpy_console.fields import Document, Field, bar, heading, spark
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
-from engine.model import TrainingOffer, TrainingRunView, TrainingView
 
 TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
-COUNTS = {
+OUTCOME_LABELS = {
     "approved": "approved", "rejected": "dismissed", "discarded": "discarded", "expired": "expired",
     "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting",
 }  # fmt: skip
+"""The word for what became of cards, by the key of its count."""
+
 ALWAYS_SHOWN = ("approved", "rejected")
-"""Counts that are shown when they are 0, too."""
+"""Outcomes whose counts are shown when they are 0, too."""
 
 MIN_DECISIONS = 5
 """Minimum number of decisions for a verdict on a range of confidence."""
@@ -42,7 +43,9 @@ def decimal(share: float | None) -> str:
 def head_fields(document: Document) -> Iterator[Field]:
     """The number of cards, what became of them, and how many were approved."""
     own = f" and {formats.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
-    counts = [f"{document[key]:,} {label}" for key, label in COUNTS.items() if document[key] or key in ALWAYS_SHOWN]
+    counts = [
+        f"{document[key]:,} {label}" for key, label in OUTCOME_LABELS.items() if document[key] or key in ALWAYS_SHOWN
+    ]
     total, period = formats.count(document["totalPredictions"], "card"), document["period"].replace("_", " ")
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
@@ -65,7 +68,7 @@ def over_time_fields(insights: Document) -> Iterator[Field]:
     if not any(counts):
         return
     first = datetime.fromisoformat(slices[0]["from"]).astimezone()
-    yield Field("", f"approval since {first.day} {first:%b}", "heading")
+    yield heading(f"approval since {first.day} {first:%b}")
     yield Field("approved", spark([each["approvalRate"] for each in slices], 1.0), "accent")
     yield Field("decisions", f"{spark([count or None for count in counts])}  at most {max(counts)}", "grey")
 
@@ -74,7 +77,7 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
     """The share of approved cards by range of confidence, beside what was stated; then error, threshold and phase."""
     buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if buckets:
-        yield Field("", "calibration: approved, 95 % interval, stated", "heading")
+        yield heading("calibration: approved, 95 % interval, stated")
     for bucket in buckets:
         stated, tone = calibration_verdict(bucket)
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
@@ -135,7 +138,7 @@ def hours_fields(insights: Document) -> Iterator[Field]:
     by_hour = {int(group["name"]): group for group in insights["hours"]}
     groups = [by_hour.get(hour, {}) for hour in range(24)]
     if by_hour:
-        yield Field("", "by hour of the day", "heading")
+        yield heading("by hour of the day")
         yield Field("hour", "".join(f"{hour:<3}" for hour in range(0, 24, 3)).rstrip(), "faint")
         rates = spark([group.get("approvalRate") for group in groups], 1.0)
         counts = spark([group.get("approved", 0) + group.get("rejected", 0) or None for group in groups])
@@ -150,74 +153,3 @@ def drift_fields(report: Document) -> Iterator[Field]:
         is_more = shift["approved"] > shift["approvalRateBefore"] * shift["decided"]
         change = f"approved {shift['approved']} of {shift['decided']}, before {shift['approvalRateBefore']:.0%}"
         yield Field("▲ more" if is_more else "▼ less", f"{shift['kindTitle']}: {change}", "wants")
-
-
-METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
-TRAINING_STATES = {
-    "prepared": ("◐", "being sent", "accent"), "uploaded": ("◐", "being started", "accent"),
-    "started": ("◐", "in training", "accent"), "trained": ("◐", "being measured", "accent"),
-    "adopted": ("●", "in use", "accent"), "kept_old": ("○", "not adopted", "grey"),
-    "failed": ("✗", "failed", "wrong"), "cancelled": ("■", "stopped", "grey"),
-}  # fmt: skip
-"""Sign, words and tone of each state of a training."""
-
-
-def training_fields(read: TrainingView, now: datetime, train: str, swap: str) -> Iterator[Field]:
-    """The pairs until the next training, the model in use, the newest trainings; `train` and `swap` are keys."""
-    yield Field("", "training", "heading")
-    yield Field("pairs", f"{bar(read.pairs / max(1, read.needed))} {read.pairs:,} of {read.needed} new")
-    if read.active is None:
-        automatic = "; it starts by itself when it is due" if read.automatic else ""
-        yield Field("next", f"{read.words or 'the next training is due'}{automatic}")
-        yield Field(train, "train; first shows what is sent and where", "accent")
-    off = "" if read.enabled or not read.model else ", off: twinModelEnabled (6)"
-    yield Field("Twin model", f"{read.model or 'none: only the built-in Twin'}{off}")
-    for run in read.runs:
-        sign, label, tone = TRAINING_STATES.get(run.state, ("◐", run.state, "accent"))
-        cost = f" · {formats.money(run.cost)}" if run.cost else ""
-        examples = f"{run.records:,} {METHOD_NAMES.get(run.method, run.method)}"
-        yield Field(f"{sign} {label}", f"{formats.moment(run.created_at, now)} · {examples}{cost}", tone)
-        if run.note:
-            yield Field("", one_line(run.note), "faint")
-    if (newest := read.swap) is not None:
-        label = f"go back to the previous model: {newest.former_model or 'none'}"
-        if newest.state == "kept_old":
-            label = f"switch to {newest.model}"
-        yield Field(swap, label, "accent")
-
-
-def training_question(offer: TrainingOffer, read: TrainingView, key: str) -> str:
-    """The question before a training: what is sent where, its cost and its result; `key` stops it again."""
-    provider = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
-    off_note = "" if read.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
-    baseline = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
-    size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
-    return (
-        f"{offer.records:,} {METHOD_NAMES.get(offer.method, offer.method)}, {size}, go to {provider}, which trains "
-        f"{offer.base_model} on them.\n\n"
-        "What is sent: the context of each card (names of files and branches, titles of tasks, the last "
-        "test result), prompts you approved and dismissed with their channels; the text of imported conversations. "
-        "Known secrets are removed.\n\n"
-        f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
-        f"them at least as often as {baseline}.{off_note}\n\n"
-        f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
-        f"(training.costCap); the final price is known at the end. {key} stops the training."
-    )
-
-
-def stop_question(run: TrainingRunView) -> str:
-    """The question before a training is stopped."""
-    return (
-        f"{run.id}: {run.records:,} {METHOD_NAMES.get(run.method, run.method)} at {run.provider}, "
-        f"{TRAINING_STATES[run.state][1]}.\n\nIt is also cancelled at the provider, which may still charge for work "
-        "done. The model in use stays; no pair is used up."
-    )
-
-
-def swap_title_and_question(run: TrainingRunView, read: TrainingView) -> tuple[str, str]:
-    """The title and the question before a swap of models."""
-    measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
-    if run.state == "kept_old":
-        return "Use this model?", f"{run.model} replaces {read.model or 'none'} immediately.{measured}"
-    back = run.former_model or "no model: only the built-in Twin"
-    return "Go back to the previous model?", f"{run.model} is no longer used. In use again: {back}.{measured}"
