@@ -103,12 +103,8 @@ class Beneath:
 
     def names(self, path: str) -> list[str]:
         """The names in a folder, in no order."""
-        with _naming(path):
-            descriptor = _open_folder(self._top, path, _READ_FOLDER)
-            try:
-                return os.listdir(descriptor)  # noqa: PTH208 - of a descriptor
-            finally:
-                os.close(descriptor)
+        with self._folder(path) as descriptor:
+            return os.listdir(descriptor)  # noqa: PTH208 - of a descriptor
 
     def walk(self, path: str) -> Iterator[tuple[str, bool]]:
         """(path, is it a folder) of everything below a folder; a folder comes before what is in it."""
@@ -179,12 +175,8 @@ class Beneath:
 
     def chmod_folder(self, path: str, mode: int) -> None:
         """Set the permission bits of a real folder; its setgid and sticky bits stay."""
-        with _naming(path):
-            descriptor = _open_folder(self._top, path, _READ_FOLDER)
-            try:
-                os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o7000 | mode & 0o777)
-            finally:
-                os.close(descriptor)
+        with self._folder(path) as descriptor:
+            os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o7000 | mode & 0o777)
 
     def sync_file(self, path: str) -> None:
         """Have a file on disk."""
@@ -196,12 +188,8 @@ class Beneath:
 
     def sync_folder(self, path: str) -> None:
         """Make renames and removals in a folder durable."""
-        with _naming(path):
-            descriptor = _open_folder(self._top, path, _READ_FOLDER)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with self._folder(path) as descriptor:
+            os.fsync(descriptor)
 
     @contextmanager
     def _at(self, path: str) -> Iterator[tuple[int, str]]:
@@ -210,11 +198,18 @@ class Beneath:
         with _naming(path):
             if name in ("", ".", "..") or path.startswith("/"):
                 raise _outside()
-            folder = _open_folder(self._top, above, _PASS_FOLDER)
-            try:
+            with self._folder(above, _PASS_FOLDER) as folder:
                 yield folder, name
+
+    @contextmanager
+    def _folder(self, path: str, flags: int = _READ_FOLDER) -> Iterator[int]:
+        """The descriptor of a folder."""
+        with _naming(path):
+            descriptor = _open_folder(self._top, path, flags)
+            try:
+                yield descriptor
             finally:
-                os.close(folder)
+                os.close(descriptor)
 
 
 def parents(path: str) -> list[str]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from engine.background import Background
 from engine.clock import Clock
 from engine.events import FaultReported
 from engine.storage import state
@@ -106,52 +107,42 @@ class ConsumerThread:
         self._then = then
         self._consumers = tuple(consumers)
         self._report = report
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._background = Background(f"clawpy-{service}-follow", self._step)
+        self._started = False
 
     def start(self) -> None:
         """Start the thread, which first handles what was recorded while no engine ran."""
-        self._wake.set()
-        self._thread = threading.Thread(target=self._run, name=f"clawpy-{self._service}-follow", daemon=True)
-        self._thread.start()
+        self._started = True
+        self._background.wake()
 
     def poke(self) -> None:
-        """Let the consumers catch up. Returns at once; from any thread."""
-        self._wake.set()
+        """Let the consumers catch up, if the thread was started. Returns at once; from any thread."""
+        if self._started:
+            self._background.wake()
 
     def catch_up(self, until: float | None = None) -> None:
         """Let all consumers catch up in this thread. No entry is begun after `until`, a monotonic time; the next call
         handles the rest."""
 
         def should_continue() -> bool:
-            return not self._closing.is_set() and (until is None or time.monotonic() < until)
+            return not self._background.closed and (until is None or time.monotonic() < until)
 
         for consumer in self._consumers:
             for words in consumer.catch_up(should_continue):
                 self._report(f"{self._service} ({consumer.name})", words)
-        if not self._closing.is_set():
+        if not self._background.closed:
             self._then()
 
     def close(self) -> None:
         """Stop after the entry that is being handled. Safe to call twice."""
-        self._closing.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(CLOSE_TIMEOUT_S)
-            self._thread = None
+        self._background.close(CLOSE_TIMEOUT_S)
 
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            if self._closing.is_set():
-                return
-            try:
-                self.catch_up()
-            except Exception:
-                if not self._closing.is_set():
-                    log.exception("following the ledger failed; it continues with the next fact")
+    def _step(self) -> None:
+        try:
+            self.catch_up()
+        except Exception:
+            if not self._background.closed:
+                log.exception("following the ledger failed; it continues with the next fact")
 
 
 STALLED_AFTER = timedelta(days=1)

@@ -21,13 +21,14 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Executable
 from sqlmodel import Session, SQLModel
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
+from engine.frozen import frozen
 from engine.model import Refusal
 from engine.storage import erasing, schema
 from engine.storage.connections import (
@@ -59,34 +60,39 @@ MAX_IDLE_READERS = 8
 """Maximum number of idle connections that are kept open for reading."""
 
 
-_Job = tuple[Callable[["Transaction"], Any], Future[Any]]
+@frozen
+class _Job:
+    """A queued write and the future of its result. Without `work` it is a scrub: see `Database.scrub`."""
 
-
-def _SCRUB(_: Any) -> None:  # noqa: N802 (a mark, only ever compared)
-    """Queued in the place of a write: see `Database.scrub`."""
+    future: Future[Any]
+    work: Callable[[Transaction], Any] | None = None
 
 
 class Transaction:
-    """The session of a write, and the events that it publishes when it commits."""
+    """A write in progress, and the events that it publishes when it commits.
 
-    def __init__(self, connection: Connection, now: datetime, recorder: Recorder, *, alone: bool) -> None:
+    `session` writes objects with an ORM. The other ways cost less: `insert` for a new row that nobody changes here,
+    `ask` for a prepared statement, `append` for an insert that refers to no other row, `driver` for plain SQL.
+    """
+
+    def __init__(self, connection: Connection, now: datetime, recorder: Recorder, *, is_only_job: bool) -> None:
         self.now = now
         self._connection = connection
         self._driver = driver_of(connection)
         self._recorder = recorder
-        self._alone = alone
+        self._is_only_job = is_only_job
         self._session: Session | None = None
         self._events: list[Event] = []
-        self._after: list[Callable[[], None]] = []
+        self._after_commit: list[Callable[[], None]] = []
 
     @property
     def session(self) -> Session:
         """The ORM's way to the database; begun when it is first asked for, since much is written without it."""
         if self._session is None:
-            idle = self._connection.info.pop(IDLE_SESSION, None) if self._alone else None
+            idle = self._connection.info.pop(IDLE_SESSION, None) if self._is_only_job else None
             self._session = idle or Session(
                 self._connection,
-                join_transaction_mode="rollback_only" if self._alone else "create_savepoint",
+                join_transaction_mode="rollback_only" if self._is_only_job else "create_savepoint",
                 expire_on_commit=False,
                 info={DRIVER: self._driver},
             )
@@ -125,7 +131,7 @@ class Transaction:
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Run `action` once this transaction is on disk, before anybody writes. It must be quick and not write."""
-        self._after.append(action)
+        self._after_commit.append(action)
 
     def __enter__(self) -> None:
         """Begin."""
@@ -135,7 +141,7 @@ class Transaction:
         session = self._session
         if session is None:
             return
-        if self._alone and kind is None:
+        if self._is_only_job and kind is None:
             try:
                 session.flush()
             except BaseException:
@@ -150,6 +156,14 @@ class Transaction:
 
 
 Recorder = Callable[[Transaction, Event], None]
+
+
+class _Outcome(NamedTuple):
+    """The result or the error of a job, with its transaction."""
+
+    transaction: Transaction
+    result: Any = None
+    error: Exception | None = None
 
 
 class _Reading:
@@ -185,9 +199,9 @@ class Database:
         """`durable`: a commit waits until it is on the disk. False is for homes that are thrown away."""
         self.path = path
         self.commits = 0
-        """Counts commits since opening: while it stands still nothing was written, and what was read holds."""
+        """Counts commits since opening: an idle engine makes none."""
         self.recorded = 0
-        """Counts those of them that wrote to the ledger: while it stands still there is nothing to follow."""
+        """Counts commits that wrote to the ledger: while it stands still there is nothing to follow."""
         self._stamps: dict[str, int] = defaultdict(int)
         self._clock = clock
         self._bus = bus
@@ -199,16 +213,17 @@ class Database:
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
         self._connection = self._writer_engine.connect()
         self._connection.begin()  # for as long as it lives: its transactions are begun and ended below, at the driver
-        self._turn = threading.Lock()
-        self._owner = 0
-        """The thread that has the writer's turn, 0 while none has."""
+        self._write_lock = threading.Lock()
+        self._writing_thread_id = 0
+        """The thread that holds the write lock, 0 for none."""
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queued = self._taken = 0
-        """So many writes were ever put into the queue, and so many has its thread taken its turn for."""
-        self._with_next: dict[str, Callable[[Transaction], None]] = {}
+        """Counts the jobs that were ever queued, and those that the writer's thread has begun: while they are equal,
+        no job waits."""
+        self._deferred: dict[str, Callable[[Transaction], None]] = {}
         self._idle_readers: list[Reader] = []
         self._closed = False
-        self._closing = threading.Lock()
+        self._state_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="clawpy-writer", daemon=True)
         self._thread.start()
 
@@ -219,47 +234,50 @@ class Database:
         it runs in this thread or in the writer's. The main thread always leaves it to the writer's: there Ctrl-C could
         come between what is on disk and what is told of it.
         """
-        if self._owner == threading.get_ident():
+        if self._writing_thread_id == threading.get_ident():
             raise RuntimeError("write() inside write(): hand the Transaction on instead")
         future: Future[T] = Future()
-        with self._closing:
+        with self._state_lock:
             self._must_be_open()
-            has_turn = (
+            has_lock = (
                 self._queued == self._taken  # nobody is overtaken
                 and threading.current_thread() is not threading.main_thread()
-                and self._turn.acquire(blocking=False)
+                and self._write_lock.acquire(blocking=False)
             )
-            if not has_turn:
-                self._enqueue(work, future)
-        if has_turn:
+            if not has_lock:
+                self._enqueue(_Job(future, work))
+        if has_lock:
             try:
-                self._run_jobs([(work, future)])
+                self._run_jobs([_Job(future, work)])
             finally:
-                self._turn.release()
+                self._write_lock.release()
         return future.result()
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """The same without waiting, for what is noticed inside a transaction and belongs into one of its own."""
-        future: Future[T] = Future()
-        with self._closing:
+        return self._submit(work)
+
+    def _submit(self, work: Callable[[Transaction], Any] | None) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._state_lock:
             self._must_be_open()
-            self._enqueue(work, future)
+            self._enqueue(_Job(future, work))
         return future
 
-    def with_next_write(self, key: str, work: Callable[[Transaction], None]) -> None:
+    def defer_to_next_write(self, key: str, work: Callable[[Transaction], None]) -> None:
         """Execute `work`, a statement, in the transaction of the next write, or at the end: for what is not worth
         a commit of its own, since losing it in a crash does no harm. Only the last one under a `key` is executed."""
-        with self._closing:
+        with self._state_lock:
             self._must_be_open()
-            self._with_next[key] = work
+            self._deferred[key] = work
 
     def _must_be_open(self) -> None:
         if self._closed:
             raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
 
-    def _enqueue(self, work: Callable[[Transaction], Any], future: Future[Any]) -> None:
+    def _enqueue(self, job: _Job) -> None:
         self._queued += 1
-        self._queue.put((work, future))
+        self._queue.put(job)
 
     def read(self) -> AbstractContextManager[Session]:
         """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
@@ -285,52 +303,53 @@ class Database:
     def scrub(self) -> bool:
         """Remove what was erased from the file too; see `erasing.scrub`. Waits for what is queued; nothing is written
         meanwhile, which takes about a second for each 100 MB."""
-        if self._owner == threading.get_ident():
+        if self._writing_thread_id == threading.get_ident():
             raise RuntimeError("scrub() inside write()")
-        return bool(self.submit(_SCRUB).result())
+        return bool(self._submit(None).result())
 
     def close(self) -> None:
         """Finish what is queued, close readers, then the writer. Safe to call twice."""
-        with self._closing:
+        with self._state_lock:
             if self._closed:
                 return
             self._closed = True
-            if self._with_next:
-                self._enqueue(lambda tx: None, Future())
+            if self._deferred:
+                self._enqueue(_Job(Future(), lambda tx: None))
             self._queue.put(None)
         self._thread.join()
         while self._idle_readers:
             self._idle_readers.pop().close()
-        with self._turn:
+        with self._write_lock:
             self._connection.close()
         self._reader_engine.dispose()
         self._writer_engine.dispose()
 
     def _run(self) -> None:
-        last = False
-        while not last and (job := self._queue.get()) is not None:
-            with self._turn:
-                jobs: list[_Job] = [job]
-                while len(jobs) < MAX_GROUP and jobs[-1][0] is not _SCRUB and not self._queue.empty():
+        """Run what is queued until the queue has None: writes in groups that share a commit, each scrub by itself."""
+        is_last = False
+        while not is_last and (job := self._queue.get()) is not None:
+            with self._write_lock:
+                jobs = [job]
+                while len(jobs) < MAX_GROUP and jobs[-1].work is not None and not self._queue.empty():
                     following = self._queue.get()
                     if following is None:
-                        last = True
+                        is_last = True
                         break
                     jobs.append(following)
                 self._taken += len(jobs)
-                scrubs = [jobs.pop()[1]] if jobs[-1][0] is _SCRUB else []
+                scrubs = [jobs.pop().future] if jobs[-1].work is None else []
                 if jobs:
                     self._run_jobs(jobs)
                 for scrub in scrubs:
-                    self._answer(scrubs, partial(self._scrub_now, self._connection, scrub))
+                    self._answer(scrubs, partial(self._scrub_now, scrub))
 
-    def _run_jobs(self, jobs: list[_Job]) -> None:
-        """Run `jobs` and answer them. The caller holds the writer's turn."""
-        self._answer([future for _, future in jobs], partial(self._commit_jobs, self._connection, jobs))
+    def _run_jobs(self, jobs: Sequence[_Job]) -> None:
+        """Run writes and answer them. The caller holds the write lock."""
+        self._answer([job.future for job in jobs], partial(self._commit_jobs, jobs))
 
     def _answer(self, futures: Sequence[Future[Any]], act: Callable[[], None]) -> None:
         """Run `act`; whatever it raises, the writer goes on and every future gets an answer."""
-        self._owner = threading.get_ident()
+        self._writing_thread_id = threading.get_ident()
         try:
             act()
         except BaseException as error:
@@ -339,69 +358,72 @@ class Database:
                 if not future.done():
                     future.set_exception(error)
         finally:
-            self._owner = 0
+            self._writing_thread_id = 0
 
-    def _scrub_now(self, connection: Connection, future: Future[Any]) -> None:
-        try:
-            with translated_errors(self.path):
-                future.set_result(erasing.scrub(driver_of(connection)))
-        except Exception as error:
-            future.set_exception(error)
+    def _scrub_now(self, future: Future[Any]) -> None:
+        with translated_errors(self.path):
+            future.set_result(erasing.scrub(driver_of(self._connection)))
 
-    def _commit_jobs(self, connection: Connection, jobs: list[_Job]) -> None:
-        done: list[tuple[Future[Any], Any, Transaction]] = []
-        failed: list[tuple[Future[Any], BaseException]] = []
-        alone = len(jobs) == 1
-        with self._closing:
-            riding, self._with_next = self._with_next, {}
+    def _commit_jobs(self, jobs: Sequence[_Job]) -> None:
+        """Run writes in one transaction, publish their events, and answer them."""
+        with self._state_lock:
+            deferred, self._deferred = self._deferred, {}
         try:
-            with translated_errors(self.path), immediate_transaction(connection) as driver:
-                if riding:  # first, for whoever writes the same now has the last word
-                    self._write_with_next(
-                        Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding
-                    )
-                for work, future in jobs:
-                    try:
-                        with nullcontext() if alone else savepoint(driver):
-                            transaction = Transaction(connection, self._clock.now(), self._recorder, alone=alone)
-                            with transaction:
-                                result = work(transaction)
-                        done.append((future, result, transaction))
-                    except Exception as error:
-                        if alone or ends_transaction(error):
-                            raise  # and the whole transaction is rolled back
-                        failed.append((future, error))
+            with translated_errors(self.path), immediate_transaction(self._connection) as driver:
+                if deferred:  # first, for whoever writes the same now has the last word
+                    self._write_deferred(deferred, is_only_job=len(jobs) == 1)
+                outcomes = [self._run_job(job, driver, is_only_job=len(jobs) == 1) for job in jobs]
         except Exception as error:
-            with self._closing:
-                self._with_next = riding | self._with_next
-            for _, future in jobs:
-                future.set_exception(error)
+            with self._state_lock:
+                self._deferred = deferred | self._deferred
+            for job in jobs:
+                job.future.set_exception(error)
             return
         self.commits += 1
         self._restamp()
-        self.recorded += any(not fact.volatile for _, _, transaction in done for fact in transaction._events)
         # Facts go out before the callers wake up, so that who acts on an answer finds the facts already on the bus.
-        for _, _, transaction in done:
-            for fact in transaction._events:
-                self._bus.publish(fact)
-            for action in transaction._after:
-                try:
-                    action()
-                except Exception:
-                    log.exception("an action after commit failed")
-        for future, result, _ in done:
-            future.set_result(result)
-        for future, reason in failed:
-            future.set_exception(reason)
+        self._publish([outcome.transaction for outcome in outcomes if outcome.error is None])
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if outcome.error is None:
+                job.future.set_result(outcome.result)
+            else:
+                job.future.set_exception(outcome.error)
 
-    def _write_with_next(self, transaction: Transaction, riding: Mapping[str, Callable[[Transaction], None]]) -> None:
-        for key, work in riding.items():
+    def _run_job(self, job: _Job, driver: sqlite3.Connection, *, is_only_job: bool) -> _Outcome:
+        """Run one write; an error that leaves the transaction intact is part of the outcome."""
+        assert job.work is not None
+        transaction = self._transaction(is_only_job=is_only_job)
+        try:
+            with nullcontext() if is_only_job else savepoint(driver), transaction:
+                return _Outcome(transaction, job.work(transaction))
+        except Exception as error:
+            if is_only_job or ends_transaction(error):
+                raise  # and the whole transaction is rolled back
+            return _Outcome(transaction, error=error)
+
+    def _transaction(self, *, is_only_job: bool) -> Transaction:
+        return Transaction(self._connection, self._clock.now(), self._recorder, is_only_job=is_only_job)
+
+    def _write_deferred(self, deferred: Mapping[str, Callable[[Transaction], None]], *, is_only_job: bool) -> None:
+        transaction = self._transaction(is_only_job=is_only_job)
+        for key, work in deferred.items():
             try:
                 work(transaction)
             except Exception as error:
                 if ends_transaction(error):
                     raise
                 log.exception("a statement for the next write failed: %s", key)
+
+    def _publish(self, transactions: Sequence[Transaction]) -> None:
+        events = [event for transaction in transactions for event in transaction._events]
+        self.recorded += any(not event.volatile for event in events)
+        for event in events:
+            self._bus.publish(event)
+        for action in [action for transaction in transactions for action in transaction._after_commit]:
+            try:
+                action()
+            except Exception:
+                log.exception("an action after commit failed")
 
     def _restamp(self) -> None:
         """Count a write for each table that was written to."""

@@ -38,5 +38,5 @@ def put(transaction: Transaction, key: str, value: Any) -> None:
 
 
 def put_with_next_write(database: Database, key: str, value: Any) -> None:
-    """The same with whatever is written next; see `Database.with_next_write`."""
-    database.with_next_write(key, lambda tx: put(tx, key, value))
+    """The same with whatever is written next; see `Database.defer_to_next_write`."""
+    database.defer_to_next_write(key, lambda tx: put(tx, key, value))
