@@ -33,7 +33,7 @@ def evidence_fields(
     yield from _place_fields(card)
     yield from present_fields(_history_facts(card, similar, state, now), "grey")
     if card.signals:  # the operator's own prompt has none
-        yield heading("signals (weight · relevance)")
+        yield heading(f"signals at {formats.moment(card.created_at, now)} (weight · relevance)")
     for signal in card.signals:
         name, text = signal_words(signal)
         yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
