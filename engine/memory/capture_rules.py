@@ -135,12 +135,10 @@ _TOPIC = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.
 _FILE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b")
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_STOP_WORDS = frozenset(
-    (
-        *("a", "an", "the", "that", "this", "these", "to", "of", "on", "in", "at", "for", "with", "and", "or"),
-        *("we", "i", "it", "is", "are", "was", "were", "be", "been", "have", "has", "had", "so", "do", "does"),
-    )
-)
+_STOP_WORDS_TEXT = """
+a an the that this these to of on in at for with and or we i it is are was were be been have has had so do does
+"""
+_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def capture(

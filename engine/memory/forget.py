@@ -50,6 +50,7 @@ _OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captu
 
 SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
+BINARY_SUFFIXES = frozenset({".db", ".npy", ".bin"})
 _BINARY_PROBE = 8_192
 
 
@@ -93,13 +94,10 @@ class Forgetting:
         places: list[ForgetMatch] = []
         counts = []
         for store in self._stores:
-            count = 0
-            for id, text in store.find(terms):
-                count += 1
-                if count <= MAX_SHOWN:
-                    places.append(ForgetMatch(store.name, id, plain(text, MAX_EXCERPT)))
-            if count:
-                counts.append((store.name, count))
+            matches = list(store.find(terms))
+            places += [ForgetMatch(store.name, id, plain(text, MAX_EXCERPT)) for id, text in matches[:MAX_SHOWN]]
+            if matches:
+                counts.append((store.name, len(matches)))
         return ForgetPreview(terms.texts, tuple(places), tuple(counts), NOT_ERASED)
 
     def forget(self, what: str | Sequence[str]) -> ForgetReport:
@@ -159,18 +157,13 @@ class Forgetting:
 
     def _refuse_running(self, terms: SearchTerms) -> None:
         running = set(self._running())
-        if not running:
-            return
-        for store in self._stores:
-            if store.name == "files":
-                for id, _ in store.find(terms):
-                    session = Path(id).name.split(".")[0]
-                    if session in running:
-                        raise Refusal(
-                            "session_running",
-                            f"{session} contains it and is running",
-                            "wait until it finishes, or stop it",
-                        )
+        files = [store for store in self._stores if isinstance(store, HomeFiles) and running]
+        for path, _ in (match for store in files for match in store.find(terms)):
+            session = Path(path).name.split(".")[0]
+            if session in running:
+                raise Refusal(
+                    "session_running", f"{session} contains it and is running", "wait until it finishes, or stop it"
+                )
 
 
 class ErasableRows:
@@ -228,8 +221,10 @@ class HomeFiles:
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that holds it, with the first line that does."""
         for path in self._files():
-            line = next((line for line in _lines(path) if _line_holds(path, line, terms)), None)
-            if line is None and path.suffix == ".json" and _document_holds(path, terms):
+            text = _text(path)
+            matches = json_contains if path.suffix == ".jsonl" else _matches
+            line = next((line for line in text.split("\n") if matches(line, terms)), None)
+            if line is None and path.suffix == ".json" and json_contains(text, terms):
                 line = path.name
             if line is not None:
                 yield str(path), line
@@ -238,24 +233,8 @@ class HomeFiles:
         """Take it out of every file; returns the number of files. Again finds nothing. Raises OSError."""
         paths = [Path(path) for path, _ in self.find(terms)]
         for path in paths:
-            self._erase(path, terms)
+            _erase(path, terms)
         return len(paths)
-
-    def _erase(self, path: Path, terms: SearchTerms) -> None:
-        if path.suffix == ".json":
-            write_atomic(path, remove_from_json(_text(path), terms).encode("utf-8", errors="surrogateescape"))
-        elif path.suffix == ".jsonl":
-            # As long as before: readers know where lines begin.
-            lines = [
-                _padded(line, remove_from_json(line, terms)) if json_contains(line, terms) else line
-                for line in _text(path).split("\n")
-            ]
-            write_atomic(path, "\n".join(lines).encode("utf-8", errors="surrogateescape"))
-        elif path.suffix in TEXT_SUFFIXES:
-            remaining = [line for line in _text(path).split("\n") if not terms.match(line)]
-            write_atomic(path, "\n".join(remaining).encode("utf-8", errors="surrogateescape"))
-        else:
-            _blank_in_place(path, terms)
 
     def _files(self) -> Iterator[Path]:
         for folder in self._folders:
@@ -263,35 +242,42 @@ class HomeFiles:
                 names[:] = sorted(name for name in names if name not in SKIPPED_FOLDERS)
                 for name in sorted(files):
                     path = Path(parent, name)
-                    if path.is_file() and not path.is_symlink() and not _binary(path):
+                    if path.is_file() and not path.is_symlink():
                         yield path
 
 
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            yield from file
-    except FileNotFoundError:
-        return  # a temporary file that is gone by now
-
-
-def _line_holds(path: Path, line: str, terms: SearchTerms) -> bool:
-    return json_contains(line, terms) if path.suffix == ".jsonl" else terms.match(line)
-
-
-def _document_holds(path: Path, terms: SearchTerms) -> bool:
-    return json_contains(_text(path), terms)
-
-
 def _text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", errors="surrogateescape")
+    """What a file says, "" for one that is binary, or gone by now."""
+    if path.suffix in BINARY_SUFFIXES:
+        return ""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_BINARY_PROBE)
+            return "" if b"\x00" in head else (head + file.read()).decode("utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
 
 
-def _padded(before: str, after: str) -> str:
-    missing = len(before.encode("utf-8", errors="surrogateescape")) - len(
-        after.encode("utf-8", errors="surrogateescape")
-    )
-    return after + " " * max(0, missing)
+def _erase(path: Path, terms: SearchTerms) -> None:
+    text = _text(path)
+    if path.suffix == ".json":
+        text = remove_from_json(text, terms)
+    elif path.suffix == ".jsonl":
+        text = "\n".join(_erase_line(line, terms) for line in text.split("\n"))
+    elif path.suffix in TEXT_SUFFIXES:
+        text = "\n".join(line for line in text.split("\n") if not terms.match(line))
+    else:
+        _blank_in_place(path, terms)
+        return
+    write_atomic(path, _encode(text))
+
+
+def _erase_line(line: str, terms: SearchTerms) -> str:
+    """A line of JSON without the terms, as long as before: readers know where lines begin."""
+    if not json_contains(line, terms):
+        return line
+    erased = remove_from_json(line, terms)
+    return erased + " " * max(0, len(_encode(line)) - len(_encode(erased)))
 
 
 def _blank_in_place(path: Path, terms: SearchTerms) -> None:
@@ -302,14 +288,13 @@ def _blank_in_place(path: Path, terms: SearchTerms) -> None:
             if terms.match(text):
                 after = file.tell()
                 file.seek(after - len(line))
-                file.write(terms.blank_out(text).encode("utf-8", errors="surrogateescape"))
+                file.write(_encode(terms.blank_out(text)))
                 file.seek(after)
 
 
-def _binary(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            head = file.read(_BINARY_PROBE)
-    except OSError:
-        return True
-    return b"\x00" in head or path.suffix in (".db", ".npy", ".bin")
+def _matches(text: str, terms: SearchTerms) -> bool:
+    return terms.match(text)
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", errors="surrogateescape")

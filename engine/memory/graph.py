@@ -59,13 +59,11 @@ class TaskGraph:
         self._loaded = threading.Event()
         self._loader: threading.Thread | None = None
         self._error: OSError | None = None
-        self._records = 0
         self._closed = False
         self._nodes: dict[str, GraphNode] = {}
         self._outgoing: dict[str, Sequence[GraphEdge]] = {}
         self._incoming: dict[str, list[str]] = {}
         self._by_title: dict[tuple[str, str], str] = {}
-        self.progress = 0.0
         self.faults: tuple[str, ...] = ()
         """What could not be read, in words."""
 
@@ -80,14 +78,21 @@ class TaskGraph:
         """Read the files, in this thread."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            faults = self._files.load(self._add_record, self._set_progress)
-            self.faults = tuple(sanitise(fault) for fault in (*self._break_cycles(), *faults))
-            self.progress = 1.0
+            for number, record in enumerate(self._files.read(), 1):
+                self._add_record(record)
+                if number % FREEZE_EVERY == 0:
+                    gc.freeze()
+            self.faults = tuple(sanitise(fault) for fault in (*self._break_cycles(), *self._files.faults))
         except OSError as error:
             log.exception("the task graph cannot be read")
             self._error = error
             self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
         self._loaded.set()
+
+    @property
+    def progress(self) -> float:
+        """The share of the files that was read."""
+        return 1.0 if self.is_ready else self._files.progress
 
     @property
     def is_started(self) -> bool:
@@ -147,7 +152,7 @@ class TaskGraph:
         with self._lock:
             node = self._existing(task_id)
             edges = self._edges_around(task_id)
-            others = {edge.target if edge.source == task_id else edge.source: None for edge in edges}
+            others = dict.fromkeys(edge.other_end(task_id) for edge in edges)
             return Neighbourhood(node, tuple(edges), tuple(self._nodes[other] for other in others))
 
     def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
@@ -157,14 +162,10 @@ class TaskGraph:
         with self._lock:
             for task_id in task_ids:
                 for edge in self._edges_around(task_id):
-                    neighbour = edge.target if edge.source == task_id else edge.source
-                    if (
-                        neighbour not in visited
-                        and not edge.invalidated
-                        and self._nodes[neighbour].invalidated_at is None
-                    ):
-                        visited.add(neighbour)
-                        results.append((edge, self._nodes[neighbour]))
+                    neighbour = self._nodes[edge.other_end(task_id)]
+                    if neighbour.task_id not in visited and not edge.invalidated and neighbour.invalidated_at is None:
+                        visited.add(neighbour.task_id)
+                        results.append((edge, neighbour))
         return results
 
     # -- writing
@@ -249,9 +250,6 @@ class TaskGraph:
         if self._error is not None:
             raise Refusal("unwritable_home", self.faults[0], f"see {self._files.snapshot}")
 
-    def _set_progress(self, progress: float) -> None:
-        self.progress = progress
-
     def _all_nodes(self) -> list[GraphNode]:
         self._wait_until_ready()
         with self._lock:
@@ -282,9 +280,6 @@ class TaskGraph:
             for target in dict.fromkeys(edge.target for edge in edges):
                 if target not in known_targets:
                     self._incoming.setdefault(target, []).append(node.task_id)
-            self._records += 1
-        if self._records % FREEZE_EVERY == 0:
-            gc.freeze()
 
     def _with_edge(self, edge: GraphEdge) -> Record:
         """The task that an arrow begins at, with this arrow in the place of the one like it, or as one more."""
@@ -316,9 +311,8 @@ class TaskGraph:
 
     def _edges_around(self, task_id: str) -> list[GraphEdge]:
         edges = [edge for edge in self._outgoing.get(task_id, ()) if edge.target in self._nodes]
-        for source in self._incoming.get(task_id, ()):
-            if source in self._nodes:
-                edges += [edge for edge in self._outgoing[source] if edge.target == task_id]
+        sources = self._incoming.get(task_id, ())
+        edges += [edge for source in sources for edge in self._outgoing[source] if edge.target == task_id]
         return sorted(edges, key=lambda edge: edge.invalidated)[:MAX_NEIGHBOURS]
 
 

@@ -9,9 +9,10 @@ read is kept in `task_graph.rejected.jsonl` and named.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ _TASK = TypeAdapter(GraphNode)
 Record = tuple[GraphNode, Sequence[GraphEdge]]
 """A task, and the edges that begin at it."""
 
+Line = tuple[str, bytes]
+"""Where a line stands, and the line."""
+
 
 class GraphFiles:
     """The files of one graph in `folder`. Not thread-safe: its owner has the lock."""
@@ -41,31 +45,27 @@ class GraphFiles:
         self._file = -1
         self.lines = 0
         """Lines of the journal."""
+        self.progress = 0.0
+        """The share of the snapshot that was read."""
+        self.faults: list[str] = []
+        """What could not be read, in words."""
 
-    def load(
-        self, add_record: Callable[[Record], None], progress: Callable[[float], None] = lambda _: None
-    ) -> list[str]:
-        """Hand every record to `add_record`, oldest first, and open the journal for writing. Returns in words
-        what cannot be read. Raises OSError."""
-        faults: list[str] = []
+    def read(self) -> Iterator[Record]:
+        """Every record, oldest first; then the journal is open for writing. What cannot be read is in `faults`, in
+        words. Raises OSError."""
         rejected: list[str] = []
-
-        def read_line(line: bytes, where: str) -> None:
+        for where, line in itertools.chain(self._snapshot_lines(), self._journal_lines()):
             text = line.decode(errors="replace").strip().removesuffix(",")
             try:
                 record = _record(text)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 rejected.append(text)
-                faults.append(f"{where}: {_fault(error)}")
+                self.faults.append(f"{where}: {_fault(error)}")
             else:
-                add_record(record)
-
-        self._read_snapshot(read_line, faults, progress)
-        self._replay(read_line)
+                yield record
         self._save_rejected(rejected)
         self._file = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         sync_folder(self._folder)
-        return faults
 
     def append(self, record: Record) -> None:
         """Write a task; it is on the disk for good after `sync`. Raises OSError; then nothing of it is kept."""
@@ -99,37 +99,34 @@ class GraphFiles:
             os.close(self._file)
             self._file = -1
 
-    def _read_snapshot(
-        self, read_line: Callable[[bytes, str], None], faults: list[str], progress: Callable[[float], None]
-    ) -> None:
+    def _snapshot_lines(self) -> Iterator[Line]:
         """Read it by the line; one in another layout as a whole."""
         if not self.snapshot.exists():
             return
         size, read = max(1, self.snapshot.stat().st_size), 0
         with self.snapshot.open("rb", buffering=BUFFER_SIZE) as file:
             if file.readline().rstrip() != _HEAD:
-                self._read_other_layout(read_line, faults)
+                yield from self._lines_of_other_layout()
                 return
             for number, line in enumerate(file, 2):
                 read += len(line)
                 if line.startswith(b"]}"):
                     return
-                read_line(line, f"{SNAPSHOT} line {number}")
-                if number % 1_000 == 0:
-                    progress(min(1.0, read / size))
-        faults.append(f"{SNAPSHOT} ends early; what it contains was read")
+                yield f"{SNAPSHOT} line {number}", line
+                self.progress = min(1.0, read / size)
+        self.faults.append(f"{SNAPSHOT} ends early; what it contains was read")
 
-    def _read_other_layout(self, read_line: Callable[[bytes, str], None], faults: list[str]) -> None:
+    def _lines_of_other_layout(self) -> Iterator[Line]:
         try:
             tasks = [json.dumps(task).encode() for task in json.loads(self.snapshot.read_bytes())["tasks"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             moved = _move_aside(self.snapshot)
-            faults.append(f"{SNAPSHOT} cannot be read ({error}); it was saved as {moved.name}")
+            self.faults.append(f"{SNAPSHOT} cannot be read ({error}); it was saved as {moved.name}")
             return
         for number, task in enumerate(tasks):
-            read_line(task, f"{SNAPSHOT} task {number}")
+            yield f"{SNAPSHOT} task {number}", task
 
-    def _replay(self, read_line: Callable[[bytes, str], None]) -> None:
+    def _journal_lines(self) -> Iterator[Line]:
         if not self._journal.exists():
             return
         complete_bytes = 0
@@ -140,25 +137,22 @@ class GraphFiles:
                     break
                 complete_bytes += len(line)
                 self.lines = number
-                read_line(line, f"{JOURNAL} line {number}")
+                yield f"{JOURNAL} line {number}", line
 
     def _save_rejected(self, rejected: list[str]) -> None:
         """Lines that cannot be read are written aside, once each: the next snapshot will not have them."""
         if not rejected:
             return
-        path = self._folder / REJECTED_LINES
-        saved = set(path.read_text(encoding="utf-8", errors="replace").split("\n")) if path.exists() else set()
-        with path.open("a", encoding="utf-8", errors="replace") as file:
+        with (self._folder / REJECTED_LINES).open("a+", encoding="utf-8", errors="replace") as file:
+            file.seek(0)
+            saved = file.read().split("\n")
             file.writelines(f"{line}\n" for line in dict.fromkeys(rejected) if line not in saved)
 
 
 def _move_aside(path: Path) -> Path:
     """Move a file that cannot be read out of the way, under a name that is free."""
-    number = 1
-    while (target := path.with_name(f"{path.stem}.damaged-{number}{path.suffix}")).exists():
-        number += 1
-    path.rename(target)
-    return target
+    names = (path.with_name(f"{path.stem}.damaged-{number}{path.suffix}") for number in itertools.count(1))
+    return path.rename(next(name for name in names if not name.exists()))
 
 
 def _document(records: Iterable[Record]) -> Iterator[bytes]:

@@ -115,11 +115,10 @@ class GraphSource:
         origins = {line.id: line for line in origins_found}
         lines = []
         for edge, node in self._graph.neighbours(list(origins)):
-            forward = edge.source == node.task_id
-            origin = self._graph.get(edge.target if forward else edge.source)
+            origin = self._graph.get(edge.other_end(node.task_id))
             if origin is not None and _is_candidate(node, query):
                 score = min(1.0, origins[origin.task_id].score * edge.weight)
-                reason = _EDGE_REASONS[edge.relation, forward].format(f"“{origin.title[:60]}”")
+                reason = _EDGE_REASONS[edge.relation, edge.source == node.task_id].format(f"“{origin.title[:60]}”")
                 lines.append(_task_line(node, (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),), reason))
         return lines
 

@@ -20,7 +20,6 @@ from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
-from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.day import MAX_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
@@ -109,18 +108,6 @@ class Evaluation(BaseModel):
     facts: tuple[ProposedFact, ...] = Field(max_length=MAX_FACTS)
 
 
-@frozen
-class NightReport:
-    """What came of one day. `problems` names in words what could not be done."""
-
-    day: str
-    promoted: int = 0
-    drafted: int = 0
-    cost: int = 0
-    reason: str = ""
-    problems: tuple[str, ...] = ()
-
-
 class Nightly:
     """Works through days. All methods may be called from any thread; one day at a time."""
 
@@ -162,21 +149,22 @@ class Nightly:
         """Whether there is anything to work through."""
         return bool(self.due())
 
-    def run_due(self) -> list[NightReport]:
+    def run_due(self) -> list[NightlyFinished]:
         """Work through what is due."""
         return [self.run(day) for day in self.due()]
 
-    def run(self, day: date) -> NightReport:
-        """Work through one local day. A second time nothing changes. Raises OSError, `Refusal` when facts cannot be
-        written; the day is then due again."""
+    def run(self, day: date) -> NightlyFinished:
+        """Work through one local day, and say what came of it. A second time nothing changes. Raises OSError, `Refusal`
+        when facts cannot be written; the day is then due again."""
         with self._lock:
-            return self._run(day)
+            day_record = self._read_day(day)
+            night = self._load_or_evaluate(day_record)
+            if night.state == "done":
+                return NightlyFinished(subject=night.day, promoted=0, drafted=0, cost=night.cost_microusd)
+            return self._keep(day_record, night)
 
-    def _run(self, day: date) -> NightReport:
-        day_record = self._read_day(day)
-        night = self._load_or_evaluate(day_record)
-        if night.state == "done":
-            return NightReport(night.day, cost=night.cost_microusd, reason=night.reason)
+    def _keep(self, day_record: Day, night: NightRow) -> NightlyFinished:
+        """Do what the evaluation of a day says."""
         proposed = [fact_of(day_record, **ProposedFact(**fact).model_dump()) for fact in night.facts]
         promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         if proposed or night.reason == NOTHING_KEPT:
@@ -185,29 +173,26 @@ class Nightly:
             ]
         else:
             drafts = draft(day_record, self._para.facts())
-        problems = tuple(self._write_diaries(day_record))
+        self._write_diaries(day_record)
 
-        def finish(tx: Transaction) -> int:
-            new_drafts = self._drafts.add(tx, day_record.date, drafts)
+        def finish(tx: Transaction) -> NightlyFinished:
+            finished = NightlyFinished(
+                subject=day_record.date,
+                promoted=len(promoted),
+                drafted=self._drafts.add(tx, day_record.date, drafts),
+                cost=night.cost_microusd,
+                reason=night.reason,
+            )
             night.state, night.at = "done", tx.now
             tx.session.merge(night)
             for fact in promoted:
                 tx.record(FactPromoted(subject=fact.id, workspace=fact.workspace, by="nightly"))
-            tx.record(
-                NightlyFinished(
-                    subject=day_record.date,
-                    promoted=len(promoted),
-                    drafted=new_drafts,
-                    cost=night.cost_microusd,
-                    reason=night.reason,
-                )
-            )
+            tx.record(finished)
             last_day = state.get(tx.session, LAST_DAY_KEY)
             state.put(tx, LAST_DAY_KEY, max(last_day or day_record.date, day_record.date))
-            return new_drafts
+            return finished
 
-        new_drafts = self._database.write(finish)
-        return NightReport(day_record.date, len(promoted), new_drafts, night.cost_microusd, night.reason, problems)
+        return self._database.write(finish)
 
     def _load_or_evaluate(self, day: Day) -> NightRow:
         """The day's row, with its evaluation; made now if there is none."""
@@ -291,8 +276,7 @@ class Nightly:
         except Refusal:
             return []
 
-    def _write_diaries(self, day: Day) -> list[str]:
-        problems = []
+    def _write_diaries(self, day: Day) -> None:
         active_agents = {session.agent for session in day.sessions} | {capture.agent for capture in day.captures}
         for agent in active_agents.intersection(self._files.agents()):
             lines = lines_for(day, agent)
@@ -305,8 +289,7 @@ class Nightly:
                     body = "\n".join(f"- {line}" for line in lines)
                     self._files.append(agent, MEMORY_FILE, f"{separator}{heading(day.date)}\n\n{body}\n")
             except Refusal as refusal:
-                problems.append(f"memory.md of {agent}: {refusal}")
-        return problems
+                log.warning("the day is not in the memory.md of %s: %s", agent, refusal)
 
 
 def latest_day(local: datetime) -> date:

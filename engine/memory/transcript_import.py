@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy
 from sqlmodel import col
@@ -26,13 +27,11 @@ from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database
 
-log = logging.getLogger(__name__)
-
 IMPORTED = "imported"
 """The tag of turns that came from a transcript."""
 
 BATCH = 200
-_START = {"offset": 0, "line": 0}
+_START = {"offset": 0, "line": 0, "folder": ""}
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Bytes of one line; a longer one is named and passed over."""
 
@@ -41,9 +40,6 @@ MAX_TURN = 100_000
 
 MAX_REPORTED = 3
 """Problems of an import that are reported; the others are counted."""
-
-MAX_PROBLEMS = 20
-"""Malformed lines that are named; the others are counted."""
 
 
 @frozen
@@ -57,17 +53,6 @@ class Turn:
     session: str
     folder: str
     agent: str
-
-
-@frozen
-class ImportReport:
-    """What came of an import. `turns` were read, `bad` lines could not be; `problems` names the first of those, and
-    folders that are not there."""
-
-    files: int
-    turns: int
-    bad: int
-    problems: tuple[str, ...]
 
 
 class Importer:
@@ -88,7 +73,7 @@ class Importer:
         worked there, whose words are kept elsewhere and are not the operator's; `report(where, words)` tells of what
         could not be read."""
         self._report = report
-        self._last_problems: tuple[str, ...] = ()
+        self._last_problems: list[str] = []
         self._database = database
         self._remember = remember
         self._folders = folders
@@ -96,37 +81,29 @@ class Importer:
         self._ours = ours
         self._secrets = secrets
 
-    def run(self) -> ImportReport:
-        """Read what is new. Raises nothing that a file can cause: it is named, and reported when it is not the same as
-        before."""
-        files = turns = bad = 0
+    def run(self) -> int:
+        """Read what is new; returns how many turns. Raises nothing that a file can cause: what could not be read is
+        reported when it is not the same as before."""
+        turns = 0
         problems: list[str] = []
         for name in self._folders():
             folder = Path(name).expanduser()
             if not folder.is_dir():
                 problems.append(f"{folder} is not a folder")
-                continue
             for path in sorted(folder.rglob("*.jsonl")):
-                files += 1
                 try:
-                    read, faults = self._import_file(path)
+                    turns += self._import_file(path, problems)
                 except (OSError, Refusal) as error:
                     problems.append(f"{path}: {error}")
-                    continue
-                turns += read
-                bad += len(faults)
-                problems += faults[: max(0, MAX_PROBLEMS - len(problems))]
-        sanitised = tuple(sanitise(statement) for statement in problems)
-        if sanitised and sanitised != self._last_problems:
-            more = len(sanitised) - MAX_REPORTED
-            self._report(
-                "transcripts", "; ".join(sanitised[:MAX_REPORTED]) + (f"; and {more} more" if more > 0 else "")
-            )
-        self._last_problems = sanitised
-        return ImportReport(files, turns, bad, sanitised)
+        if problems and problems != self._last_problems:
+            more = len(problems) - MAX_REPORTED
+            text = "; ".join(problems[:MAX_REPORTED]) + (f"; and {more} more" if more > 0 else "")
+            self._report("transcripts", sanitise(text))
+        self._last_problems = problems
+        return turns
 
-    def _import_file(self, path: Path) -> tuple[int, list[str]]:
-        """Remember the turns that a file has grown by. Returns how many, and what could not be read."""
+    def _import_file(self, path: Path, problems: list[str]) -> int:
+        """Remember the turns that a file has grown by. Returns how many; adds what could not be read to `problems`."""
         key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
         with self._database.read() as session:
             progress = state.get(session, key, _START)
@@ -134,36 +111,36 @@ class Importer:
         if size < progress["offset"]:
             progress = _START  # another file of the same name
         if size == progress["offset"]:
-            return 0, []
-        number, offset, folder = progress["line"], progress["offset"], progress.get("folder", "")
+            return 0
+        progress = dict(progress)
+        memories = self._read_memories(path, progress, problems)
         turns = 0
-        faults: list[str] = []
-        batch: list[NewMemory] = []
+        while batch := list(itertools.islice(memories, BATCH)):
+            self._remember(batch)
+            turns += len(batch)
+        self._database.write(lambda tx: state.put(tx, key, progress))
+        return turns
+
+    def _read_memories(self, path: Path, progress: dict[str, Any], problems: list[str]) -> Iterator[NewMemory]:
+        """The turns of a file from `progress` on, which goes along."""
         secrets, workspace_of = tuple(self._secrets()), functools.cache(self._workspace_of)
         with path.open("rb") as file:
-            file.seek(offset)
+            file.seek(progress["offset"])
             for raw in file:
                 if not raw.endswith(b"\n"):
-                    break  # it is being written
-                number, offset = number + 1, offset + len(raw)
+                    return  # it is being written
+                progress["line"] += 1
+                progress["offset"] += len(raw)
                 try:
                     turn = read_turn(raw, path.stem)
                 except ValueError as error:
-                    faults.append(f"{path.name} line {number}: {error}")
+                    problems.append(f"{path.name} line {progress['line']}: {error}")
                     continue
-                folder = _folder_line(raw) or folder
-                place = folder if turn is None else turn.folder or folder
-                if turn is None or (place and self._ours(place)):
-                    continue
-                batch.append(_memory(turn, workspace_of(place) if place else "", f"{path}:{number}", secrets))
-                turns += 1
-                if len(batch) >= BATCH:
-                    self._remember(batch)
-                    batch = []
-        if batch:
-            self._remember(batch)
-        self._database.write(lambda tx: state.put(tx, key, {"offset": offset, "line": number, "folder": folder}))
-        return turns, faults
+                progress["folder"] = _folder_line(raw) or progress["folder"]
+                place = (turn and turn.folder) or progress["folder"]
+                if turn is not None and not (place and self._ours(place)):
+                    workspace = workspace_of(place) if place else ""
+                    yield _memory(turn, workspace, f"{path}:{progress['line']}", secrets)
 
 
 def reply_pairs(database: Database, *, limit: int = 20_000) -> list[tuple[str, str]]:

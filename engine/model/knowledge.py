@@ -84,6 +84,10 @@ class GraphEdge:
     weight: float = 1.0
     invalidated: bool = False
 
+    def other_end(self, task_id: str) -> str:
+        """The task at the end that is not `task_id`."""
+        return self.target if self.source == task_id else self.source
+
 
 @frozen
 class Neighbourhood:

@@ -186,11 +186,14 @@ class TestImporting:
             + claude(4, "user", "half a li")[:-1]
         )
         work = FakeWork()
-        importer = Importer(database, work.remember, lambda: [str(tmp_path / "projects"), str(tmp_path / "none")])
-        report = importer.run()
-        assert (report.files, report.turns, report.bad) == (1, 2, 1)
-        assert any("s1.jsonl line 2: not JSON" in one for one in report.problems)
-        assert any("is not a folder" in one for one in report.problems)
+        folders = [str(tmp_path / "projects"), str(tmp_path / "none")]
+        reports: list[str] = []
+        importer = Importer(
+            database, work.remember, lambda: folders, report=lambda where, problems: reports.append(problems)
+        )
+        assert importer.run() == 2
+        assert "s1.jsonl line 2: not JSON" in reports[0]
+        assert "is not a folder" in reports[0]
         first = work.remembered["claude-code:s1:u1"]
         assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")
         assert first.source.endswith("s1.jsonl:1")
@@ -198,10 +201,10 @@ class TestImporting:
         assert RETENTION_BY_KIND[first.kind] is Retention.MONTH
         assert "a1a1" not in work.remembered["claude-code:s1:u3"].text
         times = work.times
-        assert importer.run().turns == 0
+        assert importer.run() == 0
         assert work.times == times
         file.write_text(file.read_text() + "\n" + claude(5, "user", "and then?"))
-        assert importer.run().turns == 2
+        assert importer.run() == 2
 
     def test_codex_is_read_too(self) -> None:
         payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
@@ -222,9 +225,9 @@ class TestImporting:
         importer = Importer(
             database, work.remember, lambda: [str(tmp_path)], ours=lambda folder: folder.startswith("/ours")
         )
-        assert importer.run().turns == 0
+        assert importer.run() == 0
         file.write_text(meta + json.dumps({"type": "response_item", "payload": payload}) + "\n")
-        assert importer.run().turns == 1
+        assert importer.run() == 1
         assert [one.workspace for one in work.remembered.values()] == ["/home/me/shop"]
 
     @pytest.mark.parametrize(

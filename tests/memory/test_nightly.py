@@ -161,7 +161,7 @@ class TestWithoutAModel:
     def test_after_days_away_each_day_is_worked_through_once(self, world: World, clock: FakeClock) -> None:
         world.nightly.run_due()
         clock.advance(timedelta(days=3))
-        assert [report.day for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
+        assert [report.subject for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
         assert world.nightly.run_due() == []
 
     def test_the_operator_decides_once(self, world: World) -> None:

@@ -156,7 +156,7 @@ def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
             label = f"formerly {label}"
         elif edge.weight < 1:
             label += f" {edge.weight:.2f}"
-        if node := nodes.get(edge.target if is_outward else edge.source):
+        if node := nodes.get(edge.other_end(task_id)):
             links.append(replace(to_entry(node), label=label, group="AROUND THIS TASK", is_old=False))
     return links
 
