@@ -229,10 +229,7 @@ class ModelCalls:
 
         return self._database.write(work)
 
-    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
-        """Nothing to do."""
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Cancel the running calls of a session that is over."""
         running = load_all(tx.session, ModelCallRow, _RUNNING_IN, {"session": view.id})
         _end_calls(tx, running, CallState.CANCELLED, f"its session ended: {view.state}")

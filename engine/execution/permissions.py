@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, desc, select
@@ -230,10 +229,7 @@ class Permissions:
 
     # Observer of sessions
 
-    def session_started(self, tx: Transaction, view: SessionView) -> None:
-        """Nothing to do."""
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: Any = None) -> None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Withdraw the waiting requests of a session that is over."""
         _withdraw_requests(tx, [row.id for row in _waiting_rows(tx.session, view.id)], "its session ended")
 

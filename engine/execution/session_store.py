@@ -7,9 +7,9 @@ a last one. A crash between two of them leaves a row in the earlier state.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, Column, bindparam
@@ -66,7 +66,6 @@ class SessionResult:
     tokens: int = 0
     seconds: float = 0.0
     """Since its start; 0 when it never started."""
-    change_set_id: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -147,15 +146,9 @@ def continued_session(assignment: Assignment) -> str:
     return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
 
 
-class SessionObserver(Protocol):
-    """Joins the transactions in which a session starts and ends, on the writer thread. It must be quick and must not
-    call `Sessions`; if it raises, the session's own change is rolled back too."""
-
-    def session_started(self, tx: Transaction, view: SessionView, /) -> None: ...
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: SessionResult, /) -> None:
-        """Also called for sessions that never started (cancelled while queued)."""
-
+SessionObserver = Callable[[Transaction, SessionView], object]
+"""Joins the transaction in which a session starts or ends, on the writer thread. It must be quick and must not call
+`Sessions`; if it raises, the session's own change is rolled back too."""
 
 Write = Callable[[Transaction], str]
 """Writes in a session's last transaction, and returns the id of its change set, "" for none."""
@@ -187,12 +180,17 @@ class SessionStore:
     def __init__(self, database: Database, consume: ConsumePermit) -> None:
         self._database = database
         self._consume = consume
-        self._observers: tuple[SessionObserver, ...] = ()
+        self._start_observers: list[SessionObserver] = []
+        self._end_observers: list[SessionObserver] = []
         self._usual_costs: TableCache[int | None] = TableCache(database, SessionRow)
 
-    def observe(self, observer: SessionObserver) -> None:
-        """Add an observer; for one that is built after the sessions."""
-        self._observers = (*self._observers, observer)
+    def observe_start(self, *observers: SessionObserver) -> None:
+        """Add observers of sessions that start."""
+        self._start_observers += observers
+
+    def observe_end(self, *observers: SessionObserver) -> None:
+        """Add observers of sessions that end, also of those that never started (cancelled while queued)."""
+        self._end_observers += observers
 
     def enqueue(
         self,
@@ -237,8 +235,8 @@ class SessionStore:
                 return None
             row.sandbox = sandbox
             view = row.view
-            for observer in self._observers:
-                observer.session_started(tx, view)
+            for observe in self._start_observers:
+                observe(tx, view)
             tx.record(SessionStarted(**row.about, sandbox=sandbox))
             return view
 
@@ -262,18 +260,17 @@ class SessionStore:
             row = _move_to(tx, session_id, result.state)
             if row is None:
                 return False
-            change_set = write(tx) if write is not None else ""
-            final = replace(result, change_set_id=change_set or None)
-            row.summary, row.error, row.facts = final.summary, final.error, dict(final.facts)
-            row.tokens, row.cost_microusd, row.lines = final.tokens, final.cost, lines
-            row.check_result = None if final.check is None else asdict(final.check)
-            row.change_set_id = final.change_set_id
+            row.summary, row.error, row.facts = result.summary, result.error, dict(result.facts)
+            row.tokens, row.cost_microusd, row.lines = result.tokens, result.cost, lines
+            row.check_result = None if result.check is None else asdict(result.check)
             row.cwd = cwd or row.cwd
-            if change_set and final.state is not SessionState.SUCCEEDED:
+            change_set = write(tx) if write is not None else ""
+            row.change_set_id = change_set or None
+            if change_set and result.state is not SessionState.SUCCEEDED:
                 _set_changes(row, change_set, row.cwd)
             view = row.view
-            for observer in self._observers:
-                observer.session_ended(tx, view, final)
+            for observe in self._end_observers:
+                observe(tx, view)
             for fact in facts(view):
                 tx.record(fact)
             tx.record(
@@ -288,10 +285,6 @@ class SessionStore:
             return True
 
         return self._database.write(work)
-
-    def attach_changes(self, session_id: str, write: Write, *, cwd: str) -> bool:
-        """The function `attach_changes` in a transaction of its own."""
-        return self._database.write(lambda tx: attach_changes(tx, session_id, write, cwd=cwd))
 
     def row(self, session_id: str) -> SessionRow:
         """One row. Raises `Refusal` `unknown_session`."""

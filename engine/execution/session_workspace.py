@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from engine.config import Settings, SettingsSource
 from engine.execution import snapshots
@@ -31,6 +32,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
+from engine.model.text import count
 from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
@@ -64,6 +66,15 @@ class SessionWorkspace:
     """The operator's files at the beginning."""
     continues: str = ""
     """The session whose changes it continues, "" for none."""
+
+
+@frozen
+class RunScope:
+    """The part of the tests that a run covered."""
+
+    full: bool
+    """The whole suite of `project`."""
+    project: str
 
 
 def initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
@@ -123,8 +134,7 @@ class SessionWorkspaces:
                 unsaved.add(row.id)
                 continue
             if captured is not None and self._attach_captured(row, captured):
-                files = len(captured.files)
-                messages.append(f"{CHANGES_WAIT}: {files} {'file' if files == 1 else 'files'} ({row.id})")
+                messages.append(f"{CHANGES_WAIT}: {count(len(captured.files), 'file')} ({row.id})")
         return messages + self._changes.recover(spare=unsaved)
 
     def _attach_captured(self, row: SessionRow, captured: CapturedChanges) -> bool:
@@ -160,7 +170,7 @@ class SessionWorkspaces:
         return f"What you changed before was {change.state} and may not be in the files: look before you rely on it."
 
     @contextmanager
-    def take(
+    def open(
         self, live: LiveSession, place: Place, *, salvage: SessionView | None = None
     ) -> Iterator[SessionWorkspace]:
         """The place in which a session works, prepared by the workspace's `setup`. After a success its worktree stays
@@ -237,13 +247,11 @@ class SessionWorkspaces:
         place: Place,
         *,
         check: CheckResult | None = None,
-        full: bool = False,
-        project: str = "",
-        recorded: bool = False,
+        scope: RunScope | None = None,
     ) -> Write:
-        """Inside `take`, when the work is done: end its processes, capture its diff if the place has one, and return
-        the function that stores both in the session's last transaction: the test run (`full`: the whole suite of
-        `project`), unless it is `recorded` already, and the change set. A worktree without changes is removed.
+        """Inside `open`, when the work is done: end its processes, capture its diff if the place has one, and return
+        the function that stores both in the session's last transaction: the test run of this `scope` (None when it is
+        recorded already), and the change set. A worktree without changes is removed.
 
         Raises `SessionStopped` when the session is ending."""
         live.check_running()
@@ -253,9 +261,7 @@ class SessionWorkspaces:
         if place is Place.CHANGE_SET and workspace.worktree is not None:
             captured = self._captures.capture(workspace.worktree)
         bounded_check = check and bound_check(check, live.without_secrets)
-        write = self._make_writer(
-            view, workspace, captured, bounded_check, full=full, project=project, recorded=recorded
-        )
+        write = self._make_writer(view, workspace, captured, bounded_check, scope)
         live.check_running()
         if captured is None and workspace.worktree is not None:
             self._discard_worktree(live)
@@ -271,7 +277,7 @@ class SessionWorkspaces:
             return ""
         for name in names[:MAX_NAMED_FILES]:
             live.say(f"discarded: {sanitise(name)}")
-        return f"wrote {len(names)} {'file' if len(names) == 1 else 'files'}, discarded"
+        return f"wrote {count(len(names), 'file')}, discarded"
 
     @contextmanager
     def _shared_caches(self, live: LiveSession, workspace: SessionWorkspace) -> Iterator[None]:
@@ -303,7 +309,7 @@ class SessionWorkspaces:
             return True
         if captured is None:
             return False
-        live.unfinished_write = self._make_writer(view, workspace, captured, None, full=False, recorded=True)
+        live.unfinished_write = self._make_writer(view, workspace, captured)
         live.note("the changes made until then wait on the work screen")
         return True
 
@@ -346,34 +352,18 @@ class SessionWorkspaces:
         view: SessionView,
         workspace: SessionWorkspace,
         captured: CapturedChanges | None,
-        check: CheckResult | None,
-        *,
-        full: bool,
-        recorded: bool,
-        project: str = "",
+        check: CheckResult | None = None,
+        scope: RunScope | None = None,
     ) -> Write:
-        after = snapshot_of(workspace) if check is not None and not recorded else None
-        snapshot = after
-        if snapshot is None or (workspace.worktree is None and after != workspace.before):
-            # Files changed while the tests ran, so no known tree has this result.
-            snapshot = Snapshot(after.head if after else "", "", False)
-
+        state = snapshot_of(workspace) if check is not None and scope is not None else None
+        if state is not None and workspace.worktree is None and state != workspace.before:
+            state = Snapshot(state.head, "", False)  # files changed while the tests ran: no known tree has this result
         overlaps = self._overlaps.overlaps_of_captured(captured) if captured else []
 
         def write(tx: Transaction) -> str:
-            if check is not None and not recorded:
-                self._runs.record(
-                    tx,
-                    session_id=view.id,
-                    workspace=view.workspace,
-                    check=check,
-                    head=snapshot.head,
-                    tree=snapshot.tree,
-                    clean=snapshot.clean,
-                    full=full,
-                    project=project,
-                    changed=captured is not None,
-                )
+            if check is not None and scope is not None:
+                changed = captured is not None
+                record_run(self._runs, tx, view, check, state, full=scope.full, project=scope.project, changed=changed)
             if captured is None:
                 return ""
             change_set_id = self._store_changes(tx, captured, view, workspace.continues, check)
@@ -393,6 +383,15 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
             raise installation_failure(command, result, installation.hosts)
     for place in installation.made:
         keep_out_of_git(folder, place)
+
+
+def record_run(
+    runs: ValidationRuns, tx: Transaction, view: SessionView, check: CheckResult, state: Snapshot | None, **columns: Any
+) -> None:
+    """Store a test run of a session on the files of `state`, None for unknown ones; see `ValidationRuns.record`."""
+    state = state or Snapshot("", "", False)
+    columns |= {"session_id": view.id, "workspace": view.workspace}
+    runs.record(tx, check=check, head=state.head, tree=state.tree, clean=state.clean, **columns)
 
 
 def bound_check(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:

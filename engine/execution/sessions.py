@@ -29,7 +29,7 @@ from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, 
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
 from engine.execution.session_results import session_result, with_worktree_fate
-from engine.execution.session_store import SessionRow, SessionStore, continued_session
+from engine.execution.session_store import SessionRow, SessionStore, attach_changes, continued_session
 from engine.execution.session_supervisor import SessionSupervisor
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
@@ -435,7 +435,8 @@ class Sessions(SessionStore):
             facts = live.journal.events if live else lambda view: ()
             ended = self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
             if not ended and write is not None:  # it was ended without its thread, which now returns with its changes
-                self.attach_changes(session_id, write, cwd=cwd)
+                changes = write
+                self._database.write(lambda tx: attach_changes(tx, session_id, changes, cwd=cwd))
 
         failed: Exception | None = None
         try:

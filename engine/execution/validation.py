@@ -23,7 +23,7 @@ from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.flows.wording import capitalised, count, describe_check, one_line
 from engine.execution.runners.toolchains.project_tools import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.session_workspace import SessionWorkspace, bound_check, snapshot_of
+from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of
 from engine.execution.snapshots import Snapshot
 from engine.execution.tree_diff import diff_trees
 from engine.frozen import frozen
@@ -85,14 +85,10 @@ class Attempt:
 class ValidationResult:
     """The result of the loop."""
 
-    words: str
+    words: str = ""
     """A summary; "" when nothing was validated."""
     check: CheckResult | None = None
     """The last run, None when the changed files have no tests."""
-    full: bool = False
-    """The last run was of the whole suite."""
-    attempts: int = 0
-    passed: bool = True
 
 
 def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[Step, str]:
@@ -153,7 +149,7 @@ class Validation:
         `SessionStopped` when the session is ending, and as `heal`."""
         settings = self._settings.current.validation
         if not settings.enabled or workspace.worktree is None:
-            return ValidationResult("")
+            return ValidationResult()
         tests = _ChangedTests(live, workspace)
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
@@ -166,10 +162,9 @@ class Validation:
                 attempt = tests.run(known_green=attempts != [])
             except FlowError as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
-                return ValidationResult(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
+                return ValidationResult(f"not checked: {error.message}")
             if attempt is None:
-                summary = "none of the changed files has tests" if tests.has_changes else ""
-                return ValidationResult(summary, attempts=len(attempts))
+                return ValidationResult("none of the changed files has tests" if tests.has_changes else "")
             if not attempt.check.green and not attempts:
                 failed_before = tests.find_failing_before(attempt.check)
             attempts.append(replace(attempt, broken=attempt.broken - failed_before))
@@ -177,10 +172,10 @@ class Validation:
             step, reason = next_step(attempts, caps=caps, spent=spent)
             self._record(live, view, attempts, snapshot_of(workspace), step, reason, spent)
             if step is Step.DONE:
-                return _summarise(attempts, failed_before, True, "")
+                return _summarise(attempts, failed_before)
             if step is Step.GIVE_UP:
                 live.say(f"repair ended: {reason}")
-                return _summarise(attempts, failed_before, False, reason)
+                return _summarise(attempts, failed_before, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}; back to the agent, try {len(attempts)}")
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
@@ -198,23 +193,11 @@ class Validation:
         spent: int,
     ) -> None:
         last, redact = attempts[-1], live.without_secrets
-        snapshot = state or Snapshot("", "", False)
 
         def write(tx: Transaction) -> None:
-            self._runs.record(
-                tx,
-                session_id=view.id,
-                workspace=view.workspace,
-                check=bound_check(last.check, redact),
-                head=snapshot.head,
-                tree=snapshot.tree,
-                clean=snapshot.clean,
-                full=last.full,
-                changed=True,
-                attempt=len(attempts),
-                cost=spent,
-            )
-            tried, failing_names = len(attempts), _shown_names(last.broken, redact)
+            check, tried = bound_check(last.check, redact), len(attempts)
+            record_run(self._runs, tx, view, check, state, full=last.full, changed=True, attempt=tried, cost=spent)
+            failing_names = _shown_names(last.broken, redact)
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=failing_names))
@@ -332,15 +315,14 @@ def _decode_path(path: bytes) -> str:
         return ""
 
 
-def _summarise(
-    attempts: Sequence[Attempt], failed_before: frozenset[str], passed: bool, reason: str
-) -> ValidationResult:
+def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], reason: str = "") -> ValidationResult:
+    """The result of the loop; `reason` is why it was given up, "" after a success."""
     last = attempts[-1]
     summary = describe_check(last.check)
     if old := len(failed_before & frozenset(last.check.failing)):
         summary += f"; {count(old, 'test', 'tests')} failed before"
-    if not passed:
+    if reason:
         summary += f"; {reason}"
     elif len(attempts) > 1:
         summary += f", fixed at attempt {len(attempts) - 1}"
-    return ValidationResult(summary, last.check, last.full, len(attempts), passed)
+    return ValidationResult(summary, last.check)

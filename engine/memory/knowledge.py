@@ -138,12 +138,8 @@ class Knowledge:
         """Take in everything that happened, now, in this thread; nothing is begun after `until`, a monotonic time."""
         self._following.catch_up(until)
 
-    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
-        """Observer of sessions."""
-        tx.after_commit(self._following.poke)
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
-        """Observer of sessions."""
+    def session_changed(self, tx: Transaction, view: SessionView) -> None:
+        """Observer of sessions that start or end."""
         tx.after_commit(self._following.poke)
 
     # -- looking

@@ -28,7 +28,7 @@ from engine.model import (
 )
 from engine.model.text import text_hash
 from engine.prediction import stack
-from engine.prediction.approvals import ApprovalRequest, Approvals, link_session
+from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     Prediction,
     card_of,
@@ -74,7 +74,6 @@ class Cards:
         self._reverse_landing = reverse
         self.get, self.expire_due, self.follow_landings = store.get, store.expire_due, store.follow_landings
         self.rails, self.recover, self.refresh_runners = approvals.preview, approvals.recover, approvals.refresh_runners
-        self.session_started = link_session
 
     # -- reading
 
@@ -377,7 +376,7 @@ class Cards:
 
         self._database.write(work)
 
-    def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: store the outcome of the card, or make it pending again if it was undone before it
         started."""
         row = load(tx.session, Prediction, view.prediction_id)

@@ -228,7 +228,7 @@ class TaskBoard:
         if card is not None:
             card.task_id = task.id
 
-    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: the task is done if the session succeeded. What a check found a problem in is not done:
         other tasks may need it. The operator's own task stays open until it succeeds."""
         running = load_all(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})

@@ -249,7 +249,7 @@ class Costs:
         for entry in self._reserved(transaction.session, view.prediction_id):
             entry.session_id = view.id
 
-    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """A session is over: settle with its real price, or release when it never started."""
         for entry in self._reserved(transaction.session, view.prediction_id):
             if entry.session_id not in (None, view.id):

@@ -198,7 +198,7 @@ class Pipeline:
         transaction.session.merge(Allowance(digest=last.digest, granted_at=transaction.now, used_at=None))
         return last.digest
 
-    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Store the result of a trigger in its row of the log."""
         for row in load_all(transaction.session, CrosspollLog, _LAST_PASSED, {"card": view.prediction_id}):
             row.result = {

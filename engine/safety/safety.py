@@ -189,10 +189,10 @@ class Safety:
         """Observer of sessions: the reservation is theirs now."""
         self.costs.session_started(transaction, view)
 
-    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: settle the cost, write the result into the log."""
-        self.costs.session_ended(transaction, view, result)
-        self.pipeline.session_ended(transaction, view, result)
+        self.costs.session_ended(transaction, view)
+        self.pipeline.session_ended(transaction, view)
 
 
 def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:

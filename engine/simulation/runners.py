@@ -114,7 +114,7 @@ class RunningSessions:
         with self._changed:
             self.changes += 1
 
-    def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions."""
         with self._changed:
             self._open.discard(view.id)

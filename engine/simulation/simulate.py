@@ -283,8 +283,8 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
             deaf=True,
         ),
     )  # fmt: skip
-    engine.sessions.observe(contexts)
-    engine.sessions.observe(bench)
+    engine.sessions.observe_start(bench.session_started)
+    engine.sessions.observe_end(contexts.session_ended, bench.session_ended)
     bench.facts = engine.bus.subscribe(lambda: None)
     try:
         yield SimulatedWorld(engine, clock, list(projects.values()), runner, bench)

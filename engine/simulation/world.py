@@ -190,10 +190,7 @@ class SimulatedContexts:
     ) -> datetime | None:
         return self._sign([self._projects[workspace] for workspace in workspaces], last_input)
 
-    def session_started(self, tx: Transaction, view: SessionView) -> None:
-        """Observer of sessions."""
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: it is now one of the recent conversations."""
         self._projects[view.workspace].sessions.appendleft(view)
 

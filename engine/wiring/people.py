@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
-from engine.frozen import frozen
 from engine.git.history import deleted_files
 from engine.git.project_ids import ProjectIds, top_folder
 from engine.hierarchy.agents import Agents
@@ -23,11 +22,11 @@ from engine.memory.knowledge import Knowledge
 from engine.memory.shared_summaries import PostgresSummaries, SummarySharing
 from engine.memory.transcript_import import Importer, reply_pairs
 from engine.memory.work import Work
-from engine.model import Card, Doing, LeaderDecision, Refusal, SessionView
+from engine.model import Card, Doing, LeaderDecision, Refusal
 from engine.model.lessons import Correction
 from engine.model.trust import may_guide
 from engine.overrides import Overrides
-from engine.storage.database import Transaction
+from engine.prediction.approvals import link_session
 from engine.storage.shared import SHARED_URL
 
 if TYPE_CHECKING:
@@ -172,19 +171,20 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.remember,
     )
-    watching = (core.cards, core.safety, core.tasks, core.calls, core.permissions, core.knowledge, core.learnings)
-    for observer in (*watching, _PokeWhenEnded(lambda: core.autonomy.poke())):
-        core.sessions.observe(observer)
-
-
-@frozen
-class _PokeWhenEnded:
-    """Observes sessions: the housekeeping runs as soon as one has ended, for its follow-up."""
-
-    poke: Callable[[], None]
-
-    def session_started(self, tx: Transaction, view: SessionView) -> None:
-        pass
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
-        tx.after_commit(self.poke)
+    core.sessions.observe_start(
+        link_session,
+        core.safety.session_started,
+        core.tasks.session_started,
+        core.knowledge.session_changed,
+        core.learnings.session_changed,
+    )
+    core.sessions.observe_end(
+        core.cards.session_ended,
+        core.safety.session_ended,
+        core.tasks.session_ended,
+        core.calls.session_ended,
+        core.permissions.session_ended,
+        core.knowledge.session_changed,
+        core.learnings.session_changed,
+        lambda tx, view: tx.after_commit(core.autonomy.poke),  # its follow-up is made at once
+    )

@@ -41,7 +41,7 @@ PARTS: tuple[tuple[type, str], ...] = (
     (PromptAssembly, "assemble"),
     (ModelCalls, "begin"),
     (ModelCalls, "finish"),
-    (Conversation, "take"),
+    (Conversation, "next_message"),
     (SessionWorkspaces, "keep"),
     (SessionStore, "end"),
 )

@@ -19,7 +19,6 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
-from engine.execution.session_store import SessionResult
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
@@ -84,16 +83,14 @@ def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **o
 
 @dataclass
 class Watcher:
-    """An observer that writes down what it is told."""
+    """Observes sessions and writes down their views."""
 
     started: list[SessionView] = field(default_factory=list)
-    ended: list[tuple[SessionView, SessionResult]] = field(default_factory=list)
+    ended: list[SessionView] = field(default_factory=list)
 
-    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
-        self.started.append(view)
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: SessionResult, /) -> None:
-        self.ended.append((view, result))
+    def observe(self, sessions: Sessions) -> None:
+        sessions.observe_start(lambda tx, view: self.started.append(view))
+        sessions.observe_end(lambda tx, view: self.ended.append(view))
 
 
 class ScriptRunner:
@@ -176,7 +173,7 @@ class World:
             ),
             runners=[self.runner],
         )
-        self.sessions.observe(self.watcher)
+        self.watcher.observe(self.sessions)
 
     def permit(self, assignment: Assignment) -> Permit:
         number = next(self._numbers)

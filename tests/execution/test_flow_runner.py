@@ -104,7 +104,7 @@ class World:
             rails=rails(lambda command: Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW),
             runners=[self.runner],
         )
-        self.sessions.observe(self.watcher)
+        self.watcher.observe(self.sessions)
         self.launcher = Launcher(self.sessions, Source())
         self.numbers = itertools.count(1)
 
@@ -171,7 +171,7 @@ def test_check_only_flow_works_in_the_operators_tree(world: World) -> None:
     assert run.full
     assert run.check == CHECK
     assert world.changes.list() == []
-    assert world.watcher.ended[0][1].check == CHECK
+    assert world.watcher.ended[0].check == CHECK
 
 
 def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) -> None:
@@ -232,7 +232,7 @@ def test_change_set_waits_for_review(world: World) -> None:
     assert view.change_set_id == change.id
     assert (change.session_id, change.title, change.check) == (view.id, "do it", CHECK)
     assert [file.path for file in change.files] == ["CHANGES.md"]
-    assert world.watcher.ended[0][1].change_set_id == change.id
+    assert world.watcher.ended[0].change_set_id == change.id
     assert not (world.repository.path / "CHANGES.md").exists()
     world.changes.land(change.id)
     assert (world.repository.path / "CHANGES.md").read_text() == "# 1.0\n"

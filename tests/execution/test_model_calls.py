@@ -168,7 +168,7 @@ def test_what_a_crash_left_running_is_interrupted(world: World) -> None:
 
 def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: World) -> None:
     call, other = begin(world), begin(world, session="sess_2")
-    world.database.write(lambda tx: world.calls.session_ended(tx, view(state=SessionState.CANCELLED), None))
+    world.database.write(lambda tx: world.calls.session_ended(tx, view(state=SessionState.CANCELLED)))
     assert world.calls.get(call).state == "cancelled"
     assert world.calls.get(other).state == "running"
 

@@ -157,7 +157,7 @@ def test_npm_ci(world: World) -> None:
     )
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert (top / "node_modules/.gitignore").read_text() == "*\n"
-    assert world.watcher.ended[-1][1].facts["next"] == "run_tests"
+    assert world.watcher.ended[-1].facts["next"] == "run_tests"
     assert world.repository.git("status", "--porcelain") == ""
     tests = world.run("run_tests")
     assert tests.check is not None, told(world, tests)
@@ -218,7 +218,7 @@ class AgentLike(FlowRunner):
         return RunnerInfo(available=True, check_only=False)
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self._workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+        with self._workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
             found = live.execute(["python3", "-c", script], cwd=workspace.folder)
             write = self._workspaces.keep(live, view, workspace, Place.CHANGE_SET)

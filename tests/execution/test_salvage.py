@@ -34,7 +34,7 @@ class Agent(ProseRunner):
         self._work = work
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+        with self.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             self._work(live, workspace)
             write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
         return RunnerResult("done", write=write)

@@ -43,14 +43,18 @@ def test_what_is_over_neither_begins_nor_ends_again(store: SessionStore, has_beg
     assert store.row("ses_1").change_set_id is None
 
 
+def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
+    return database.write(lambda tx: attach_changes(tx, session_id, lambda tx: change_set_id, cwd="/srv/shop"))
+
+
 @pytest.mark.parametrize(("result", "expected"), [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])
 def test_changes_of_a_session_that_was_stopped_are_told_of(
-    store: SessionStore, result: SessionResult, expected: str
+    store: SessionStore, database: Database, result: SessionResult, expected: str
 ) -> None:
     store.begin("ses_1", "none")
     assert store.end("ses_1", result, lines=0, write=lambda tx: "change_1")
     assert summary(store) == (result.state.value, expected)
-    assert not store.attach_changes("ses_1", lambda tx: "change_2", cwd="/srv/shop")
+    assert not attach(database, "ses_1", "change_2")
     assert store.row("ses_1").change_set_id == "change_1"
 
 
@@ -59,8 +63,8 @@ def test_changes_that_are_found_later_belong_to_what_was_not_undone(
     store: SessionStore, database: Database, error: str, is_attached: bool
 ) -> None:
     store.begin("ses_1", "none")
-    assert not store.attach_changes("ses_1", lambda tx: "change_1", cwd="/srv/shop"), "it runs still"
+    assert not attach(database, "ses_1"), "it runs still"
     store.end("ses_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
-    assert store.attach_changes("ses_1", lambda tx: "change_1", cwd="/srv/shop") is is_attached
-    assert not database.write(lambda tx: attach_changes(tx, "ses_2", lambda tx: "change_1", cwd="/srv/shop"))
+    assert attach(database, "ses_1") is is_attached
+    assert not attach(database, "ses_2")
     assert store.row("ses_1").change_set_id == ("change_1" if is_attached else None)

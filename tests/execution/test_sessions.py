@@ -42,8 +42,8 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     assert view.lines == 5
     assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
     assert [started.state for started in world.watcher.started] == [SessionState.RUNNING]
-    (ended, result), *more = world.watcher.ended
-    assert (ended.id, result.state, more) == (view.id, SessionState.SUCCEEDED, [])
+    ended, *more = world.watcher.ended
+    assert (ended.id, ended.state, more) == (view.id, SessionState.SUCCEEDED, [])
     until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 

@@ -68,7 +68,7 @@ def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, cl
         view = world.sessions.get(row.id)
         assert view.state is SessionState.INTERRUPTED
         assert view.lines == len(world.sessions.transcript(row.id)) > 1
-    ended = {result.state for view, result in world.watcher.ended if view.id != queued[0].id}
+    ended = {view.state for view in world.watcher.ended if view.id != queued[0].id}
     assert ended == {SessionState.INTERRUPTED}
     assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
     assert world.runner.begun == [queued[0].id]
@@ -84,18 +84,15 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert view.state is SessionState.FAILED
     assert view.summary.startswith("it could not be started")
     assert world.runner.begun == []
-    assert world.watcher.ended[0][1].state is SessionState.FAILED
+    assert world.watcher.ended[0].state is SessionState.FAILED
 
 
 def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: EventBus) -> None:
-    class Broken:
-        def session_started(self, tx: object, view: object, /) -> None: ...
-
-        def session_ended(self, tx: object, view: object, result: object, /) -> None:
-            raise RuntimeError("no")
+    def broken(tx: object, view: object) -> None:
+        raise RuntimeError("no")
 
     events = bus.subscribe(lambda: None)
-    world.sessions.observe(Broken())
+    world.sessions.observe_end(broken)
     views = [world.start(lambda live: "fine") for _ in range(3)]
     until(lambda: len(world.runner.begun) == 3 and not world.sessions.running())
     assert {world.state(view) for view in views} == {SessionState.RUNNING}  # as the database still says

@@ -48,7 +48,7 @@ def test_stop_ends_the_family_within_a_second(world: World) -> None:
     assert marked_processes(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
-    assert world.watcher.ended[0][1].state is SessionState.CANCELLED
+    assert world.watcher.ended[0].state is SessionState.CANCELLED
     world.sessions.stop(view.id, "again")
     assert world.sessions.get(view.id).summary == "the operator said so"
 

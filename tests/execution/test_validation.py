@@ -54,7 +54,7 @@ class Agent(ProseRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         turns = iter(self._turns)
-        with self.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+        with self.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             next(turns)(live, workspace)
 
             def heal(text: str) -> None:
@@ -62,9 +62,7 @@ class Agent(ProseRunner):
                 next(turns)(live, workspace)
 
             validated = self._validation.validate(live, view, workspace, heal)
-            write = self.workspaces.keep(
-                live, view, workspace, Place.CHANGE_SET, check=validated.check, full=validated.full, recorded=True
-            )
+            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
         return RunnerResult(summary=validated.words, check=validated.check, write=write)
 
 

@@ -34,7 +34,7 @@ from engine.model import (
     Trigger,
     Verdict,
 )
-from engine.prediction.approvals import Approvals
+from engine.prediction.approvals import Approvals, link_session
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
@@ -132,7 +132,7 @@ class Bench:
             self._clock.now(), None if self.hold else self._clock.now(), None, 0, 0, "",
         )  # fmt: skip
         self.sessions[permit.prediction_id] = view
-        self._database.write(lambda tx: self.cards.session_started(tx, view))
+        self._database.write(lambda tx: link_session(tx, view))
         return view
 
     def session_of(self, prediction_id: str) -> SessionView | None:

@@ -107,7 +107,7 @@ def test_a_session_has_a_task_of_its_own(
         board.done(task.id)
     assert caught.value.code == "task_running"
     ended = replace(session, state=SessionState.SUCCEEDED, summary="23 passed")
-    database.write(lambda tx: board.session_ended(tx, ended, object()))
+    database.write(lambda tx: board.session_ended(tx, ended))
     assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
 
 

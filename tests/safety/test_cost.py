@@ -91,8 +91,8 @@ def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
     assert rails.safety.costs.state().hour == 50_000
     ended = view("pred_1", 20_000)
     rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
     assert rails.safety.costs.state().hour == 20_000
     with rails.database.read() as session:
         results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
@@ -106,7 +106,7 @@ def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
 
 def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
     rails.rule(approval())
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 0, started=False), None))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 0, started=False)))
     assert rails.safety.costs.state().day == 0
     rails.rule(approval(prediction_id="pred_2"))
     rails.database.write(lambda tx: rails.safety.pipeline.revoke(tx, "pred_2"))
@@ -213,7 +213,7 @@ def test_a_session_that_a_crash_cut_short_cost_what_was_set_aside_unless_more_is
     rails.rule(approval(estimate=100_000))
     ended = view("pred_1", counted, state=SessionState.INTERRUPTED)
     rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
     assert rails.safety.costs.state().day == price
     rails.clock.advance(timedelta(hours=1, microseconds=1))
     assert rails.safety.costs.state().hour == 0, "it is settled, not reserved for ever"
@@ -285,7 +285,7 @@ def test_triggers_and_running_sessions_that_ask_at_once_never_pass_a_cap_togethe
                 highest.append(costs.state().hour)
             spent.append(paid)
             over = replace(view(f"p{number}", paid), id=f"s{number}")
-            database.write(lambda tx: rails.safety.session_ended(tx, over, None))
+            database.write(lambda tx: rails.safety.session_ended(tx, over))
 
         threads = [threading.Thread(target=work, args=job) for job in enumerate(calls)]
         for thread in threads:

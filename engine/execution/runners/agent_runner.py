@@ -77,7 +77,7 @@ class AgentRunner:
     ) -> ValidationResult:
         """Validate the changes, let `heal` repair them, and let `reply` answer the operator, until both are done."""
         while True:
-            validated = ValidationResult("")
+            validated = ValidationResult()
             if self._services.validation is not None:
                 validated = self._services.validation.validate(live, view, workspace, heal)
             if live.stop_listening():
@@ -96,8 +96,6 @@ class AgentRunner:
         facts: Mapping[str, Any],
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
-        write = self._services.workspaces.keep(
-            live, view, workspace, Place.CHANGE_SET, check=validated.check, full=validated.full, recorded=True
-        )
+        write = self._services.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
         check = validated.check and bound_check(validated.check, live.without_secrets)
         return RunnerResult(summary, check, facts=facts, write=write, closing=closing)

@@ -17,7 +17,7 @@ from engine.execution.runners.flows.parameter_types import ProjectFlow
 from engine.execution.runners.parameters import edit_parameters, validate_parameters
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation
-from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces, bound_check
+from engine.execution.session_workspace import UNDO_NOTES, RunScope, SessionWorkspaces, bound_check
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView
 
 
@@ -70,7 +70,7 @@ class FlowRunner:
         network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
-        with self._workspaces.take(live, place) as workspace:
+        with self._workspaces.open(live, place) as workspace:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=workspace.folder,
@@ -81,15 +81,8 @@ class FlowRunner:
             with _prepare_installation(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)
             discarded_files = self._workspaces.describe_discarded(live)
-            write = self._workspaces.keep(
-                live,
-                view,
-                workspace,
-                place,
-                check=result.check,
-                full=result.full,
-                project=flow.project if isinstance(flow, ProjectFlow) else "",
-            )
+            scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
+            write = self._workspaces.keep(live, view, workspace, place, check=result.check, scope=scope)
         check = result.check and bound_check(result.check, live.without_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)

@@ -95,12 +95,8 @@ class Learnings:
         self._reviews = (-1, [])
         self._poke()
 
-    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
-        """Observer of sessions."""
-        tx.after_commit(self._poke)
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
-        """Observer of sessions."""
+    def session_changed(self, tx: Transaction, view: SessionView) -> None:
+        """Observer of sessions that start or end."""
         tx.after_commit(self._poke)
 
     def prompt_sent(

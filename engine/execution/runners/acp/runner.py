@@ -109,7 +109,7 @@ class AcpRunner(AgentRunner):
 
         agent = self.configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+        with self._services.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             kind = "reply" if workspace.continues else "task"
             prompt = self._prompt(live, view, workspace, kind)
             confinement = agent_confinement(

@@ -69,7 +69,7 @@ class ModelRunner(AgentRunner):
         )
         with suppress(HostGone):  # told when it is spoken to
             self._providers.host.start()  # it starts while the worktree is made
-        with self._services.workspaces.take(live, Place.CHANGE_SET, salvage=view) as workspace:
+        with self._services.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
             loop = AgentLoop(
                 live,
