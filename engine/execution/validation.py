@@ -290,10 +290,6 @@ class _OutputCollector:
     def scratch(self) -> Path:
         return self._live.scratch
 
-    @property
-    def cancelled(self) -> bool:
-        return self._live.cancelled
-
     def say(self, text: str, *, error: bool = False) -> None:
         if not self._quiet:
             self._live.say(text, error=error)

@@ -72,3 +72,12 @@ def is_ancestor(git: Git, older: str, newer: str) -> bool:
 def read_file_at(git: Git, revision: str, path: str) -> bytes:
     """The content of a file in a commit, b"" where there is no such file. Raises `GitError`."""
     return git.output("cat-file", "blob", f"{revision}:{path}", allowed=(0, 128))
+
+
+def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
+    """The numbers of commits that only `head` has, and that only `other` has; 0 where one of the two is "". Raises
+    `GitError`."""
+    if not head or not other or head == other:
+        return 0, 0
+    ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
+    return int(ahead), int(behind)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.git import Git, Repository, is_session_branch
-from engine.git.commits import log_commits, tags_by_commit, to_datetime
+from engine.git.commits import count_apart, log_commits, tags_by_commit, to_datetime
 from engine.git.state import Branch, GitState, bare_name
 from engine.git.status import MAX_FILES, Status, is_litter
 
@@ -33,8 +33,8 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
     base_history = walked if base_tip == status.head else _walk(git, base_tip)
     merged = frozenset(base_history)
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
-    ahead, behind = _apart(git, status.head, upstream_tip)
-    ahead_of_base, behind_base = _apart(git, status.head, base_tip)
+    ahead, behind = count_apart(git, status.head, upstream_tip)
+    ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
     tag, previous_tag, since = _tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
@@ -117,14 +117,6 @@ def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
         only = next(iter(local.values()))
         return only.name, only.tip
     return "", ""
-
-
-def _apart(git: Git, head: str, other: str) -> tuple[int, int]:
-    """Commits that only `head` has, and that only `other` has."""
-    if not head or not other or head == other:
-        return 0, 0
-    ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
-    return int(ahead), int(behind)
 
 
 def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:

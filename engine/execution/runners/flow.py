@@ -7,7 +7,6 @@ end with the session.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -112,9 +111,6 @@ class JobSession(Protocol):
     @property
     def scratch(self) -> Path: ...
 
-    @property
-    def cancelled(self) -> bool: ...
-
     def say(self, text: str, *, error: bool = False) -> None: ...
 
     def execute(
@@ -123,7 +119,6 @@ class JobSession(Protocol):
         *,
         cwd: Path,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
         quiet: bool = False,
     ) -> CommandResult: ...
 
@@ -156,11 +151,6 @@ class Job:
         """A temporary folder, writable in the sandbox under the same path, deleted with the session."""
         return self.session.scratch
 
-    @property
-    def cancelled(self) -> bool:
-        """True once the session is to end; long loops in Python should check it."""
-        return self.session.cancelled
-
     def say(self, text: str) -> None:
         """Put a note of the flow into the transcript."""
         self.session.say(text)
@@ -178,26 +168,16 @@ class Job:
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
         quiet: bool = False,
-        allowed_codes: Sequence[int] | None = None,
     ) -> CommandResult:
         """Run a command to its end, in `folder` unless `cwd` says otherwise, and stream its output.
 
-        `env` is added to the session's clean environment. `timeout` in seconds ends this command alone. `quiet`
-        keeps command and output out of the transcript. With `allowed_codes`, any other exit code raises.
+        `env` is added to the session's clean environment. `quiet` keeps command and output out of the transcript.
 
-        Raises `CannotRun` when the program does not exist, `FlowError` when the exit code is not allowed,
-        `CommandBlocked` when the content filter blocks it, `SessionStopped` when the session is ending.
+        Raises `CannotRun` when the program does not exist, `CommandBlocked` when the content filter blocks it,
+        `SessionStopped` when the session is ending.
         """
-        result = self.session.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
-        if allowed_codes is not None and result.exit_code not in allowed_codes:
-            ending = f"ended with exit code {result.exit_code}"
-            if result.timed_out:
-                ending = f"took longer than {timeout:g} s"
-            last = result.output.strip().splitlines()[-1:] or ["it printed nothing"]
-            raise FlowError(f"`{shlex.join(argv)[:200]}` {ending}: {last[0][:300]}")
-        return result
+        return self.session.execute(argv, cwd=cwd or self.folder, env=env, quiet=quiet)
 
 
 class Flow(BaseModel):

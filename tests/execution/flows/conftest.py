@@ -25,7 +25,6 @@ class RealBench:
     """A session's bench without sandbox and transcript: keeps what was said and run."""
 
     scratch: Path
-    cancelled: bool = False
     said: list[str] = field(default_factory=list)
     ran: list[list[str]] = field(default_factory=list)
 

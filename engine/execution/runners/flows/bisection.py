@@ -11,10 +11,11 @@ from pydantic import Field
 from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit, show_diff
 from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
-from engine.execution.runners.flows.test_runs import find_toolchains, require_single_tests, run_tests, toolchain_for
+from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
 from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git import GitError
+from engine.git.commits import is_ancestor
 from engine.model import CheckResult
 
 # -- Find the commit that broke a test, with git's own bisection --------------------------------------------------
@@ -53,7 +54,7 @@ class Bisect(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve_commit(job, self.good), resolve_commit(job, self.bad)
-        if job.git.run("merge-base", "--is-ancestor", good, bad, allowed=(0, 1)).returncode or good == bad:
+        if good == bad or not is_ancestor(job.git, good, bad):
             raise FlowError(
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
@@ -187,8 +188,7 @@ class TimeTests(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
         tools = find_toolchains(job, self.project)
-        tool = toolchain_for(tools, self.tests)
-        require_single_tests(tool)
+        tool = toolchain_for(tools, self.tests, single=True)
         with linked_packages(tools, job.folder, job.workspace):
             before = self._time_tests_at(job, tool, fast)
             now = self._time_tests_at(job, tool, head)

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import main_branch
-from engine.execution.runners.flows.wording import count, one_line
+from engine.execution.runners.flows.wording import as_facts, count, one_line
 from engine.frozen import frozen
-from engine.git.merges import separate_objects
+from engine.git.commits import count_apart
+from engine.git.merges import is_merged, separate_objects
 
 MAX_BRANCHES = 200
 """Maximum number of branches; the longest idle ones when there are more."""
@@ -84,10 +85,7 @@ class ReportBranches(Flow):
 
     def _read_branch(self, job: Job, base: str, row: list[str]) -> Branch:
         reference, sha, date, worktree = row
-        behind_count, ahead_count = job.git.text(
-            "rev-list", "--left-right", "--count", f"refs/heads/{base}...{sha}"
-        ).split()
-        ahead, behind = int(ahead_count), int(behind_count)
+        ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
         days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
         state = "stale" if days >= self.days else "active"
         if ahead == 0:
@@ -104,37 +102,20 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     lines = job.git.text("cherry", upstream, sha).splitlines()
     if lines and all(line.startswith("-") for line in lines):
         return True
-    fork = job.git.run("merge-base", upstream, sha, allowed=(0, 1)).stdout.decode().strip()
-    if not fork:
-        return False
-    # squashed: merging it would change nothing any more
-    aside = separate_objects(job.git, job.scratch)
-    done = job.git.run("merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=aside)
-    return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
+    return is_merged(job.git, upstream, sha, separate_objects(job.git, job.scratch))
 
 
 def _make_result(branches: list[Branch], base: str) -> FlowResult:
+    to_tidy = [branch for branch in branches if branch.state != "active"]
     facts = {
         "base": one_line(base),
-        "branches": [
-            {
-                "name": one_line(branch.name),
-                "state": branch.state,
-                "days": branch.days,
-                "ahead": branch.ahead,
-                "behind": branch.behind,
-                "command": branch.command,
-            }
-            for branch in branches
-            if branch.state != "active"
-        ],
+        "branches": as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command"),
     }
-    finished = sum(branch.state in ("merged", "applied") for branch in branches)
-    stale = sum(branch.state == "stale" for branch in branches)
-    if not finished + stale:
+    stale = sum(branch.state == "stale" for branch in to_tidy)
+    if not to_tidy:
         return FlowResult(
             f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} besides {base}, all active", facts=facts
         )
     return FlowResult(
-        f"{finished} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts
+        f"{len(to_tidy) - stale} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts
     )

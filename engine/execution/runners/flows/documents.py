@@ -19,6 +19,21 @@ from engine.frozen import frozen
 from engine.model.sections import LEARNT, read_section, write_section
 from engine.plain_files import read_plain
 
+
+def _read_document(job: Job, name: str, max_bytes: int) -> bytes:
+    """The content of a document, b"" for a new one. Raises `FlowError` for a link out of the repository and a file of
+    more than `max_bytes`."""
+    file = job.folder / name
+    if not os.path.lexists(file):
+        return b""
+    if not is_own_file(job.folder, name):
+        raise FlowError(f"{name} is not a regular file of this repository", "replace it with a regular file")
+    try:
+        return read_plain(file, max_bytes)
+    except ValueError as error:
+        raise FlowError(f"{name} {error}", "make it smaller") from error
+
+
 # -- Draft the change log of the commits since a release ----------------------------------------------------------
 
 CHANGELOG_FILES = (
@@ -78,17 +93,12 @@ class DraftChangelog(Flow):
         if not name and not self.create:
             raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
-        file = job.folder / name
-        if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
-            raise FlowError(f"{name} is not a regular file of this repository", "replace it with a regular file")
         try:
-            text = read_plain(file, MAX_CHANGELOG_BYTES).decode() if file.exists() else ""
+            text = _read_document(job, name, MAX_CHANGELOG_BYTES).decode()
         except UnicodeDecodeError as error:
             raise FlowError(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
-        except ValueError as error:
-            raise FlowError(f"{name} {error}", "make it smaller") from error
         sorting = _sort_commits(commits, text)
         facts: dict[str, object] = {
             "file": name,
@@ -106,24 +116,20 @@ class DraftChangelog(Flow):
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
         if not sorting.entry_count:
             return FlowResult(f"Nothing to add to {name}: {_nothing_to_add(sorting, commits)}", facts=facts)
-        file.write_bytes(add_entries(text, sorting.entries).encode())
+        (job.folder / name).write_bytes(add_entries(text, sorting.entries).encode())
         return FlowResult(f"{name}: {count(sorting.entry_count, 'entry', 'entries')} under Unreleased", facts=facts)
 
     def _read_commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
         until = resolve_commit(job, "HEAD")
-        since = resolve_commit(job, self.since) if self.since else self._tag_before(job, until)
+        newest_tag = ("describe", "--tags", "--abbrev=0", until)
+        since = resolve_commit(job, self.since) if self.since else job.git.text(*newest_tag, allowed=(0, 128))
         span = f"{since}..{until}" if since else until
         out = job.git.text(
             "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", span, "--"
         )
         pairs = [line.partition("\0") for line in out.split("\n") if line]
         return [(sha, one_line(subject)) for sha, _, subject in pairs]
-
-    def _tag_before(self, job: Job, until: str) -> str:
-        """The newest tag in the history of `until`, "" for none."""
-        done = job.git.run("describe", "--tags", "--abbrev=0", until, allowed=(0, 128))
-        return done.stdout.decode(errors="surrogateescape").strip() if done.returncode == 0 else ""
 
 
 def _sort_commits(commits: list[tuple[str, str]], text: str) -> _SortedCommits:
@@ -195,13 +201,7 @@ class WriteAgentsMd(Flow):
         return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
 
     def run(self, job: Job) -> FlowResult:
-        file = job.folder / FILE
-        if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, FILE):
-            raise FlowError(f"{FILE} is not a regular file of this repository", "replace it with a regular file")
-        try:
-            before = read_plain(file, MAX_AGENTS_MD_BYTES) if file.exists() else b""
-        except ValueError as error:
-            raise FlowError(f"{FILE} {error}", "make it smaller") from error
+        before = _read_document(job, FILE, MAX_AGENTS_MD_BYTES)
         lessons = list(dict.fromkeys(self.lessons))
         present = lessons_in(before)
         new = [lesson for lesson in lessons if lesson not in present]
@@ -213,7 +213,7 @@ class WriteAgentsMd(Flow):
         after = write_section(before, format_section(lessons), LEARNT)
         if after == before:
             return FlowResult(f"{FILE} already contains all of it", facts=facts)
-        file.write_bytes(after)
+        (job.folder / FILE).write_bytes(after)
         return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
 
 

@@ -92,13 +92,16 @@ def normalise_message(message: str) -> str:
     return re.sub(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?", "N", message).strip()[:200]
 
 
-def find_signatures(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> dict[str, str]:
-    """The signature of each failing test that has one."""
-    by_test = {test: cause_of(texts.get(test, ""), str(folder)).signature_of(test) for test in failing[:MAX_SIGNATURES]}
-    return {test: signature for test, signature in by_test.items() if signature}
-
-
-def messages_by_signature(texts: Mapping[str, str], by_test: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """For each signature, the cause of its first test in `by_test`, to be shown in its place."""
-    firsts = {signature: test for test, signature in reversed(list(by_test.items()))}
-    return {signature: str(cause_of(texts[test], str(folder))) for signature, test in firsts.items()}
+def find_signatures(
+    texts: Mapping[str, str], failing: Sequence[str], folder: Path
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The signature of each failing test that has one, and for each signature the cause of its first test, to be shown
+    in its place."""
+    signatures: dict[str, str] = {}
+    messages: dict[str, str] = {}
+    for test in failing[:MAX_SIGNATURES]:
+        cause = cause_of(texts.get(test, ""), str(folder))
+        if signature := cause.signature_of(test):
+            signatures[test] = signature
+            messages.setdefault(signature, str(cause))
+    return signatures, messages

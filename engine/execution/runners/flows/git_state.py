@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.execution.runners.flow import FlowError, Job
-from engine.execution.runners.flows.wording import one_line
+from engine.execution.runners.flows.wording import join_names, one_line
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.index_update import update_index
 from engine.git.leftovers import secret_kind
+from engine.git.operation import conflicted
 from engine.model import sanitise
 
 MAX_DIFF_LINES = 200
@@ -41,11 +42,9 @@ def resolve_commit(job: Job, revision: str) -> str:
     """
     git = operator_git(job)
     for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
-        done = git.run(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", allowed=(0, 1, 128)
-        )
-        if done.returncode == 0:
-            return done.stdout.decode().strip()
+        options = ("--verify", "--quiet", "--end-of-options")
+        if commit := git.text("rev-parse", *options, f"{name}^{{commit}}", allowed=(0, 1, 128)):
+            return commit
     raise FlowError(f"`{sanitise(revision)}` names no commit in this repository", "git branch --all; git log --oneline")
 
 
@@ -87,8 +86,8 @@ def main_branch(job: Job) -> str | None:
     repository without any of these."""
     names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
     local = {name.removeprefix("refs/heads/") for name in names}
-    remote = job.git.run("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1)).stdout.decode().strip()
-    current = job.git.run("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).stdout.decode().strip()
+    remote = job.git.text("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1))
+    current = job.git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
     candidates = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
     return next((name for name in candidates if name in local), None)
 
@@ -114,6 +113,14 @@ def reset_worktree(job: Job, revision: str) -> None:
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
     job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
+
+
+def abort_rebase(job: Job) -> tuple[str, list[str]]:
+    """End a rebase that stopped. Returns where it stopped, in words, and the files in conflict."""
+    files = list(conflicted(job.git))
+    commit = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
+    job.git.run("rebase", "--abort", allowed=(0, 1, 128))
+    return f"stops at {one_line(commit)}" + (f" in {join_names(files, 3)}" if files else ""), files
 
 
 def stage_all_files(job: Job) -> dict[str, str]:

@@ -57,8 +57,7 @@ class SummariseDay(Flow):
         return f"Summarise what was done since {self.since:%a %d %b %H:%M}"
 
     def run(self, job: Job) -> FlowResult:
-        since: datetime = self.since
-        commits = _read_commits(job, since, self.until)
+        commits = _read_commits(job, self.since, self.until)
         uncommitted = _uncommitted_files(job)
         text = format_day_summary(commits, self.sessions, self.checks, uncommitted)
         for line in text.splitlines():
@@ -129,8 +128,8 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
 
 def _uncommitted_files(job: Job) -> list[str]:
     """Changed and untracked files, as `git status` names them."""
-    out = job.git.text("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
-    return [one_line(entry[3:]) for entry in out.split("\0") if len(entry) > 3]
+    entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
+    return [one_line(entry[3:]) for entry in entries]
 
 
 # -- Show when two files last changed together, and how the second changed ----------------------------------------
@@ -290,8 +289,7 @@ class LookAtPullRequest(Flow):
         ref = next((name for name in candidates if branch and name in refs), "")
         if not ref or base is None or ref == f"refs/heads/{base}":
             return "", ref
-        done = git.run("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
-        start = done.stdout.decode().strip()
+        start = git.text("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
         if not start:
             return "", ref
         commits = git.text(

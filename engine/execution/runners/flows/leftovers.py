@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import operator_git
 from engine.execution.runners.flows.parameter_types import Line, RepoPath
-from engine.execution.runners.flows.test_runs import combine_checks, run_test_plan
-from engine.execution.runners.flows.wording import count, describe_check, join_names, one_line
+from engine.execution.runners.flows.test_runs import all_tests, combine_checks, run_test_plan
+from engine.execution.runners.flows.wording import as_facts, count, describe_check, join_names, one_line
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.git.leftovers import scan_line
@@ -82,16 +82,10 @@ class LookForLeftovers(Flow):
         marked = [finding for finding in findings if finding.kind == MARKER]
         if marked:
             job.say(f"Next: resolve {one_line(marked[0].place)} in your editor; it contains both sides.")
-        facts = {
-            "findings": [
-                {"kind": finding.kind, "path": one_line(finding.path), "line": finding.line} for finding in findings
-            ]
-        }
-        return FlowResult(
-            _summarise_leftovers(findings),
-            sound=False,
-            facts=facts | ({"next": "remove_leftovers"} if removable else {}),
-        )
+        facts: dict[str, object] = {"findings": as_facts(findings, "kind", "path", "line")}
+        if removable:
+            facts["next"] = "remove_leftovers"
+        return FlowResult(_summarise_leftovers(findings), sound=False, facts=facts)
 
 
 def _surrounding_lines(path: str, text: str, line: int) -> list[str]:
@@ -165,13 +159,12 @@ class RemoveLeftovers(Flow):
             for tool in project.tools:
                 covered = [path for path in inside if tool.covers(path)]
                 if covered:
-                    tests_by_path = tool.tests_for(covered)  # without any the whole suite is run
-                    plan.append((tool, sorted({test for tests in tests_by_path.values() for test in tests})))
+                    plan.append((tool, all_tests(tool.tests_for(covered))))  # without any the whole suite is run
         if not plan:
             return None
         try:
             with linked_packages([tool for tool, _ in plan], job.folder, job.workspace):
-                return combine_checks([check for _, check in run_test_plan(job, plan)])
+                return combine_checks(run_test_plan(job, plan))
         except CannotRun as error:
             job.say(str(error))
             return None
@@ -207,17 +200,7 @@ class LookAtMentions(Flow):
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         verb = "name" if len(mentions) > 1 else "names"
-        facts: dict[str, object] = {
-            "mentions": [
-                {
-                    "path": one_line(finding.path),
-                    "line": finding.line,
-                    "old": one_line(finding.old),
-                    "new": one_line(finding.new),
-                }
-                for finding in mentions
-            ]
-        }
+        facts: dict[str, object] = {"mentions": as_facts(mentions, "path", "line", "old", "new")}
         if renamed:
             facts["next"] = "update_docs"
         summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, 
 from engine.execution.runners.flows.git_state import resolve_commit, restore_tree, stage_all_files, store_tree
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, Revision
 from engine.execution.runners.flows.test_runs import find_project, run_command
-from engine.execution.runners.flows.wording import count, in_project, join_names, last_line, one_line
+from engine.execution.runners.flows.wording import as_facts, count, in_project, join_names, last_line, one_line
 from engine.execution.runners.toolchains.missing_tools import first_missing
 from engine.execution.runners.toolchains.project_tools import Linter, linked_packages
 from engine.execution.runners.toolchains.python_environments import add_package_command, is_python_project
@@ -74,8 +75,6 @@ class _LintRun:
     linter: Linter
     targets: list[str]
     findings: list[Finding]
-    keys: list[tuple[str, ...]]
-    """The identity of each finding, see `_finding_keys`."""
     known_count: int = 0
     """The number of findings that the base has as well, which are left out."""
     compared: bool = True
@@ -104,17 +103,12 @@ class _LintFlow(ProjectFlow):
     def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
         """Each linter with the existing files of `paths` that it reads, relative to its folder; without linters that
         read none of them."""
-        inside = [path.removeprefix(self._path_prefix) for path in self.paths if path.startswith(self._path_prefix)]
+        inside = self.paths_inside(self.paths)
         every = [
             (linter, [path for path in inside if linter.covers(path) and is_own_file(linter.folder, path)])
             for linter in linters
         ]
         return [pair for pair in every if pair[1] or not self.paths]
-
-    @property
-    def _path_prefix(self) -> str:
-        """The beginning of every path in the project."""
-        return f"{self.project}/" if self.project else ""
 
     def _describe_scope(self, everything: str, files: str) -> str:
         """The files to lint, in words."""
@@ -144,8 +138,7 @@ class Lint(_LintFlow):
         with linked_packages(every, job.folder, job.workspace):
             for linter, targets in self._select_targets(every):
                 try:
-                    findings = _run_linter(job, linter, targets)
-                    runs.append(_LintRun(linter, targets, findings, _finding_keys(linter.folder, findings, {})))
+                    runs.append(_LintRun(linter, targets, _run_linter(job, linter, targets)))
                 except CannotRun as error:
                     errors.append(error)
             if errors and not runs:
@@ -162,23 +155,23 @@ class Lint(_LintFlow):
         """`runs` without the findings that the base has as well."""
         base = resolve_commit(job, self.base)
         now = store_tree(job)
-        renamed = _renamed_files(job, base, now)
+        pairs = map(self.paths_inside, _renamed_files(job, base, now))
+        new_names = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+        keys = [_finding_keys(run.linter.folder, run.findings, {}) for run in runs]
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             restore_tree(job, base)
-            return [
-                self._without_known_findings(job, result, renamed) if result.findings else result for result in runs
-            ]
+            return [self._without_known_findings(job, *pair, new_names) for pair in zip(runs, keys, strict=True)]
         finally:
             restore_tree(job, now)
 
-    def _without_known_findings(self, job: Job, run: _LintRun, renamed: dict[str, str]) -> _LintRun:
-        top = self._path_prefix
-        new_names = {
-            before.removeprefix(top): after.removeprefix(top)
-            for after, before in renamed.items()
-            if before.startswith(top) and after.startswith(top)
-        }
+    def _without_known_findings(
+        self, job: Job, run: _LintRun, keys: list[tuple[str, ...]], new_names: dict[str, str]
+    ) -> _LintRun:
+        """`run` without what its linter finds in the files of the base. `keys` identify its findings; `new_names` has
+        the present names of renamed files."""
+        if not run.findings:
+            return run
         old_names = {after: before for before, after in new_names.items()}
         old_paths = [old_names.get(path, path) for path in run.targets]
         old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
@@ -188,12 +181,11 @@ class Lint(_LintFlow):
             findings = _run_linter(job, run.linter, old_paths)
         except CannotRun as error:
             job.say(f"{error.message}: old findings cannot be told apart from new ones")
-            indexes = [index for index, finding in enumerate(run.findings) if finding.path in run.targets]
-            remaining = [run.findings[index] for index in indexes]
-            return replace(run, findings=remaining, keys=[run.keys[index] for index in indexes], compared=False)
+            remaining = [finding for finding in run.findings if finding.path in run.targets]
+            return replace(run, findings=remaining, compared=False)
         known_keys = Counter(_finding_keys(run.linter.folder, findings, new_names))
         new: list[Finding] = []
-        for finding, key in zip(run.findings, run.keys, strict=True):
+        for finding, key in zip(run.findings, keys, strict=True):
             if known_keys[key]:
                 known_keys[key] -= 1
             else:
@@ -201,8 +193,9 @@ class Lint(_LintFlow):
         return replace(run, findings=new, known_count=len(run.findings) - len(new))
 
     def _make_result(self, job: Job, runs: list[_LintRun], errors: list[str]) -> FlowResult:
-        top = self._path_prefix
-        findings = [replace(finding, path=f"{top}{finding.path}") for result in runs for finding in result.findings]
+        findings = [
+            replace(finding, path=f"{self.path_prefix}{finding.path}") for result in runs for finding in result.findings
+        ]
         rules = Counter(finding.rule for finding in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
         for rule, number in ordered:
@@ -225,15 +218,7 @@ class Lint(_LintFlow):
         can_fix = any(result.linter.fix_commands_for((), job.scratch) and result.findings for result in runs)
         facts: dict[str, object] = {
             "rules": dict(ordered),
-            "findings": [
-                {
-                    "path": one_line(finding.path),
-                    "line": finding.line,
-                    "rule": one_line(finding.rule),
-                    "message": one_line(finding.message),
-                }
-                for finding in findings[:MAX_SHOWN_FINDINGS]
-            ],
+            "findings": as_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
             "known": known_count,
         }
         if findings:
@@ -241,10 +226,10 @@ class Lint(_LintFlow):
         return FlowResult(summary, sound=not findings, facts=facts)
 
 
-def _renamed_files(job: Job, base: str, tree: str) -> dict[str, str]:
-    """Files that the base has under another name: present name to old name."""
-    output = job.git.text("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, tree).split("\0")
-    return {after: before for _, before, after in zip(output[::3], output[1::3], output[2::3], strict=False)}
+def _renamed_files(job: Job, base: str, tree: str) -> Iterable[tuple[str, str]]:
+    """Files that the base has under another name: old name and present name."""
+    items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, tree)
+    return zip(items[1::3], items[2::3], strict=True)
 
 
 class FixLint(_LintFlow):
@@ -281,5 +266,5 @@ class FixLint(_LintFlow):
 
 def _file_states(job: Job) -> dict[str, str]:
     """Mode and blob id of every file as it is now."""
-    entries = job.git.text("ls-files", "--stage", "-z", environment=stage_all_files(job)).split("\0")
-    return {one_line(path): state for state, _, path in (entry.partition("\t") for entry in entries if entry)}
+    entries = job.git.items("ls-files", "--stage", "-z", environment=stage_all_files(job))
+    return {one_line(path): state for state, _, path in (entry.partition("\t") for entry in entries)}

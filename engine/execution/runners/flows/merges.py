@@ -12,6 +12,7 @@ from pydantic import Field
 from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import (
     REHEARSAL_AUTHOR,
+    abort_rebase,
     read_commit,
     recent_commits,
     reset_worktree,
@@ -38,7 +39,9 @@ from engine.execution.runners.flows.wording import (
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
 from engine.git import Git, GitError
+from engine.git.commits import is_ancestor
 from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
+from engine.git.operation import conflicted
 from engine.model import CheckResult
 from engine.plain_files import read_plain
 
@@ -73,7 +76,7 @@ class RehearseMerge(ProjectFlow):
         names = one_line(self.source), one_line(self.target)
         source, target = resolve_commit(job, self.source), resolve_commit(job, self.target)
         facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
-        if job.git.run("merge-base", "--is-ancestor", source, target, allowed=(0, 1)).returncode == 0:
+        if is_ancestor(job.git, source, target):
             return FlowResult(f"Nothing to merge: {names[1]} already has all of {names[0]}", facts=facts)
         reset_worktree(job, target)
         job.say(f"{names[1]} is at {read_commit(job.git, target)}")
@@ -98,7 +101,7 @@ class RehearseMerge(ProjectFlow):
         self, job: Job, names: tuple[str, str], conflicts: list[tuple[str, int]], facts: dict[str, object]
     ) -> FlowResult:
         tips = str(facts["source"]), str(facts["target"])
-        base = job.git.text("merge-base", *tips, allowed=(0, 1)).partition("\n")[0]
+        base = job.git.text("merge-base", *tips, allowed=(0, 1))
         for path, markers in conflicts:
             job.say(conflict_line(path, markers))
             for name, tip in zip(names, tips, strict=True):
@@ -121,7 +124,7 @@ class RehearseMerge(ProjectFlow):
             summary = f"{names[0]} merges cleanly into {names[1]}; its tests could not be run: {error.message}"
             return FlowResult(summary, facts=facts)
         with linked_packages(tools, job.folder, job.workspace):
-            check = combine_checks([check for _, check in done])
+            check = combine_checks(done)
             if check.green:
                 summary = f"{names[0]} merges cleanly into {names[1]}, {describe_check(check)}"
                 return FlowResult(summary, check=check, facts=facts, full=True)
@@ -155,11 +158,7 @@ class RehearseMerge(ProjectFlow):
         done = job.git.run("rebase", "--no-autosquash", source, environment=REHEARSAL_AUTHOR, allowed=(0, 1, 128))
         if done.returncode == 0:
             return f"a rebase of {count(own, 'commit')} would be clean", True
-        conflicts = [path for path, _ in unmerged_files(job.git)]
-        stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
-        job.git.run("rebase", "--abort", allowed=(0, 1, 128))
-        where = f" in {join_names(conflicts, 3)}" if conflicts else ""
-        return f"a rebase stops at {one_line(stopped)}{where}", False
+        return f"a rebase {abort_rebase(job)[0]}", False
 
     def _find_failing_sides(
         self, job: Job, tool: Toolchain, check: CheckResult, sides: dict[str, str]
@@ -194,9 +193,7 @@ def _report_blame(job: Job, red: dict[str, list[str]]) -> None:
 
 def unmerged_files(git: Git) -> list[tuple[str, int]]:
     """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
-    entries = git.text("ls-files", "--unmerged", "-z").split("\0")
-    paths = {entry.partition("\t")[2] for entry in entries if entry}
-    return [(path, _count_conflict_markers(git, path)) for path in sorted(paths)]
+    return [(path, _count_conflict_markers(git, path)) for path in conflicted(git)]
 
 
 def _count_conflict_markers(git: Git, path: str) -> int:
@@ -261,10 +258,8 @@ class ForecastConflicts(Flow):
         in_conflict = {name for merge in conflicting for name in (merge.source, merge.target)}
         colliding = [name for name in newest if name in in_conflict][:MAX_COLLIDING]
         if len(colliding) < 2:
-            words = join_names(
-                [f"{merge.source} with {merge.target} ({count(len(merge.files), 'file')})" for merge in conflicting], 3
-            )
-            summary = f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {words}"
+            names = [f"{merge.source} with {merge.target} ({count(len(merge.files), 'file')})" for merge in conflicting]
+            summary = f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {join_names(names, 3)}"
             return FlowResult(summary, sound=False, facts=facts)
         order = _best_order(job, target, {name: tips[name] for name in colliding}, ages)
         summary = _describe_order(job, base, order)

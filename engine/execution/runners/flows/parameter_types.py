@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -51,3 +52,12 @@ class ProjectFlow(Flow):
     """A flow that works with the tools of one project of the repository."""
 
     project: ProjectPath = Field(default="", description='its folder, for example `packages/py`; "" = the top')
+
+    @property
+    def path_prefix(self) -> str:
+        """The beginning of every path in the project."""
+        return f"{self.project}/" if self.project else ""
+
+    def paths_inside(self, paths: Iterable[str]) -> list[str]:
+        """Those of `paths` (relative to the top) that lie in the project, relative to it."""
+        return [path.removeprefix(self.path_prefix) for path in paths if path.startswith(self.path_prefix)]

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, TestId
-from engine.execution.runners.flows.test_runs import find_toolchain, run_tests
+from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
 from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
 from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.git.quarantine import UNTIL
@@ -40,14 +40,13 @@ class Quarantine(ProjectFlow):
         return f"Skip {join_names(self.tests, 2)}{in_project(self.project)} until {self.until}"
 
     def run(self, job: Job) -> FlowResult:
-        tests: list[str] = self.tests
-        tool = find_toolchain(job, self.project, tests)
+        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
         if tool.name != "pytest" or any(
-            ".py::" not in test or not is_inside(test.partition("::")[0]) for test in tests
+            ".py::" not in test or not is_inside(test.partition("::")[0]) for test in self.tests
         ):
             raise FlowError("only pytest tests can be skipped until a date")
         until, marked = date.fromisoformat(self.until), []
-        for test in tests:
+        for test in self.tests:
             path, _, rest = test.partition("::")
             file = tool.folder / path
             try:
@@ -60,18 +59,17 @@ class Quarantine(ProjectFlow):
                 continue
             file.write_bytes(after.encode())
             marked.append(test)
-            job.say(f"{one_line(test)} is skipped until {until.isoformat()}")
+            job.say(f"{one_line(test)} is skipped until {self.until}")
         if not marked:
             return FlowResult("Nothing changed: these tests are already in quarantine")
+        done = f"{count(len(marked), 'test')} skipped until {self.until}"
         try:
             check = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
         except CannotRun as error:
             job.say(str(error))
-            return FlowResult(
-                f"{count(len(marked), 'test')} skipped until {until.isoformat()}; not tested: {error.message}"
-            )
-        summary = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {describe_check(check)}"
-        return FlowResult(summary, check=check, facts={"tests": marked, "until": until.isoformat()})
+            return FlowResult(f"{done}; not tested: {error.message}")
+        facts = {"tests": marked, "until": self.until}
+        return FlowResult(f"{done}; its file: {describe_check(check)}", check=check, facts=facts)
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:

@@ -10,6 +10,7 @@ from engine.execution.branching import create_branch
 from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import (
     REHEARSAL_AUTHOR,
+    abort_rebase,
     operator_git,
     read_commit,
     reset_worktree,
@@ -21,7 +22,6 @@ from engine.execution.runners.flows.merges import unmerged_files
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import (
     combine_checks,
-    find_toolchain,
     find_toolchains,
     run_tests,
     run_whole_suite,
@@ -39,6 +39,7 @@ from engine.execution.runners.flows.wording import (
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git import Git
+from engine.git.commits import is_ancestor
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
 from engine.git.reflog import Stash, read_stashes
@@ -67,7 +68,7 @@ class RehearseRevert(ProjectFlow):
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
         culprit_commit = read_commit(job.git, culprit)
         facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
-        if job.git.run("merge-base", "--is-ancestor", culprit, head, allowed=(0, 1)).returncode:
+        if not is_ancestor(job.git, culprit, head):
             raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         job.say(f"{culprit_commit.sha}\n{culprit_commit.author}, {culprit_commit.date}\n{culprit_commit.subject}")
         show_diff(job, culprit)
@@ -102,7 +103,7 @@ class RehearseRevert(ProjectFlow):
             tools = find_toolchains(job, self.project)
             with linked_packages(tools, job.folder, job.workspace):
                 alone = _run_single_test(job, toolchain_for(tools, [test]), test) if test else None
-                check = combine_checks([check for _, check in run_whole_suite(job, tools)])
+                check = combine_checks(run_whole_suite(job, tools))
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
@@ -161,35 +162,27 @@ class RehearseAutosquash(ProjectFlow):
         )  # fmt: skip
         facts: dict[str, object] = {"head": head, "onto": onto, "before": len(before)}
         if done.returncode:
-            return self._report_stop(job, done.stderr.decode(errors="replace"), facts)
+            stop, files = abort_rebase(job)
+            for path in files:
+                job.say(f"conflict  {one_line(path)}")
+            if not files:
+                job.say(one_line(done.stderr.decode(errors="replace"))[-300:])
+            facts["conflicts"] = [one_line(path) for path in files]
+            return FlowResult(f"The autosquash {stop}", sound=False, facts=facts)
         after = _commits_since(job, onto)
-        job.say(f"{count(len(before), 'commit')} would become {len(after)}:")
+        became = f"{count(len(before), 'commit')} would become {len(after)}"
+        job.say(f"{became}:")
         _list_commits(job, job.git, after, MAX_LISTED_COMMITS)
         same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
         facts |= {"after": [one_line(sha) for sha in after], "same_files": same}
-        became = f"{count(len(before), 'commit')} would become {len(after)}"
         if not same:
             summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
             return FlowResult(summary, sound=False, facts=facts)
-        check, why = try_whole_suite(job, self.project)
-        if why:
-            job.say(why)
+        check = try_whole_suite(job, self.project)
         job.say(f"To do it: `{command}`")
         tested = f", {describe_check(check)}" if check else ""
         summary = f"The autosquash is clean: {became}, with the same files at the end{tested}; to do it: `{command}`"
         return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
-
-    def _report_stop(self, job: Job, stderr: str, facts: dict[str, object]) -> FlowResult:
-        files = list(conflicted(job.git))
-        stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
-        job.git.run("rebase", "--abort", allowed=(0, 1, 128))
-        for path in files:
-            job.say(f"conflict  {one_line(path)}")
-        if not files:
-            job.say(one_line(stderr)[-300:])
-        where = f" in {join_names(files, 3)}" if files else ""
-        summary = f"The autosquash stops at {one_line(stopped)}{where}"
-        return FlowResult(summary, sound=False, facts=facts | {"conflicts": [one_line(path) for path in files]})
 
 
 def _list_commits(job: Job, git: Git, commits: Sequence[str], limit: int) -> None:
@@ -224,7 +217,7 @@ class ApplyFix(ProjectFlow):
         )
 
     def run(self, job: Job) -> FlowResult:
-        tests: list[str] = self.tests
+        tests = self.tests
         facts = {"fix": self.fix, "tests": tests}
         failed = facts | {"next": NEXT_AFTER_FAILED_FIX}
         start = job.git.text("rev-parse", "HEAD")
@@ -245,7 +238,7 @@ class ApplyFix(ProjectFlow):
             summary = "The files already have this fix, so the failure has another cause"
             return FlowResult(summary, sound=False, facts=failed)
         job.say("The fix applies")
-        tool = find_toolchain(job, self.project, tests)
+        tool = toolchain_for(find_toolchains(job, self.project), tests)
         check = run_tests(job, tool, tests if tool.runs_single_tests else ())
         reset_worktree(job, start)
         if set(tests) & set(check.failing) or not check.passed:
@@ -301,7 +294,8 @@ class LookAtStash(Flow):
             "cherry-pick", "--no-commit", "--mainline", "1", stash.commit,
             environment=REHEARSAL_AUTHOR, allowed=(0, 1),
         )  # fmt: skip
-        conflicts, (existing, added) = list(conflicted(job.git)), self._compare_untracked(job, stash, head)
+        conflicts = list(conflicted(job.git))
+        existing, added = self._compare_untracked(job, stash, head)
         if conflicts:
             state = f"conflicts in {join_names(conflicts, 3)}"
         elif existing:
@@ -316,15 +310,13 @@ class LookAtStash(Flow):
 
     def _compare_untracked(self, job: Job, stash: Stash, head: str) -> tuple[list[str], list[str]]:
         """The untracked files in a stash that HEAD has with other contents, and those that it does not have."""
-        if job.git.run("rev-parse", "--verify", "--quiet", f"{stash.commit}^3", allowed=(0, 1)).returncode:
-            return [], []
         existing, added = [], []
-        for entry in filter(None, job.git.text("ls-tree", "-r", "-z", f"{stash.commit}^3").split("\0")):
+        for entry in job.git.items("ls-tree", "-r", "-z", f"{stash.commit}^3", allowed=(0, 128)):
             about, _, path = entry.partition("\t")
-            now = job.git.run("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1)).stdout.decode()
-            if not now:
+            present = job.git.text("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1))
+            if not present:
                 added.append(path)
-            elif now.strip() != about.split()[2]:
+            elif present != about.split()[2]:
                 existing.append(path)
         return existing, added
 

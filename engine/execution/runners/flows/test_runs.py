@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,28 +64,17 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
     return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 
-def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
-    """The tool that test ids belong to: those of pytest name a `.py` file."""
+def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:
+    """The tool that test ids belong to: those of pytest name a `.py` file. Raises `FlowError` where it must run
+    `single` tests and cannot."""
     python = any(".py" in test for test in tests)
-    return next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
-
-
-def find_toolchain(job: Job, path: str, tests: Sequence[str], *, single: bool = False) -> Toolchain:
-    """The tool of a project that `tests` belong to. Raises `CannotRun` where there is none, `FlowError` where
-    it must run `single` tests and cannot."""
-    tool = toolchain_for(find_toolchains(job, path), tests)
-    if single:
-        require_single_tests(tool)
-    return tool
-
-
-def require_single_tests(tool: Toolchain) -> None:
-    """Raises `FlowError` when the tool cannot run single tests."""
-    if not tool.runs_single_tests:
+    tool = next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
+    if single and not tool.runs_single_tests:
         raise FlowError(
             f"`{tool.title}` cannot run one test alone",
             "use a script that runs only jest, vitest, mocha or node --test",
         )
+    return tool
 
 
 def run_tests(
@@ -124,7 +113,7 @@ def run_tests(
 
 def _not_started(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
     """The error of a tool that ran no test."""
-    missing = first_missing(result.output, lambda missing: _is_missing(job, tool, missing))
+    missing = _first_missing(job, tool, result.output)
     if missing is not None:
         return _cannot_run(tool, missing)
     ending = f"ended with exit code {result.exit_code}" if result.exit_code else "did not run"
@@ -138,19 +127,14 @@ def _missing_for_tests(
 ) -> CannotRun | None:
     """The error of a run that failed, or tested nothing, only because of missing items; None for any other."""
     if not check.counted:
-        kinds = EXECUTION_KINDS if result.exit_code == 0 else frozenset(MISSING_KINDS)
-        missing = first_missing(
-            result.output, lambda missing: missing.kind in kinds and _is_missing(job, tool, missing)
-        )
+        missing = _first_missing(job, tool, result.output, EXECUTION_KINDS if result.exit_code == 0 else MISSING_KINDS)
         return None if missing is None else _cannot_run(tool, missing)
     if check.green or not check.failing or len(check.failing) < check.failed + check.errors:
         return None
     texts = tool.failure_texts(report, result.output, check.failing)
     if not check.passed and not any(texts.values()):  # it broke before any test began, and named none
         texts = dict.fromkeys(check.failing, result.output)
-    causes = [
-        first_missing(texts.get(test, ""), lambda missing: _is_missing(job, tool, missing)) for test in check.failing
-    ]
+    causes = [_first_missing(job, tool, texts.get(test, "")) for test in check.failing]
     named = [missing for missing in causes if missing is not None]
     if len(named) < len(causes):
         if named:
@@ -160,8 +144,14 @@ def _missing_for_tests(
     return _cannot_run(tool, named[0], f"{len(named)} of {count(ran, 'test')} could not run" if check.passed else "")
 
 
-def _is_missing(job: Job, tool: Toolchain, missing: MissingItem) -> bool:
-    return tool.is_missing(missing) and not (job.suspect_imports and missing.kind == "package")
+def _first_missing(job: Job, tool: Toolchain, output: str, kinds: Container[str] = MISSING_KINDS) -> MissingItem | None:
+    """The first item in the output that really is missing."""
+
+    def is_valid(missing: MissingItem) -> bool:
+        is_suspect = job.suspect_imports and missing.kind == "package"
+        return missing.kind in kinds and not is_suspect and tool.is_missing(missing)
+
+    return first_missing(output, is_valid)
 
 
 def _cannot_run(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
@@ -205,14 +195,20 @@ def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> list[tuple[Toolchai
     return run_test_plan(job, [(tool, []) for tool in tools])
 
 
-def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
-    """Run the whole suite on the present files of the worktree: the result and "", or None and why it cannot run."""
+def try_whole_suite(job: Job, path: str) -> CheckResult | None:
+    """Run the whole suite on the present files of the worktree. Reports why where it cannot run, and returns None."""
     try:
         tools = find_toolchains(job, path)
         with linked_packages(tools, job.folder, job.workspace):
-            return combine_checks([check for _, check in run_whole_suite(job, tools)]), ""
+            return combine_checks(run_whole_suite(job, tools))
     except CannotRun as error:
-        return None, error.message
+        job.say(error.message)
+        return None
+
+
+def all_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
+    """The tests of all changed files, in order, each once."""
+    return sorted({test for tests in tests_by_path.values() for test in tests})
 
 
 def first_failing(results: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
@@ -220,17 +216,15 @@ def first_failing(results: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Too
     return next((pair for pair in results if not pair[1].green), results[0])
 
 
-def combine_checks(checks: Sequence[CheckResult]) -> CheckResult:
+def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckResult:
     """The results of several tools as one."""
+    checks = [check for _, check in results]
     if len(checks) == 1:
         return checks[0]
     durations = sorted((pair for check in checks for pair in check.durations), key=lambda pair: -pair[1])
     return CheckResult(
         tool=" + ".join(check.tool for check in checks),
-        passed=sum(check.passed for check in checks),
-        failed=sum(check.failed for check in checks),
-        skipped=sum(check.skipped for check in checks),
-        errors=sum(check.errors for check in checks),
+        **{name: sum(getattr(check, name) for check in checks) for name in ("passed", "failed", "skipped", "errors")},
         seconds=round(sum(check.seconds for check in checks), 3),
         failing=tuple(name for check in checks for name in check.failing),
         durations=tuple(durations),

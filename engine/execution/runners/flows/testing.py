@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.failure_causes import Cause, cause_of, find_signatures, messages_by_signature
+from engine.execution.runners.flows.failure_causes import Cause, cause_of, find_signatures
 from engine.execution.runners.flows.git_state import (
     read_commit,
     reset_worktree,
@@ -19,8 +19,8 @@ from engine.execution.runners.flows.git_state import (
 )
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, TestId
 from engine.execution.runners.flows.test_runs import (
+    all_tests,
     combine_checks,
-    find_toolchain,
     find_toolchains,
     first_failing,
     run_test_plan,
@@ -72,27 +72,26 @@ class RunTests(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
-        paths: list[str] = self.paths
-        plan = self._plan_named_tests(tools) if self.tests else self._plan_changed_paths(job, tools, paths)
+        plan = self._plan_named_tests(tools) if self.tests else self._plan_changed_paths(job, tools)
         texts: dict[str, str] = {}
         done = run_test_plan(job, plan.runs, texts)
         signatures: dict[str, str] = {}
         messages: dict[str, str] = {}
         for tool, tool_check in done:
             of_tool = find_signatures(texts, tool_check.failing, tool.folder)
-            signatures |= of_tool
-            messages |= messages_by_signature(texts, of_tool, tool.folder)
-        check = combine_checks([check for _, check in done])
+            signatures |= of_tool[0]
+            messages |= of_tool[1]
+        check = combine_checks(done)
         full = all(not tests for _, tests in plan.runs)
         scope = ""
-        if paths:
+        if self.paths:
             scope = " (the whole suite)" if full else " (only the tests of this change)"
         return FlowResult(
             summary=capitalised(f"{describe_check(check)}{in_project(self.project)}{scope}"),
             check=check,
             facts={
                 "tests_by_path": plan.tests_by_path,
-                "without_tests": [path for path in paths if not plan.tests_by_path.get(path)],
+                "without_tests": [path for path in self.paths if not plan.tests_by_path.get(path)],
                 "signatures": signatures,
                 "messages": messages,
             },
@@ -101,22 +100,19 @@ class RunTests(ProjectFlow):
 
     def _plan_named_tests(self, tools: list[Toolchain]) -> _TestPlan:
         """The plan for tests by id; the whole suite with a tool that cannot run them alone."""
-        tests: list[str] = self.tests
-        tool = toolchain_for(tools, tests)
-        return _TestPlan([(tool, tests if tool.runs_single_tests else [])], {})
+        tool = toolchain_for(tools, self.tests)
+        return _TestPlan([(tool, self.tests if tool.runs_single_tests else [])], {})
 
-    def _plan_changed_paths(self, job: Job, tools: list[Toolchain], paths: list[str]) -> _TestPlan:
+    def _plan_changed_paths(self, job: Job, tools: list[Toolchain]) -> _TestPlan:
         """The plan for changed files; the whole suite where they have no tests of their own."""
         plan = _TestPlan([], {})
-        top = f"{self.project}/" if self.project else ""
-        inside = [path.removeprefix(top) for path in paths if path.startswith(top)]
         for tool in tools:
-            covered = [path for path in inside if tool.covers(path)]
+            covered = [path for path in self.paths_inside(self.paths) if tool.covers(path)]
             if not covered:
                 continue
             tests_by_path = tool.tests_for(covered)
-            plan.tests_by_path.update({f"{top}{path}": names for path, names in tests_by_path.items()})
-            tests = sorted({test for names in tests_by_path.values() for test in names})
+            plan.tests_by_path.update({f"{self.path_prefix}{path}": names for path, names in tests_by_path.items()})
+            tests = all_tests(tests_by_path)
             for path, names in tests_by_path.items():
                 job.say(f"{one_line(path)} → {join_names(names, 4) if names else 'no tests of its own'}")
             if not tests or len(tests) > MAX_TARGETS:
@@ -124,8 +120,8 @@ class RunTests(ProjectFlow):
                 tests = []
             plan.runs.append((tool, tests))
         if not plan.runs:
-            if paths:
-                job.say(f"No tests found for {join_names(paths, 4)}: running the whole suite")
+            if self.paths:
+                job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
             plan.runs.extend((tool, []) for tool in tools)
         return plan
 
@@ -152,8 +148,8 @@ class NarrowFailures(ProjectFlow):
         return f"Run {subject} alone and group the failures by cause{in_project(self.project)}"
 
     def run(self, job: Job) -> FlowResult:
-        tests: list[str] = self.tests
-        tool = find_toolchain(job, self.project, tests, single=True)
+        tests = self.tests
+        tool = toolchain_for(find_toolchains(job, self.project), tests, single=True)
         texts: dict[str, str] = {}
         check = run_tests(job, tool, tests, texts=texts)
         if check.green or not check.failing:
@@ -175,7 +171,7 @@ class NarrowFailures(ProjectFlow):
         command = _shell_command(job, tool, [failing[0] for _, failing in groups])
         job.say(f"The smallest selection that shows every cause: {command}")
         dependent = [test for test, fails in alone.items() if not fails]
-        signatures = find_signatures(texts, check.failing, tool.folder)
+        signatures, messages = find_signatures(texts, check.failing, tool.folder)
         return FlowResult(
             _summarise_causes(groups, dependent),
             check=check,
@@ -183,7 +179,7 @@ class NarrowFailures(ProjectFlow):
                 "causes": [{"cause": one_line(str(cause)), "tests": failing} for cause, failing in groups],
                 "alone": alone,
                 "signatures": signatures,
-                "messages": messages_by_signature(texts, signatures, tool.folder),
+                "messages": messages,
                 "command": command,
             },
         )
@@ -281,7 +277,7 @@ class HuntFlakes(ProjectFlow):
         return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
-        tool = find_toolchain(job, self.project, self.tests, single=True)
+        tool = toolchain_for(find_toolchains(job, self.project), self.tests, single=True)
         checks: list[CheckResult] = []
         for number in range(1, self.times + 1):
             check = run_tests(job, tool, self.tests, quiet=number > 1)
@@ -295,7 +291,7 @@ class HuntFlakes(ProjectFlow):
         flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
         return FlowResult(
             summary=_summarise_tallies(tallies, self.times),
-            check=combine_checks([checks[-1]]),
+            check=checks[-1],
             sound=not any(result.failed for result in tallies),
             facts={
                 "times": self.times,
@@ -359,7 +355,7 @@ class CheckCleanHead(ProjectFlow):
         facts: dict[str, object] = {"head": head, "left_out": left_out}
         with linked_packages(tools, job.folder, job.workspace):
             done = run_whole_suite(job, tools)
-            check = combine_checks([check for _, check in done])
+            check = combine_checks(done)
             if check.green:
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
             needed = self._rerun_with_files(job, *first_failing(done), snapshot) if left_out else None
@@ -380,10 +376,11 @@ class CheckCleanHead(ProjectFlow):
             return None
         job.say("Running the failing tests again, with the uncommitted files")
         restore_tree(job, snapshot)
-        if not tool.existing_tests(failing):
+        present = tool.existing_tests(failing)
+        if not present:
             return None
         try:
-            rerun = run_tests(job, tool, tool.existing_tests(failing))
+            rerun = run_tests(job, tool, present)
         except CannotRun as error:
             job.say(error.message)
             return None
@@ -392,5 +389,4 @@ class CheckCleanHead(ProjectFlow):
 
 def _changed_files(job: Job, head: str, tree: str) -> list[str]:
     """The files in which the snapshot differs from HEAD."""
-    names = job.git.text("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree).split("\0")
-    return [one_line(name) for name in names if name]
+    return list(map(one_line, job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree)))

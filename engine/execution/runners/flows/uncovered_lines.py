@@ -13,7 +13,7 @@ from pydantic import Field
 from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath
-from engine.execution.runners.flows.test_runs import find_toolchains, run_tests
+from engine.execution.runners.flows.test_runs import all_tests, find_toolchains, run_tests
 from engine.execution.runners.flows.wording import count, describe_check, last_line, one_line
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.python_environments import add_package_command
@@ -58,20 +58,18 @@ class UncoveredLines(ProjectFlow):
         return f"Run {which} with coverage, for {count(len(self.paths), 'changed file')}"
 
     def run(self, job: Job) -> FlowResult:
-        paths: list[str] = self.paths
         tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)
         if tool is None:
             raise FlowError("only pytest can be measured, and this project's tests run with another tool")
-        begin = f"{self.project}/" if self.project else ""
         changed = {
-            path.removeprefix(begin): lines
+            inside: lines
             for path, lines in read_own_changes(job).lines
-            if path in paths and path.startswith(begin)
+            if path in self.paths
+            for inside in self.paths_inside([path])
         }
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
-        named = tool.tests_for(list(changed))
-        tests = [] if self.whole else sorted({test for each in named.values() for test in each})
+        tests = [] if self.whole else all_tests(tool.tests_for(list(changed)))
         check, missing = _measure(job, tool, tests, sorted(changed))
         uncovered: dict[str, list[int]] = {}
         unmeasured = []

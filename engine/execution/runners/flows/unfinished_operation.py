@@ -47,7 +47,7 @@ class UnfinishedOperation(ProjectFlow):
     def describe(self) -> str:
         if self.operation == "bisect":
             return "Say what is left of the unfinished bisect"
-        return f"Rehearse both sides of the unfinished {operation_name(self.operation)}"
+        return f"Rehearse both sides of the unfinished {operation_label(self.operation)}"
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
@@ -76,7 +76,7 @@ class UnfinishedOperation(ProjectFlow):
             tests = (
                 f"the tests in the present state: {describe_check(check)}" if check else "its tests could not be run"
             )
-            summary = f"No conflict is left in the {operation_name(operation.name)}; {tests}. To go on: {go_on}"
+            summary = f"No conflict is left in the {operation_label(operation.name)}; {tests}. To go on: {go_on}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
         results = [
             f"{_side_name(operation, side)}: {describe_check(check)}"
@@ -87,13 +87,13 @@ class UnfinishedOperation(ProjectFlow):
         total = sum(conflicts.values())
         where = f"{count(total, 'place')} of " if total else ""
         return FlowResult(
-            f"The {operation_name(operation.name)} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}",
+            f"The {operation_label(operation.name)} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}",
             sound=False,
             facts=facts,
         )
 
 
-def operation_name(operation: str) -> str:
+def operation_label(operation: str) -> str:
     """The name of the operation in a sentence."""
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
 
@@ -181,10 +181,7 @@ def _test_each_side(
     """The result of the tests with each side, or with the present files where there is no conflict any more."""
     start = job.git.text("rev-parse", "HEAD")
     if not operation.unmerged:
-        check, why = try_whole_suite(job, project)
-        if why:
-            job.say(why)
-        return {"present": check}
+        return {"present": try_whole_suite(job, project)}
     checks: dict[str, CheckResult | None] = {}
     for side, stage in SIDES:
         reset_worktree(job, start)
@@ -192,9 +189,8 @@ def _test_each_side(
         for path, versions in stages.items():
             _resolve_file(job, path, versions, side, stage)
         _apply_remaining_commits(job, operation, side, stage)
-        checks[side], why = try_whole_suite(job, project)
-        if why:
-            job.say(why)
+        checks[side] = try_whole_suite(job, project)
+        if checks[side] is None:
             return dict.fromkeys(("ours", "theirs"))  # the tests of the other side cannot run either
     reset_worktree(job, start)
     return checks

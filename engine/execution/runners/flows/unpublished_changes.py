@@ -13,7 +13,7 @@ from pydantic import Field
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import resolve_commit
 from engine.execution.runners.flows.parameter_types import Line, Revision
-from engine.execution.runners.flows.wording import count, join_names, one_line
+from engine.execution.runners.flows.wording import capitalised, count, join_names, one_line
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
@@ -58,10 +58,8 @@ class ReviewUnpushed(Flow):
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         problems = [*unpushed.committed, *uncommitted]
         job.say_list([describe_finding(problem) for problem in problems], MAX_FINDINGS)
-        for line in [
-            *self.broken,
-            *cleanup_steps(problems, span.head, _rebase_start(job, span, problems, self.upstream)),
-        ]:
+        steps = cleanup_steps(problems, span.head, _rebase_start(job, span, problems, self.upstream))
+        for line in [*self.broken, *steps]:
             job.say(line)
         return _make_result(unpushed, problems, self.broken)
 
@@ -153,11 +151,12 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
     kinds = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
     if kinds:
         sentences.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
-    words = "; ".join(sentences)
     if secrets or files:
         facts["next"] = "secret" if secrets else "large_file"
     return FlowResult(
-        f"{words[:1].upper()}{words[1:]}{where}", sound=not secrets and not files and not branch_problems, facts=facts
+        capitalised("; ".join(sentences)) + where,
+        sound=not secrets and not files and not branch_problems,
+        facts=facts,
     )
 
 

@@ -1,9 +1,10 @@
-"""Text for results and transcripts: counts, lists of names, git's text on one line, a test result in a sentence."""
+"""Text and facts for results and transcripts: counts, lists of names, git's text on one line, a check in words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from engine.model import CheckResult, sanitise
 from engine.model.text import seconds_in_words
@@ -72,6 +73,12 @@ def describe_check(check: CheckResult) -> str:
 def conflict_line(path: str, places: int) -> str:
     """A file in conflict, for the transcript; `places` 0: the whole file."""
     return f"conflict  {one_line(path)}  ({count(places, 'place') if places else 'whole file'})"
+
+
+def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
+    """The fields `names` of each item as values that can be written as JSON; text is sanitised."""
+    rows = [{name: getattr(item, name) for name in names} for item in items]
+    return [{name: one_line(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
 
 
 def capitalised(text: str) -> str:
