@@ -22,15 +22,17 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
-from clawpy_console import bridge, formats
+from clawpy_console import formats
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineMoved
+from clawpy_console.bridge import Bridge, EngineChanged
 from clawpy_console.card_controller import CardConsole, CardController
+from clawpy_console.event_toasts import toast_of
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.state import TOPICS
+from clawpy_console.terminal_output import notify_in_terminal, set_terminal_title
 from clawpy_console.themes import Appearance
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest_hold
@@ -96,7 +98,7 @@ class ConsoleApp(CardConsole):
     ) -> None:
         super().__init__(home, workspaces, demo=demo, now=now, terminal=terminal)
         self._open_engine = open_engine
-        self._host = consoles or Host(own=True)
+        self._host = consoles or Host(owns_engine=True)
         self.held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
@@ -230,11 +232,11 @@ class ConsoleApp(CardConsole):
         if (screen := self._visible_screen()) is not None:
             screen.refresh_state(changed)
 
-    @on(EngineMoved)
-    def _moved(self, message: EngineMoved) -> None:
+    @on(EngineChanged)
+    def _engine_changed(self, message: EngineChanged) -> None:
         self.renew(message.topics)
         if (screen := self._visible_screen()) is not None:
-            screen.engine_moved(message.topics)
+            screen.refresh_topics(message.topics)
             screen.output_grew(message.sessions)
         if "settings" in message.topics and self.engine is not None:
             self.in_background(partial(self.appearance.apply_settings, self.engine), "settings")
@@ -245,7 +247,7 @@ class ConsoleApp(CardConsole):
         if event.kind == "HoldLifted":
             self.end_state(event.subject, f"The {event.subject} ended.")
             return
-        toast = bridge.toast_of(event)
+        toast = toast_of(event)
         if toast is None:
             return
         text, severity = toast
@@ -253,7 +255,7 @@ class ConsoleApp(CardConsole):
         if not self.app_focus:
             if self.bell_enabled:
                 self.bell()
-            bridge.notify_terminal(self, f"clawpy: {text}")
+            notify_in_terminal(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
         parts = ["clawpy"]
@@ -264,7 +266,7 @@ class ConsoleApp(CardConsole):
         title = " · ".join(parts)
         if title != self._title:
             self._title = title
-            bridge.set_terminal_title(self, title)
+            set_terminal_title(self, title)
 
     # Time
 
@@ -393,7 +395,7 @@ class ConsoleApp(CardConsole):
         """Quit, after a question where the engine would end although it has work, or was kept running before."""
         running = len(self.state.running)
         acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
-        if self.engine is None or self._host.outlives_console() or not (running or acts or self._host.kept):
+        if self.engine is None or self._host.outlives_console() or not (running or acts or self._host.keeps_running):
             self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
@@ -410,7 +412,7 @@ class ConsoleApp(CardConsole):
 
     def leave(self, *, keep: bool) -> None:
         """Quit; `keep` lets the engine run on without a console."""
-        self._host.kept = keep
+        self._host.keeps_running = keep
         self.in_background(self._leave, "leave")
 
     def action_keep_running(self) -> None:

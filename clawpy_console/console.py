@@ -65,7 +65,7 @@ class Console(App[None]):
         self.opening = "opening"
         """What the engine is still doing before it is open, "" once it is."""
         self.last = last_screen.load(home.last_screen)
-        self.together: Collection[Console] = (self,)
+        self.all_consoles: Collection[Console] = (self,)
         """The consoles of this process."""
         self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
@@ -105,7 +105,7 @@ class Console(App[None]):
 
     def keep(self, **changed: Any) -> None:
         """Set these fields of the last screen, and save it. Set in every console of this process, as each one saves."""
-        for console in self.together:
+        for console in self.all_consoles:
             console.last = dataclasses.replace(console.last, **changed)
         self._save_soon()
 

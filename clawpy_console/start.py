@@ -55,7 +55,6 @@ def _verb(argv: Sequence[str], terminal: socket | None = None) -> int:
 
 def _serve(argv: Sequence[str], terminal: socket) -> int:
     """Open the console of the client at `terminal`, or say on standard error why not."""
-    import json
     from contextlib import suppress
 
     from clawpy_console.attach import client
@@ -63,5 +62,5 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
     with terminal:
         code = _verb(argv, terminal)
         with suppress(OSError):  # it was told already, if it had a console
-            terminal.sendall(client.message(client.EXIT, json.dumps({"code": code, "text": ""}).encode()))
+            terminal.sendall(client.ClientEnd(code).message())
     return code

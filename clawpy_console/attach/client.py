@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clawpy_console.signals import handled
 from engine import __version__
@@ -40,7 +40,7 @@ LEAVE = b"L"
 RUN = b"R"
 """Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
 EXIT = b"X"
-"""End: JSON with `code` and `text`, or with `again` to attach to the engine that holds the home now."""
+"""End: a `ClientEnd` as JSON."""
 
 # From the client
 INPUT = b"I"
@@ -54,6 +54,21 @@ BACK = b"B"
 def message(kind: bytes, content: bytes = b"") -> bytes:
     """One message, encoded."""
     return HEAD.pack(kind, len(content)) + content
+
+
+class ClientEnd(NamedTuple):
+    """How a client ends."""
+
+    code: int = 0
+    """The exit code."""
+    text: str = ""
+    """Printed on standard error."""
+    again: bool = False
+    """Whether it attaches again, to the engine that holds the home now."""
+
+    def message(self) -> bytes:
+        """The message that ends a client so."""
+        return message(EXIT, json.dumps(self._asdict()).encode())
 
 
 class Messages:
@@ -126,20 +141,20 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             theirs.close()
         began = time.monotonic()
         with connection:
-            outcome = Client(connection).run()
+            end = Client(connection).run()
         if not deadline or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
             deadline = time.monotonic() + TIMEOUT_S
-        if outcome.get("again") and home and time.monotonic() < deadline:
+        if end is None:
+            end = ClientEnd(1, _ended_text(home, child))
+        elif end.again and home and time.monotonic() < deadline:
             while _is_engine_starting(home) and time.monotonic() < deadline:
                 time.sleep(0.05)
             continue
-        if outcome.get("again"):
-            outcome = {"code": 1, "text": _not_answering_text(home)}
-        elif "code" not in outcome:
-            outcome = {"code": 1, "text": _ended_text(home, child)}
-        if outcome["text"]:
-            print(outcome["text"], file=sys.stderr)
-        return int(outcome["code"])
+        elif end.again:
+            end = ClientEnd(1, _not_answering_text(home))
+        if end.text:
+            print(end.text, file=sys.stderr)
+        return end.code
 
 
 class Refused(Exception):
@@ -206,42 +221,42 @@ class Client:
         self._messages = Messages()
         self._saved_mode: list[Any] | None = None
         self._pending = bytearray()
-        self._outcome: dict[str, Any] | None = None
+        self._end: ClientEnd | None = None
         self._connected = True
 
-    def run(self) -> dict[str, Any]:
-        """Serve the terminal until the console ends it; returns the content of `EXIT`, empty when the console died."""
+    def run(self) -> ClientEnd | None:
+        """Serve the terminal until the console ends it. Returns how, None when the console died."""
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         waking = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
         with handled(dict.fromkeys(waking, lambda *_: None)):
             try:
-                while self._outcome is None and self._connected:
-                    self._once(woken)
+                while self._end is None and self._connected:
+                    self._handle_input(woken)
             finally:
                 self._restore()
                 signal.set_wakeup_fd(former)
                 os.close(woken)
                 os.close(wake)
-        return self._outcome or {}
+        return self._end
 
-    def _once(self, woken: int) -> None:
+    def _handle_input(self, woken: int) -> None:
         reads = [woken, *([0] if self._saved_mode else [])]
         if len(self._pending) < MAX_PENDING_BYTES:
             reads.append(self._connection.fileno())
         readable, writable, _ = select.select(reads, [1] if self._pending else [], [])
         if woken in readable:
             for number in os.read(woken, 64):
-                self._signalled(number)
+                self._handle_signal(number)
         if 0 in readable and self._saved_mode:
-            self._typed()
+            self._forward_keys()
         if writable:
             self._write(CHUNK_BYTES)
         if self._connection.fileno() in readable:
-            self._received()
+            self._handle_messages()
 
-    def _typed(self) -> None:
+    def _forward_keys(self) -> None:
         try:
             typed = os.read(0, 4096)
         except OSError:
@@ -251,7 +266,7 @@ class Client:
         else:  # the terminal is gone
             self._end_after(signal.SIGHUP)
 
-    def _received(self) -> None:
+    def _handle_messages(self) -> None:
         try:
             data = self._connection.recv(65536)
         except OSError:
@@ -272,10 +287,10 @@ class Client:
                 self._restore()
             elif kind == RUN:
                 self._run(json.loads(content))
-            elif kind == EXIT and self._outcome is None:
-                self._outcome = json.loads(content)
+            elif kind == EXIT and self._end is None:
+                self._end = ClientEnd(**json.loads(content))
 
-    def _signalled(self, number: int) -> None:
+    def _handle_signal(self, number: int) -> None:
         if number == signal.SIGWINCH:
             self._send(SIZE, json.dumps(terminal_size()).encode())
         elif number in (signal.SIGTERM, signal.SIGHUP):
@@ -297,7 +312,7 @@ class Client:
             while self._connection.recv(65536):
                 pass
         signal.alarm(0)
-        self._outcome = {"code": 128 + number, "text": ""}
+        self._end = ClientEnd(128 + number)
 
     def _send(self, kind: bytes, content: bytes) -> None:
         try:

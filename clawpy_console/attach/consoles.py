@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console.attach.client import describe_terminal
+from clawpy_console.attach.client import ClientEnd, describe_terminal
 from clawpy_console.attach.host import Host
 from engine import Home, Refusal
 
@@ -43,25 +43,32 @@ def serve(
     the last one is closed; returns the exit code. This process no longer writes to its own terminal."""
     hello = describe_terminal() | {"known": workspaces}
     _redirect_output_to_log(home)
-    opened: list[Engine] = []
-    opening = threading.Lock()
-
-    def open_once() -> Engine:
-        with opening:
-            if not opened:
-                opened.append(opener(home, workspaces=workspaces, kind="console", attach=consoles.attach))
-            return opened[0]
-
-    consoles = Consoles(open_once, home, own=True, demo=demo)
+    open_once = _EngineOnce(lambda: opener(home, workspaces=workspaces, kind="console", attach=consoles.attach))
+    consoles = Consoles(open_once, home, owns_engine=True, demo=demo)
     consoles.attach(terminal.dup(), hello)
     try:
         consoles.wait()
     finally:
         consoles.close()
-        if opened:
-            opened[0].close()
+        if open_once.engine is not None:
+            open_once.engine.close()
         consoles.release_clients()
     return 0
+
+
+class _EngineOnce:
+    """Opens the engine at the first call; gives the same one to every other call, from any thread."""
+
+    def __init__(self, open_engine: Callable[[], Engine]) -> None:
+        self._open_engine = open_engine
+        self._lock = threading.Lock()
+        self.engine: Engine | None = None
+
+    def __call__(self) -> Engine:
+        with self._lock:
+            if self.engine is None:
+                self.engine = self._open_engine()
+            return self.engine
 
 
 class Consoles(Host):
@@ -69,19 +76,20 @@ class Consoles(Host):
 
     Args:
         open_engine: gives the engine, the same to every console; called in threads. Raises `Refusal`.
-        own: the engine ends with the last console, unless the operator keeps it (`kept`); else it ends by itself.
+        owns_engine: the engine ends with the last console, unless the operator keeps it (`keeps_running`); else it ends
+            by itself.
     """
 
     apps: dict[Terminal, ConsoleApp]
 
-    def __init__(self, open_engine: Callable[[], Engine], home: Home, *, own: bool, demo: bool = False) -> None:
+    def __init__(self, open_engine: Callable[[], Engine], home: Home, *, owns_engine: bool, demo: bool = False) -> None:
         self._open_engine = open_engine
         self._home = home
-        super().__init__(own=own)
+        super().__init__(owns_engine=owns_engine)
         self._demo = demo
         self._ending = False
-        self._left: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._last: list[tuple[Terminal, dict[str, Any]]] = []
+        self._all_closed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._waiting_clients: list[tuple[Terminal, ClientEnd]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="consoles", daemon=True)
@@ -94,7 +102,7 @@ class Consoles(Host):
 
     def wait(self) -> None:
         """Wait until the last console is closed and the engine is not kept."""
-        self._left.get()
+        self._all_closed.get()
 
     def close(self) -> None:
         """Close every console and wait for its work. The clients wait for `release_clients`."""
@@ -102,7 +110,7 @@ class Consoles(Host):
 
     def release_clients(self) -> None:
         """Let the last clients exit: the engine is closed."""
-        asyncio.run_coroutine_threadsafe(self._farewell(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._end_waiting_clients(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -112,66 +120,73 @@ class Consoles(Host):
         self._loop.close()
 
     def _begin(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
-        task = self._loop.create_task(self._console(connection, hello))
+        task = self._loop.create_task(self._serve_client(connection, hello))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _console(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
-        from clawpy_console.app import ConsoleApp
+    async def _serve_client(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
         from clawpy_console.attach.terminal import Terminal
 
         terminal = Terminal(hello["environment"], hello["size"])
         connection.setblocking(False)
         await self._loop.connect_accepted_socket(lambda: terminal, connection)
         if self._ending:
-            await terminal.end(again=True)
+            await terminal.end_client(ClientEnd(again=True))
             return
+        app = await self._make_app(terminal, hello)
+        self.apps[terminal] = app
+        app.all_consoles = self.apps.values()
+        end = await self._run_app(app, terminal)
+        del self.apps[terminal]
+        await self._end_client(terminal, end)
+
+    async def _make_app(self, terminal: Terminal, hello: Mapping[str, Any]) -> ConsoleApp:
+        from clawpy_console.app import ConsoleApp
+
         attaches = "known" not in hello  # to an engine that may look after other repositories
-        mine: Sequence[str] = await asyncio.to_thread(self._repositories, hello) if attaches else hello["known"]
+        repositories: Sequence[str] = await asyncio.to_thread(self._repositories, hello) if attaches else hello["known"]
         app = ConsoleApp(
-            lambda: self._open(app, mine),
+            lambda: self._open(app, repositories),
             self._home,
-            mine,
+            repositories,
             self._demo,
             terminal=terminal,
             consoles=self,
         )
-        if attaches and mine:
-            app.workspace_filter = mine[0]
-        self.apps[terminal] = app
-        app.together = self.apps.values()
+        if attaches and repositories:
+            app.workspace_filter = repositories[0]
+        return app
+
+    async def _run_app(self, app: ConsoleApp, terminal: Terminal) -> ClientEnd:
+        """Run `app` to its end, and report its crash. Returns how its client ends."""
         error: BaseException | None = None
         try:
             await app.run_async(mouse=app.mouse)
             error = app._exception
         except Exception as failure:
             error = failure
-        del self.apps[terminal]
-        how: dict[str, Any] = {"code": app.return_code or 0, "text": ""}
         if error is not None:
             from clawpy_console.crash import report
 
-            how = {"code": 1, "text": await asyncio.to_thread(report, error, self._home, app.engine, terminal)}
-        elif app.held_elsewhere:
-            how = {"again": True}
-        await self._leave(terminal, how)
+            return ClientEnd(1, await asyncio.to_thread(report, error, self._home, app.engine, terminal))
+        return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
 
-    async def _leave(self, terminal: Terminal, how: dict[str, Any]) -> None:
-        """End the client of a closed console as `how` says."""
+    async def _end_client(self, terminal: Terminal, end: ClientEnd) -> None:
+        """End the client of a closed console: the last one when the engine is closed, the others now."""
         if self._ending:
-            self._last.append((terminal, how if how.get("code") else {"code": 1, "text": STOPPED}))
-        elif self.own and not self.apps and not self.kept:
+            self._waiting_clients.append((terminal, end if end.code else ClientEnd(1, STOPPED)))
+        elif self.owns_engine and not self.apps and not self.keeps_running:
             self._ending = True
-            self._last.append((terminal, how))
+            self._waiting_clients.append((terminal, end))
             if not terminal.connected:
                 exit_after(SHUTDOWN_S, 1)
-            self._left.put(None)
+            self._all_closed.put(None)
         else:
-            on = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
-            await terminal.end(**how | {"text": "\n".join(filter(None, (how.get("text"), on)))})
-            from textual._styles_cache import StylesCache
+            still_running = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
+            await terminal.end_client(end._replace(text="\n".join(filter(None, (end.text, still_running)))))
+            from clawpy_console.terminal_output import free_style_cache
 
-            StylesCache.get_inner_outer.cache_clear()  # holds what the last thousand widgets drew
+            free_style_cache()
             self.garbage_collector.free_console()
 
     def _repositories(self, hello: Mapping[str, Any]) -> list[str]:
@@ -204,8 +219,8 @@ class Consoles(Host):
             await asyncio.wait(set(self._tasks))
         await self._loop.shutdown_default_executor()
 
-    async def _farewell(self) -> None:
-        await asyncio.gather(*(terminal.end(**how) for terminal, how in self._last))
+    async def _end_waiting_clients(self) -> None:
+        await asyncio.gather(*(terminal.end_client(end) for terminal, end in self._waiting_clients))
 
 
 def exit_after(seconds: float, code: int) -> None:
@@ -220,8 +235,8 @@ def _redirect_output_to_log(home: Home) -> None:
     file = home.logs / "console.log"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        whole = file.exists() and file.stat().st_size > MAX_LOG_BYTES
-        log = os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if whole else os.O_APPEND), 0o600)
+        is_full = file.exists() and file.stat().st_size > MAX_LOG_BYTES
+        log = os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND), 0o600)
     except OSError:  # a home that cannot be written is told by the engine
         log = os.open(os.devnull, os.O_WRONLY)
     nothing = os.open(os.devnull, os.O_RDONLY)

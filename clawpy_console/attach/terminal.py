@@ -58,7 +58,7 @@ class Terminal(asyncio.Protocol):
         self.connected = True
         self._messages = client.Messages()
         self._transport: asyncio.Transport | None = None
-        self._behind = self._dropped = False
+        self._is_behind = self._has_dropped_output = False
         self._closed = asyncio.Event()
 
     def dress(self, app: App[Any]) -> None:
@@ -79,13 +79,16 @@ class Terminal(asyncio.Protocol):
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a message; ignored when the client is gone."""
+        self._write(client.message(kind, content))
+
+    def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(client.message(kind, content))
+            self._transport.write(data)
 
     def draw(self, text: str) -> None:
         """Send output, unless the client is too far behind."""
-        if self._behind:
-            self._dropped = True
+        if self._is_behind:
+            self._has_dropped_output = True
         else:
             self.send(client.OUTPUT, text.encode(errors="replace"))
 
@@ -93,9 +96,9 @@ class Terminal(asyncio.Protocol):
         """Give the terminal to a program until it ends; then draw the screen again."""
         self.send(client.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
 
-    async def end(self, **how: Any) -> None:
-        """Tell the client to end (see `client.EXIT`), and wait until it has read that or is gone."""
-        self.send(client.EXIT, json.dumps(how).encode())
+    async def end_client(self, end: client.ClientEnd) -> None:
+        """Tell the client to end, and wait until it has read that or is gone."""
+        self._write(end.message())
         if self._transport is not None:
             self._transport.close()
             try:
@@ -116,23 +119,23 @@ class Terminal(asyncio.Protocol):
         self.hung_up()
 
     def pause_writing(self) -> None:
-        self._behind = True
+        self._is_behind = True
 
     def resume_writing(self) -> None:
-        self._behind = False
-        if self._dropped and self.driver is not None:
-            self._dropped = False
+        self._is_behind = False
+        if self._has_dropped_output and self.driver is not None:
+            self._has_dropped_output = False
             self.driver.draw_anew()
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._received(data)
+            self._handle_messages(data)
         except (ValueError, TypeError) as error:
             log.warning("a terminal sent what no client sends, and is let go: %s", error)
             if self._transport is not None:
                 self._transport.abort()
 
-    def _received(self, data: bytes) -> None:
+    def _handle_messages(self, data: bytes) -> None:
         for kind, content in self._messages.feed(data):
             if kind in (client.SIZE, client.BACK):
                 self.size = bound_size(json.loads(content))

@@ -69,7 +69,7 @@ def run(
     ending = _Ending()
     with handled(dict.fromkeys(_ending_signals(), ending.on_signal)):
         opened: Future[Engine] = Future()
-        consoles = Consoles(opened.result, home, own=False)
+        consoles = Consoles(opened.result, home, owns_engine=False)
         try:
             engine = open_engine(home, workspaces=list(workspaces), kind="headless", attach=consoles.attach)
         except BaseException:

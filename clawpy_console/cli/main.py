@@ -164,10 +164,10 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
             json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
         )
         return
-    from clawpy_console.cli.printing.render import refusal
+    from clawpy_console.cli.printing.render import render_refusal
     from clawpy_console.cli.printing.style import has_colours
 
-    print(refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
+    print(render_refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
 
 
 # -- verbs: what each comes to is its document, or an exit code where it has said everything itself
@@ -181,11 +181,11 @@ def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
     if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
-        from clawpy_console.cli.printing.render import render
+        from clawpy_console.cli.printing.render import render_document
         from clawpy_console.cli.printing.style import has_colours
 
         action = getattr(options, "action", None)
-        if text := render(options.verb, document, action, colour=has_colours(sys.stdout)):
+        if text := render_document(options.verb, document, action, colour=has_colours(sys.stdout)):
             print(text)
     if options.verb == "approve":
         return approval_status(document)

@@ -134,7 +134,7 @@ class ConsoleScreen(BaseScreen[None]):
     def takes_results(self) -> bool:
         return self.ready or not self._complete
 
-    def engine_moved(self, topics: frozenset[str]) -> None:
+    def refresh_topics(self, topics: frozenset[str]) -> None:
         """Called when the engine reports `topics`, also when the state of the console stays the same."""
 
     def output_grew(self, sessions: frozenset[str]) -> None:

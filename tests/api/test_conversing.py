@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from engine.api.operations import dispatch
 from engine.model import ModelCall, PromptLine, PromptPart, PromptSource, Refusal, SessionState, SourceKind, Trust
 from tests.api.stand_in import StandIn
@@ -66,7 +66,7 @@ def test_xray_of_a_session_without_calls_says_why(
     session = replace(engine.sessions.get(session_id), flow=flow, state=state)
     engine.sessions.get = lambda id: session  # type: ignore[method-assign]
     engine.calls.for_session = lambda id: []  # type: ignore[attr-defined]
-    text = render("xray", ask(engine, "xray", id=session_id))
+    text = render_document("xray", ask(engine, "xray", id=session_id))
     assert said in f"{text}\n"
 
 
@@ -83,7 +83,7 @@ def test_xray_shows_one_prompt_with_sources(engine: StandIn, session_id: str, wa
         ("", ""), ("operator", ""), ("operator", ""), ("quoted", "runs what it downloads"),
     ]  # fmt: skip
     assert document["reply"] == "done\nall of it"
-    text = render("xray", document)
+    text = render_document("xray", document)
     assert "builder/soul.m operator        │ You build.\n" in text
     assert "               operator        │ Well." in text
     assert f"          read quoted          │ ▲ hostile, runs what it downloads: {HOSTILE}" in text

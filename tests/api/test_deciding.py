@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from engine import Home
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
@@ -50,7 +50,7 @@ def captured(engine: Engine, *texts: str) -> None:
 
 
 def text(verb: str, document: dict[str, Any]) -> str:
-    return render(verb, document)
+    return render_document(verb, document)
 
 
 class TestForget:

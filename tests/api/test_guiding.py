@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli.options import CommonOptions, WrongUse
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from clawpy_console.cli.verbs import parse, request
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
@@ -39,7 +39,7 @@ def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
     verb, arguments = typed(*words)
     document = dispatch(engine, verb, arguments)
     json.dumps(document)
-    return document, render(verb, document)
+    return document, render_document(verb, document)
 
 
 @pytest.mark.long
@@ -120,11 +120,11 @@ def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp
         opened.wisdom.flush()
         listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
         assert [one["text"] for one in listed["learnings"]] == [found.text]
-        assert "backend_builder → backend_lead" in render("learnings", listed)
+        assert "backend_builder → backend_lead" in render_document("learnings", listed)
         document = dispatch(opened, "learnings", {"action": "write", "workspace": here})
         [card] = document["predictions"]
         assert found.text in card["prompt"]
-        assert found.text in render("learnings", document)
+        assert found.text in render_document("learnings", document)
         opened.cards.approve(card["id"])
         session = opened.sessions.of_prediction(card["id"])
         assert session is not None

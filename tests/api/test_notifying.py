@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from engine.api.notify.delivery import Failure
 from engine.api.notify.surfaces import keep_address
 from engine.api.operations import dispatch
@@ -37,7 +37,7 @@ def ask(world: World, **given: Any) -> dict[str, Any]:
 
 
 def printed(document: dict[str, Any]) -> str:
-    return render("notify", document)
+    return render_document("notify", document)
 
 
 def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.attach import client as wire
-from clawpy_console.attach.client import RESTORE, Client, Refused, attach
+from clawpy_console.attach.client import RESTORE, Client, ClientEnd, Refused, attach
 from engine import Home, __version__
 
 
@@ -38,7 +38,8 @@ class Held:
             try:
                 self.connection.close()
                 sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-                code = Client(theirs).run().get("code", 98)
+                end = Client(theirs).run()
+                code = 98 if end is None else end.code
             finally:
                 os._exit(code)
         theirs.close()
@@ -193,15 +194,15 @@ def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_st
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could not start an engine, and `r` was pressed a minute later: meanwhile another terminal had started one."""
-    outcomes = [{"again": True}, {"code": 0, "text": ""}]
+    ends = [ClientEnd(again=True), ClientEnd()]
     monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=chain([0.0], repeat(60.0)).__next__))
 
     def attach_to_next(*_: object) -> socket.socket:
         ours, theirs = socket.socketpair()
         with theirs:
-            theirs.sendall(wire.message(wire.EXIT, json.dumps(outcomes.pop(0)).encode()))
+            theirs.sendall(ends.pop(0).message())
         return ours
 
     monkeypatch.setattr(wire, "attach", attach_to_next)
     assert wire.main(Home.locate(tmp_path), [], lambda _: pytest.fail("no engine is to be started")) == 0
-    assert not outcomes
+    assert not ends

@@ -75,7 +75,7 @@ async def small(environment: dict[str, str]) -> AsyncIterator[tuple[Small, Termi
         yield app, terminal, Other(theirs)
         app.exit()
         await running
-        await terminal.end(code=0, text="")
+        await terminal.end_client(wire.ClientEnd())
 
 
 async def test_what_is_typed_pasted_and_resized_arrives() -> None:
@@ -181,7 +181,7 @@ def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello:
 @pytest.mark.long
 def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
     before = sum(type(object) is StylesCache for object in gc.get_objects())
-    consoles = Consoles(StandIn, home, own=False)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(StandIn, home, owns_engine=False)  # type: ignore[arg-type, return-value]
     for _ in range(2):
         ours, theirs = socket.socketpair()
         with ours:

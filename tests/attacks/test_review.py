@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from engine.api.documents import document as as_json
 from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
@@ -35,7 +35,7 @@ def changed(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, di
 def printed(change_set: ChangeSet) -> str:
     """What `clawpy work` prints, which is all that many an operator looks at."""
     document = {"prediction": None, "session": None, "changeSet": as_json(change_set)}
-    return render("work", json.loads(json.dumps(document)))
+    return render_document("work", json.loads(json.dumps(document)))
 
 
 RUN_BY_THEMSELVES = (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawpy_console import state_words
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from clawpy_console.cli.printing.style import plain, session_outcome
 from engine.model import DecisionSignal, Outcome, SessionState, Status
 
@@ -30,7 +30,7 @@ def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, A
 
 def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
     document = {"settings": {"workspaces": {"/srv/shop": {"retention": {"memoryEvents": 60, "costEntries": None}}}}}
-    assert render("config", document | {"file": "config.toml"}).splitlines() == [
+    assert render_document("config", document | {"file": "config.toml"}).splitlines() == [
         'workspaces."/srv/shop".retention.memoryEvents = 60',
         '# workspaces."/srv/shop".retention.costEntries is not set',
         "# config.toml",
@@ -39,7 +39,7 @@ def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
 
 def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
     item = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
-    assert render("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
+    assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
 @pytest.mark.parametrize("signal", DecisionSignal)
@@ -75,4 +75,4 @@ def test_new_is_said_of_a_pending_card_once_its_confidence_is(stated: bool, stat
         "targetChannel": "koji-core", "withoutSandbox": False, "prompt": "Lint", "reasoning": "", "undoNote": "nothing",
         "estimatedCost": 0, "flow": "lint", "checkOnly": True, "verdicts": [], "note": "", "outcome": None,
     }  # fmt: skip
-    assert ("NEW" in render("cards", {"predictions": [card]})) is is_shown
+    assert ("NEW" in render_document("cards", {"predictions": [card]})) is is_shown

@@ -13,7 +13,7 @@ import pytest
 from clawpy_console.cli import main as cli
 from clawpy_console.cli.main import approval_status, main
 from clawpy_console.cli.options import WrongUse, split_options
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from clawpy_console.cli.verbs import VERBS, span
 from engine.api.documents import document as as_json
 from engine.clock import FakeClock
@@ -170,7 +170,7 @@ def test_what_ran_in_another_repository_is_named(
 
 def test_a_card_shows_which_rail_blocks_or_asks(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
     document = {"predictions": [as_json(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
-    told = render("propose", document)
+    told = render_document("propose", document)
     assert told.endswith("\n    block content: force push\n    ask cost: dear")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import bridge, last_screen
+from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import BATCH_INTERVAL_S, SCREEN_TOPICS, Bridge, EngineMoved
+from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged
 from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
@@ -22,15 +22,18 @@ from tests.console.stand_in_data import NOW
 
 
 def test_the_topics_of_events_are_those_of_the_screens() -> None:
-    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= set(TOPICS) | SCREEN_TOPICS
+    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= {
+        *TOPICS,
+        "training",
+    }  # the insights screen reads trainings itself
 
 
 async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
-    bus, posted, last = EventBus(), list[EngineMoved](), asyncio.Event()
+    bus, posted, last = EventBus(), list[EngineChanged](), asyncio.Event()
 
-    def post(message: EngineMoved) -> None:
+    def post(message: EngineChanged) -> None:
         posted.append(message)
-        if message.shown[-1].kind == "SessionEnded":
+        if message.shown:
             last.set()
 
     bridge = Bridge(bus, post)
@@ -53,7 +56,7 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
 
 async def test_after_it_is_closed_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clawpy_console.bridge.BATCH_INTERVAL_S", 0.0)
-    bus, posted = EventBus(), list[EngineMoved]()
+    bus, posted = EventBus(), list[EngineChanged]()
     bridge = Bridge(bus, posted.append)
     counts = []
     for turn in range(3):
@@ -67,7 +70,7 @@ async def test_after_it_is_closed_nothing_comes(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
-    bus, posted = EventBus(), asyncio.Queue[EngineMoved]()
+    bus, posted = EventBus(), asyncio.Queue[EngineChanged]()
     bridge = Bridge(bus, posted.put_nowait)
     for number in range(3):
         bus.publish(SessionEnded(subject=f"s{number}", prediction_id="", state="failed", summary=f"{number}", cost=0))
@@ -84,7 +87,7 @@ async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(bridge, "notify_terminal", lambda app, text: said.append(text))
+    monkeypatch.setattr("clawpy_console.app.notify_in_terminal", lambda app, text: said.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: said.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:
         engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")

@@ -17,7 +17,7 @@ from tests.console.stand_in_data import NOW
 
 @pytest.fixture
 def consoles(home: Home, engine: StandIn) -> Iterator[Consoles]:
-    consoles = Consoles(lambda: engine, home, own=True)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(lambda: engine, home, owns_engine=True)  # type: ignore[arg-type, return-value]
     yield consoles
     consoles.close()
     consoles.release_clients()
@@ -41,12 +41,12 @@ async def test_leaving_asks_whether_the_engine_goes_on(
         await until(pilot, lambda: isinstance(app.screen, Ask))
         await pilot.press(key)
         await until(pilot, lambda: not app.is_running or app._exit)
-    assert consoles.kept is kept
+    assert consoles.keeps_running is kept
 
 
 async def test_nothing_is_asked_while_the_engine_stays_anyway(home: Home, engine: StandIn) -> None:
     """That of `clawpy run`, or one that has another console."""
-    consoles = Consoles(lambda: engine, home, own=False)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(lambda: engine, home, owns_engine=False)  # type: ignore[arg-type, return-value]
     app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW, consoles=consoles)  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(100, 30)) as pilot:
         await live(pilot)

@@ -159,7 +159,7 @@ async def test_consoles_of_one_process_keep_what_was_typed_in_another(
     console: ConsoleApp, engine: StandIn, home: Any
 ) -> None:
     other = ConsoleApp(lambda: engine, home, [], now=console.now)  # type: ignore[arg-type, return-value]
-    console.together = other.together = (console, other)
+    console.all_consoles = other.all_consoles = (console, other)
     async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:
         await live(pilot)
         await live(others)

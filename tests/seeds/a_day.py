@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
@@ -53,7 +53,9 @@ class Week:
     def say(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
         """Give a verb, and show what it prints; `typed` is what stands behind it on a command line."""
         document = dispatch(self.shop.engine, verb, arguments)
-        self.show(f"$ clawpy {verb} {typed}".rstrip(), *render(verb, document, arguments.get("action")).splitlines())
+        self.show(
+            f"$ clawpy {verb} {typed}".rstrip(), *render_document(verb, document, arguments.get("action")).splitlines()
+        )
         return document
 
     def prompt(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.main import main
-from clawpy_console.cli.printing.render import render
+from clawpy_console.cli.printing.render import render_document
 from engine.autonomy.autonomy import ACT, STATE
 from engine.model import Refusal, SessionState
 from engine.simulation.month import SimulatedMonth
@@ -41,7 +41,7 @@ def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
 
 
 def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
-    text = render("simulate", two_days)
+    text = render_document("simulate", two_days)
     assert "made up: the clock" in text
     for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
         assert f"\n{rail} " in text

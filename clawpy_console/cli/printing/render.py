@@ -1,59 +1,52 @@
-"""Finds the function that prints the document of a verb."""
+"""The text that a verb prints, for a document of the engine or for its refusal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clawpy_console.cli.printing.agents import agents, bubbles, guidance, permissions, profile, tasks
-from clawpy_console.cli.printing.cards import card_with_session, cards, muted, reply, unmuted, work, xray
-from clawpy_console.cli.printing.engine import (
-    check,
-    config,
-    dnd,
-    doctor,
-    export,
-    key,
-    metrics,
-    notify,
-    resume,
-    simulate,
-    status,
-    stop,
-    token,
-    train,
-)
-from clawpy_console.cli.printing.learning import candidates, drafts, forget, learnings, recall, remember
+from clawpy_console.cli.printing import agents, cards, engine, learning
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
 from engine.model import Refusal
 
-
-def render(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
-    """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
-    printer = RENDER.get(f"{verb} {action}") or RENDER.get(verb, card_with_session)
-    text = "\n".join(printer(clean(document))) or EMPTY.get(verb, "")
-    return text if colour else plain(text)
-
-
-def refusal(error: Refusal, *, colour: bool) -> str:
-    """The text of a refusal: what was not done, why, and how to fix it."""
-    text = bad("clawpy: ") + clean(error.message)
-    text += "\n        " + dim(clean(error.fix)) if error.fix else ""
-    return text if colour else plain(text)
-
-
-NAMED = (
-    agents, bubbles, candidates, cards, check, config, dnd, doctor, drafts, export, forget, guidance, key, learnings,
-    metrics, muted, notify, permissions, profile, recall, remember, reply, resume, simulate, status, stop, tasks, token,
-    train, work, xray,
-)  # fmt: skip
-RENDER: Mapping[str, Callable[[Document], Lines]] = {item.__name__: item for item in NAMED} | {
-    "predict": cards,
-    "propose": cards,
-    "muted unmute": unmuted,
+PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
+    "agents": agents.agents,
+    "bubbles": agents.bubbles,
+    "candidates": learning.candidates,
+    "cards": cards.cards,
+    "check": engine.check,
+    "config": engine.config,
+    "dnd": engine.dnd,
+    "doctor": engine.doctor,
+    "drafts": learning.drafts,
+    "export": engine.export,
+    "forget": learning.forget,
+    "guidance": agents.guidance,
+    "key": engine.key,
+    "learnings": learning.learnings,
+    "metrics": engine.metrics,
+    "muted": cards.muted,
+    "muted unmute": cards.unmuted,
+    "notify": engine.notify,
+    "permissions": agents.permissions,
+    "predict": cards.cards,
+    "profile": agents.profile,
+    "propose": cards.cards,
+    "recall": learning.recall,
+    "remember": learning.remember,
+    "reply": cards.reply,
+    "resume": engine.resume,
+    "simulate": engine.simulate,
+    "status": engine.status,
+    "stop": engine.stop,
+    "tasks": agents.tasks,
+    "token": engine.token,
+    "train": engine.train,
+    "work": cards.work,
+    "xray": cards.xray,
 }
-"""The function for each verb: the one of its name, with these exceptions."""
+"""The function that prints the document of a verb, or of one of its actions."""
 
-EMPTY = {
+EMPTY_TEXTS = {
     "muted": "Nothing is muted.",
     "bubbles": "No findings yet.",
     "permissions": "No permission requests.",
@@ -61,4 +54,18 @@ EMPTY = {
     "recall": "Nothing found.",
     "drafts": "No drafts. They are made at night.",
 }
-"""What is printed when there is nothing to list."""
+"""Printed when there is nothing to list, by verb."""
+
+
+def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
+    """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
+    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, cards.card_with_session)
+    text = "\n".join(printer(clean(document))) or EMPTY_TEXTS.get(verb, "")
+    return text if colour else plain(text)
+
+
+def render_refusal(refusal: Refusal, *, colour: bool) -> str:
+    """The text of a refusal: what was not done, why, and how to fix it."""
+    text = bad("clawpy: ") + clean(refusal.message)
+    text += "\n        " + dim(clean(refusal.fix)) if refusal.fix else ""
+    return text if colour else plain(text)

@@ -84,7 +84,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
         if self.ready and self.tab == "work":
             self._draw_items(now)
 
-    def engine_moved(self, topics: frozenset[str]) -> None:
+    def refresh_topics(self, topics: frozenset[str]) -> None:
         if topics & {"agents", "memory"}:
             self._read_detail()
 

@@ -69,7 +69,7 @@ class InsightsScreen(ConsoleScreen):
     def on_screen_resume(self) -> None:
         self.read_again()
 
-    def engine_moved(self, topics: frozenset[str]) -> None:
+    def refresh_topics(self, topics: frozenset[str]) -> None:
         if topics & RELEVANT_TOPICS and self._debounce_timer is None:
             self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce")
 

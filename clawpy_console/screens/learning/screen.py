@@ -149,7 +149,7 @@ class LearningScreen(FilterableScreen):
 
     # Reading
 
-    def engine_moved(self, topics: frozenset[str]) -> None:
+    def refresh_topics(self, topics: frozenset[str]) -> None:
         if topics & {"adaptation", "learnings"}:
             self.read_again()
 

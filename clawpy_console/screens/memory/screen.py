@@ -112,7 +112,7 @@ class MemoryScreen(FilterableScreen):
         if "layers" in changed and self.is_current:
             self.read_again()
 
-    def engine_moved(self, topics: frozenset[str]) -> None:
+    def refresh_topics(self, topics: frozenset[str]) -> None:
         self._stale = True  # at least the ledger has another row
         if "memory" in topics:
             self.read_again()
