@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from engine.api.calling import call, connect, stop
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
-    from engine.api.keys import keep_key
+    from engine.api.keys import store_key
     from engine.api.mcp import mcp_serve
     from engine.api.names import names
-    from engine.api.notify.surfaces import keep_address
+    from engine.api.notify.surfaces import store_address
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
@@ -36,8 +36,6 @@ __all__ = [
     "dispatch",
     "document",
     "gateway_token",
-    "keep_address",
-    "keep_key",
     "kind_title",
     "mcp_serve",
     "names",
@@ -45,6 +43,8 @@ __all__ = [
     "read_holder",
     "simulate",
     "stop",
+    "store_address",
+    "store_key",
 ]
 
 __version__ = "0.1.0"
@@ -59,8 +59,8 @@ _HOMES = {
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
     "gateway_token": "engine.api.gateway.access",
-    "keep_address": "engine.api.notify.surfaces",
-    "keep_key": "engine.api.keys",
+    "store_address": "engine.api.notify.surfaces",
+    "store_key": "engine.api.keys",
     "kind_title": "engine.prediction.kinds",
     "mcp_serve": "engine.api.mcp",
     "names": "engine.api.names",

@@ -12,9 +12,9 @@ from engine.api import keys
 from engine.api.doctor import examine
 from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import deliver, is_known_service
-from engine.api.notify.matrix import Form
+from engine.api.notify.forms import Form
 from engine.api.notify.notes import Note
-from engine.api.notify.surfaces import keep_address
+from engine.api.notify.surfaces import store_address
 from engine.config.notify import Surface
 from engine.home import Home
 from engine.model import Refusal, extras
@@ -67,7 +67,7 @@ def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPat
         keys.test(home, "openai")
     assert "clawpy-console[models]" in tested.value.fix
     with pytest.raises(Refusal, match="extra `notify`"):
-        keep_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
+        store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
     with pytest.raises(Refusal, match="extra `postgres`"):
         SharedDatabase("postgresql://localhost/x", ()).connect()
 

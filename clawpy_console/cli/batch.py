@@ -148,9 +148,9 @@ def key(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
             "Run `clawpy key set NAME` and paste it when you are asked. "
             "If this was a real key, get a new one from the provider"
         )
-    from engine import keep_key
+    from engine import store_key
 
-    return keep_key(common.home, options.name, _read_secret("Key (not shown): "), in_file=options.store == "file")
+    return store_key(common.home, options.name, _read_secret("Key (not shown): "), in_file=options.store == "file")
 
 
 def address(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
@@ -161,13 +161,13 @@ def address(options: argparse.Namespace, common: CommonOptions, *, opener: Calla
             "do not give an address as an argument: it may contain a token, and the shell keeps it. "
             f"Run `clawpy notify set {options.surface}` and paste it when you are asked"
         )
-    from engine import call, keep_address
+    from engine import call, store_address
 
     def write(setting: str, value: str) -> None:
         call(common.home, "config", {"action": "set", "key": setting, "value": value}, opener=opener)
 
     address_text = _read_secret("Address (not shown): ")
-    return keep_address(common.home, options.surface, address_text, in_file=options.store == "file", write=write)
+    return store_address(common.home, options.surface, address_text, in_file=options.store == "file", write=write)
 
 
 def _read_secret(question: str) -> str:

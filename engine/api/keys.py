@@ -21,7 +21,7 @@ from engine.model import Refusal, extras
 from engine.settings_store import SettingsStore
 
 
-def keep_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
+def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
     """Store the key of a provider in the keyring, or with `in_file` (the operator agreed) in a private file. Raises
     what `Keys.set` does, and `unknown_provider`."""
     settings, keys = _settings(home), Keys(home)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from engine.api.checks import OK, WARN, Check, query_rows
 from engine.api.connectivity import check_url
 from engine.api.notify.addresses import Addresses
-from engine.api.notify.matrix import is_allowed
+from engine.api.notify.forms import is_switched_on
 from engine.config import FixedSettings, Settings
 from engine.config.agents import url_problem
 from engine.config.notify import DESKTOP, SPEAK, Surface
@@ -87,7 +87,7 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
                 absent = extras.not_installed(extras.NOTIFY)
                 checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
                 continue
-            flag = "" if is_allowed(surface, settings) else "; it is switched off"
+            flag = "" if is_switched_on(surface, settings) else "; it is switched off"
             checks.append(Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}"))
     if home.database.exists():
         query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"

@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.cli.printing.render import render_document
 from engine.api.notify.delivery import Failure
-from engine.api.notify.surfaces import keep_address
+from engine.api.notify.surfaces import store_address
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.config.notify import Surface
@@ -91,7 +91,7 @@ def test_a_test_says_how_it_went(world: World) -> None:
 class TestKeeping:
     def keep(self, home: Home, name: str, url: str) -> tuple[dict[str, Any], dict[str, str]]:
         written: dict[str, str] = {}
-        said = keep_address(home, name, url, in_file=True, write=written.__setitem__)
+        said = store_address(home, name, url, in_file=True, write=written.__setitem__)
         return said, written
 
     def test_what_is_switched_off_is_said(self, home: Home) -> None:
@@ -100,7 +100,7 @@ class TestKeeping:
 
     def test_without_a_keyring_it_says_what_else_there_is(self, home: Home) -> None:
         with pytest.raises(Refusal) as refused:
-            keep_address(home, "discord", "discord://4242424242/hunter2hunter2", in_file=False, write={}.__setitem__)
+            store_address(home, "discord", "discord://4242424242/hunter2hunter2", in_file=False, write={}.__setitem__)
         assert refused.value.code == "no_keyring"
         assert "export CLAWPY_NOTIFY_DISCORD_URL=…" in refused.value.fix
         assert "clawpy notify set discord --store file" in refused.value.fix

@@ -5,6 +5,7 @@ Errors are described in words of our own: those of a library may contain the add
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -16,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from engine.api.notify.addresses import Address
-from engine.api.notify.matrix import Form
+from engine.api.notify.forms import Form
 from engine.api.notify.notes import QUIET_FORMS, Note
 from engine.config.notify import DESKTOP, SPEAK
 from engine.frozen import frozen
@@ -34,15 +35,15 @@ RETRYABLE_STATUS = frozenset({408, 425, 429})
 BUTTON_LIFETIME = timedelta(hours=4)
 """How long a button works; later the card is decided in the console."""
 
-VERBS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
+ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 """The last part of the gateway's path for each action."""
 
-LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
+ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
 
 PassFor = Callable[..., str]
 """`Gateway.pass_for`: a credential for a single request, "" while nothing listens."""
 
-MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
+_MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
 """Characters that Discord reads as Markdown."""
 
 
@@ -62,7 +63,7 @@ class Button:
     credential: str = field(repr=False)
 
 
-def buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
+def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
     """A button for each action on a card, which calls the gateway; none while it does not listen.
 
     A notification passes through other people's servers, so it never carries the token. Each button has a pass for one
@@ -72,7 +73,7 @@ def buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence
     if not base or not card_id:
         return {}
     until = (engine.clock.now() + BUTTON_LIFETIME).timestamp()
-    paths = {action: f"/api/v1/predictions/{card_id}/{VERBS[action]}" for action in actions}
+    paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
     passes = {action: pass_for("POST", path, until=until) for action, path in paths.items()}
     return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
 
@@ -172,7 +173,7 @@ def ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
     actions = [
         {
             "action": "http",
-            "label": LABELS[name],
+            "label": ACTION_LABELS[name],
             "url": buttons[name].url,
             "method": "POST",
             "headers": {"Authorization": f"Bearer {buttons[name].credential}"},
@@ -186,7 +187,7 @@ def ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
 
 def escape_markdown(text: str) -> str:
     """Text that Discord shows literally."""
-    return MARKDOWN.sub(r"\\\1", text)
+    return _MARKDOWN.sub(r"\\\1", text)
 
 
 def without_mentions(text: str) -> str:
@@ -207,7 +208,7 @@ def desktop_command(note: Note) -> list[str]:
             f"--urgency={urgency}",
             "--",
             note.title or "clawpy",
-            escape_html(note.text),
+            html.escape(note.text, quote=False),
         ]
     return []
 
@@ -218,11 +219,6 @@ def speech_command(note: Note) -> list[str]:
         if program := shutil.which(name):
             return [program, *options, note.text.lstrip("-")]
     return []
-
-
-def escape_html(text: str) -> str:
-    """Text for desktops that read some HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _run(command: Sequence[str]) -> Failure | None:

@@ -10,17 +10,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from engine.api.notify.matrix import Form, Happening
-from engine.api.notify.moments import Moment
+from engine.api.notify.content import NotificationContent
+from engine.api.notify.forms import Form, NotificationKind
 from engine.frozen import frozen
 from engine.model import Tier, sanitise
 from engine.model.secrets import redact
 
-TITLE = "🔮 Cross-Pollination"
-CATEGORY = "CROSSPOLL_PREDICTION"
-THREAD = "crosspoll"
-SOUND = "prediction.caf"
-ACTIONS = ("approve", "reject", "snooze")
+CARD_TITLE = "🔮 Cross-Pollination"
+APS_CATEGORY = "CROSSPOLL_PREDICTION"
+APS_THREAD = "crosspoll"
+APS_SOUND = "prediction.caf"
+CARD_ACTIONS = ("approve", "reject", "snooze")
 
 MAX_CHARS = 300
 """Characters of a text; phones show less."""
@@ -33,12 +33,6 @@ HAPTICS = ("success", "notice", "failure")
 
 QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 """Forms that make no sound."""
-
-_ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
 @frozen
@@ -74,7 +68,9 @@ class Note:
             aps |= {"sound": self.sound}
         elif not self.haptic:
             aps |= {"content-available": 1, "interruption-level": "passive"}
-        aps |= {"badge": self.badge} | ({"category": self.category} if self.category else {}) | {"thread-id": THREAD}
+        aps |= (
+            {"badge": self.badge} | ({"category": self.category} if self.category else {}) | {"thread-id": APS_THREAD}
+        )
         about: dict[str, Any] = {"predictionId": self.prediction_id, "targetChannel": self.channel}
         about |= {} if self.confidence is None else {"confidence": round(self.confidence, 4)}
         about |= {"haptic": self.haptic}
@@ -85,32 +81,34 @@ class Note:
         )
 
 
-def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()) -> Note:
-    """The note of a moment in a form, while `pending` cards wait."""
-    words = clean_line(moment.words, secrets)
-    percent = f"{round(100 * moment.confidence)}%" if moment.confidence is not None and moment.stated else ""
+def make_note(
+    content: NotificationContent, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()
+) -> Note:
+    """The note of a content in a form, while `pending` cards wait."""
+    words = clean_line(content.words, secrets)
+    percent = f"{round(100 * content.confidence)}%" if content.confidence is not None and content.stated else ""
     # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
-    risk = moment.tier.word if moment.tier and (not moment.stated or moment.tier is Tier.BROKEN) else ""
+    risk = content.tier.word if content.tier and (not content.stated or content.tier is Tier.BROKEN) else ""
     base = Note(
         form,
-        TITLE,
+        CARD_TITLE,
         words,
-        subtitle=_joined(moment.channel, risk, percent and f"{percent} confidence"),
+        subtitle=_joined(content.channel, risk, percent and f"{percent} confidence"),
         badge=pending,
-        prediction_id=moment.card_id,
-        channel=moment.channel,
-        confidence=moment.confidence,
-        good=moment.happening not in (Happening.FAILED, Happening.COST, Happening.PAUSED),
+        prediction_id=content.card_id,
+        channel=content.channel,
+        confidence=content.confidence,
+        good=content.kind not in (NotificationKind.FAILED, NotificationKind.COST, NotificationKind.PAUSED),
     )
     match form:
         case Form.CARD:
-            actions = ACTIONS if is_complete(moment, words) else ACTIONS[1:]
-            return replace(base, sound=SOUND, category=CATEGORY, actions=actions)
+            actions = CARD_ACTIONS if is_complete(content, words) else CARD_ACTIONS[1:]
+            return replace(base, sound=APS_SOUND, category=APS_CATEGORY, actions=actions)
         case Form.BANNER:
-            return replace(base, sound=SOUND)
+            return replace(base, sound=APS_SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
-            ago = _joined(moment.channel, risk, percent, f"{format_age(now - moment.at)} ago")
-            text = f"“{words}”\n{ago}" if moment.confidence is not None else words
+            ago = _joined(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
+            text = f"“{words}”\n{ago}" if content.confidence is not None else words
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
             return replace(base, title=badge_text(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
@@ -119,18 +117,18 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
         case Form.PAUSE:
             return replace(base, title="⏸", subtitle="")
         case Form.SPOKEN:
-            if moment.confidence is None:
+            if content.confidence is None:
                 return replace(base, title="", subtitle="")
-            whole = is_complete(moment, words)
+            whole = is_complete(content, words)
             ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
-            answers = ACTIONS[:2] if whole else ACTIONS[1:2]
-            return replace(base, title="", subtitle="", body=spoken_text(moment, words), actions=answers, ask=ask)
+            answers = CARD_ACTIONS[:2] if whole else CARD_ACTIONS[1:2]
+            return replace(base, title="", subtitle="", body=spoken_text(content, words), actions=answers, ask=ask)
         case Form.EMBED:
             return replace(base, title="🔮 " + base.subtitle, subtitle="")
         case Form.TICK | Form.CROSS:
             return replace(base, title="", subtitle="", body=f"{form.value} {words}")
         case Form.RESULT:
-            return replace(base, title=f"✅ {moment.channel}".rstrip(), subtitle="")
+            return replace(base, title=f"✅ {content.channel}".rstrip(), subtitle="")
         case Form.STATUS:
             return replace(base, title="", subtitle="", body=f"⏸ {words}")
     return base
@@ -140,7 +138,7 @@ def _joined(*parts: str) -> str:
     return " • ".join(part for part in parts if part)
 
 
-def digest(notes: Sequence[Note]) -> Note:
+def make_digest(notes: Sequence[Note]) -> Note:
     """Several notes of one surface as one; they come oldest first, and there are at least two."""
     last = notes[-1]
     taps = [note.haptic for note in notes if note.haptic]
@@ -153,10 +151,10 @@ def digest(notes: Sequence[Note]) -> Note:
     loud = any(note.sound for note in notes)
     return Note(
         Form.BANNER if loud else last.form,
-        TITLE,
+        CARD_TITLE,
         "\n".join(lines),
         subtitle=f"{len(notes)} notifications",
-        sound=SOUND if loud else "",
+        sound=APS_SOUND if loud else "",
         badge=last.badge,
         good=all(note.good for note in notes),
     )
@@ -168,27 +166,17 @@ def clean_line(text: str, secrets: Iterable[str]) -> str:
     return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"
 
 
-def is_complete(moment: Moment, words: str) -> bool:
+def is_complete(content: NotificationContent, words: str) -> bool:
     """Whether a card may be approved from its note: the whole prompt is there, and the content filter does not ask."""
-    return not moment.asks and words == " ".join(sanitise(moment.words).split())
+    return not content.asks and words == " ".join(sanitise(content.words).split())
 
 
-def spoken_text(moment: Moment, words: str) -> str:
+def spoken_text(content: NotificationContent, words: str) -> str:
     """A card as it is read aloud."""
-    assert moment.confidence is not None
-    risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""
-    confidence = risk or f"Confidence {spell_number(round(100 * moment.confidence))} percent"
+    assert content.confidence is not None
+    risk = content.tier.word.capitalize() if content.tier and not content.stated else ""
+    confidence = risk or f"Confidence {round(100 * content.confidence)} percent"
     return f"Cross-pollination suggestion: {words.rstrip('.')}. {confidence}."
-
-
-def spell_number(value: int) -> str:
-    """A number from 0 to 100 in words."""
-    if value >= 100:
-        return "one hundred"
-    if value < 20:
-        return _ONES[max(0, value)]
-    tens, ones = divmod(value, 10)
-    return _TENS[tens] + (f"-{_ONES[ones]}" if ones else "")
 
 
 def badge_text(pending: int) -> str:

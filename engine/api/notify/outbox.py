@@ -5,9 +5,10 @@ A row names its fact, and has neither text nor address: nothing in it must be fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import groupby
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -19,9 +20,6 @@ from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc_column
 
-RETENTION = timedelta(days=7)
-"""How long a finished row is kept."""
-
 
 class DeliveryState(StrEnum):
     """Whether a notification waits, was sent, dropped or given up."""
@@ -30,6 +28,14 @@ class DeliveryState(StrEnum):
     SENT = "sent"
     DROPPED = "dropped"  # nobody needs it any more
     DEAD = "dead"  # given up
+
+
+KEPT_FOR = {
+    DeliveryState.SENT: timedelta(days=7),
+    DeliveryState.DROPPED: timedelta(days=7),
+    DeliveryState.DEAD: timedelta(days=28),
+}
+"""How long a finished row is kept."""
 
 
 class NotificationRow(SQLModel, table=True):
@@ -61,6 +67,17 @@ class UndeliveredNotes:
     since: datetime
     note: str
 
+    @property
+    def title(self) -> str:
+        """`phone missed 2 notifications: it cannot be reached`."""
+        number = "a notification" if self.count == 1 else f"{self.count} notifications"
+        return f"{self.surface} missed {number}: {self.note}"
+
+
+_state, _surface, _id = col(NotificationRow.standing), col(NotificationRow.surface), col(NotificationRow.id)
+_IS_WAITING = _state == DeliveryState.WAITING
+_IS_DEAD = _state == DeliveryState.DEAD
+
 
 class Outbox:
     """The table. Callable from any thread."""
@@ -69,121 +86,87 @@ class Outbox:
         self._database = database
 
     def put(self, rows: Sequence[NotificationRow]) -> int:
-        """Store rows that are new; their number."""
+        """Store rows that are new; their number. Deletes old ones."""
+        if not rows:
+            return 0
 
         def work(tx: Transaction) -> int:
-            values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
+            connection = tx.session.connection()
+            for state, age in KEPT_FOR.items():
+                is_old = col(NotificationRow.changed_at) < tx.now - age
+                connection.execute(sa.delete(NotificationRow).where(_state == state, is_old))
             statement = insert(NotificationRow).on_conflict_do_nothing(index_elements=["fact_id", "surface"])
-            return sum(tx.session.connection().execute(statement, row).rowcount for row in values)
-
-        return self._database.write(work) if rows else 0
-
-    def waiting(self, surface: Surface) -> list[NotificationRow]:
-        """What waits for a surface, oldest first."""
-        query = (
-            select(NotificationRow)
-            .where(
-                col(NotificationRow.standing) == DeliveryState.WAITING.value,
-                col(NotificationRow.surface) == surface.value,
-            )
-            .order_by(col(NotificationRow.id))
-            .limit(500)
-        )
-        with self._database.read() as session:
-            return list(session.exec(query))
-
-    def surfaces(self) -> frozenset[Surface]:
-        """Surfaces for which something waits."""
-        query = (
-            sa.select(col(NotificationRow.surface))
-            .distinct()
-            .where(col(NotificationRow.standing) == DeliveryState.WAITING.value)
-        )
-        with self._database.read() as session:
-            return frozenset(Surface(name) for (name,) in session.connection().execute(query))
-
-    def settle(self, rows: Sequence[NotificationRow], standing: DeliveryState, note: str = "") -> None:
-        """Mark rows as sent, dropped or given up. `note` has the reason, without the text of the notification."""
-        self._update_waiting(rows, standing=standing.value, note=note)
-
-    def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
-        """Mark rows as given up, and record that."""
-        fact = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=note)
-        self._update_waiting(rows, fact, standing=DeliveryState.DEAD.value, note=note)
-
-    def later(self, rows: Sequence[NotificationRow], due_at: datetime, note: str) -> None:
-        """Count a failed attempt; the rows are tried again at `due_at`."""
-        self._update_waiting(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
-
-    def dead(self) -> list[UndeliveredNotes]:
-        """What was given up, by surface."""
-        dead = col(NotificationRow.standing) == DeliveryState.DEAD.value
-        counts = (
-            sa.select(
-                col(NotificationRow.surface), sa.func.count(), sa.func.min(col(NotificationRow.created_at)),
-                sa.func.max(col(NotificationRow.id)),
-            )
-            .where(dead)
-            .group_by(col(NotificationRow.surface))
-        )  # fmt: skip
-        with self._database.read() as session:
-            groups = session.connection().execute(counts).all()
-            notes = {row.id: row.note for row in session.exec(
-                select(NotificationRow).where(col(NotificationRow.id).in_([last for *_, last in groups]))
-            )}  # fmt: skip
-        return [
-            UndeliveredNotes(Surface(surface), count, since, notes.get(last, ""))
-            for surface, count, since, last in sorted(groups)
-        ]
-
-    def revive(self, surface: Surface | None = None) -> int:
-        """Have what was given up sent again, on all surfaces or one; the number of rows."""
-        return self._update_dead(surface, standing=DeliveryState.WAITING.value, tries=0, gathered=True)
-
-    def dismiss(self, surface: Surface | None = None) -> int:
-        """Drop what was given up; the number of rows."""
-        return self._update_dead(surface, standing=DeliveryState.DROPPED.value, note="dismissed by you")
-
-    def prune(self) -> None:
-        """Delete old finished rows; those that were given up are kept four times as long."""
-
-        def work(tx: Transaction) -> None:
-            for standings, age in (
-                ((DeliveryState.SENT, DeliveryState.DROPPED), RETENTION),
-                ((DeliveryState.DEAD,), 4 * RETENTION),
-            ):
-                tx.session.connection().execute(
-                    sa.delete(NotificationRow).where(
-                        col(NotificationRow.standing).in_([standing.value for standing in standings]),
-                        col(NotificationRow.changed_at) < tx.now - age,
-                    )
-                )
-
-        self._database.write(work)
-
-    def _update_dead(self, surface: Surface | None, **values: object) -> int:
-        def work(tx: Transaction) -> int:
-            query = sa.update(NotificationRow).where(col(NotificationRow.standing) == DeliveryState.DEAD.value)
-            if surface is not None:
-                query = query.where(col(NotificationRow.surface) == surface.value)
-            moments = (
-                {"due_at": tx.now, "created_at": tx.now} if values["standing"] == DeliveryState.WAITING.value else {}
-            )
-            return tx.session.connection().execute(query.values(changed_at=tx.now, **moments, **values)).rowcount
+            values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
+            return sum(connection.execute(statement, row).rowcount for row in values)
 
         return self._database.write(work)
 
-    def _update_waiting(self, rows: Sequence[NotificationRow], fact: Event | None = None, **values: object) -> None:
-        if not rows:
-            return
-        ids = [row.id for row in rows]
+    def waiting(self, surface: Surface) -> list[NotificationRow]:
+        """What waits for a surface, oldest first."""
+        query = select(NotificationRow).where(_IS_WAITING, _surface == surface).order_by(_id).limit(500)
+        with self._database.read() as session:
+            return list(session.exec(query))
 
-        def work(tx: Transaction) -> None:
-            query = sa.update(NotificationRow).where(
-                col(NotificationRow.id).in_(ids), col(NotificationRow.standing) == DeliveryState.WAITING.value
-            )
-            tx.session.connection().execute(query.values(changed_at=tx.now, **values))
-            if fact is not None:
-                tx.record(fact)
+    def waiting_surfaces(self) -> frozenset[Surface]:
+        """Surfaces for which something waits."""
+        with self._database.read() as session:
+            return frozenset(map(Surface, session.exec(select(_surface).distinct().where(_IS_WAITING))))
 
-        self._database.write(work)
+    def undelivered(self) -> list[UndeliveredNotes]:
+        """What was given up, by surface."""
+        with self._database.read() as session:
+            dead = session.exec(select(NotificationRow).where(_IS_DEAD).order_by(_surface, _id)).all()
+        return [
+            UndeliveredNotes(Surface(name), len(rows), min(row.created_at for row in rows), rows[-1].note)
+            for name, group in groupby(dead, key=lambda row: row.surface)
+            if (rows := list(group))
+        ]
+
+    def settle(self, rows: Sequence[NotificationRow], state: DeliveryState, note: str = "") -> None:
+        """Mark rows as sent or dropped. `note` has the reason, without the text of the notification."""
+        self._update_waiting(rows, standing=state, note=note)
+
+    def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
+        """Mark rows as given up, and record that."""
+        event = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=note)
+        self._update_waiting(rows, event, standing=DeliveryState.DEAD, note=note)
+
+    def postpone(self, rows: Sequence[NotificationRow], due_at: datetime, note: str) -> None:
+        """Count a failed attempt; the rows are tried again at `due_at`."""
+        self._update_waiting(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
+
+    def revive(self, surface: Surface | None) -> int:
+        """Have what was given up sent again, on all surfaces or one; the number of rows."""
+        changes = {"standing": DeliveryState.WAITING, "tries": 0, "gathered": True}
+        return self._update(_dead_on(surface), changes, now=("due_at", "created_at"))
+
+    def dismiss(self, surface: Surface | None) -> int:
+        """Drop what was given up; the number of rows."""
+        return self._update(_dead_on(surface), {"standing": DeliveryState.DROPPED, "note": "dismissed by you"})
+
+    def _update_waiting(self, rows: Sequence[NotificationRow], event: Event | None = None, **changes: object) -> None:
+        if rows:
+            self._update(_IS_WAITING & _id.in_([row.id for row in rows]), changes, event=event)
+
+    def _update(
+        self,
+        chosen: sa.ColumnElement[bool],
+        changes: Mapping[str, object],
+        *,
+        now: Sequence[str] = (),
+        event: Event | None = None,
+    ) -> int:
+        """Change rows and return their number. The columns `now` get the present time; `event` is recorded."""
+
+        def work(tx: Transaction) -> int:
+            times = dict.fromkeys(("changed_at", *now), tx.now)
+            statement = sa.update(NotificationRow).where(chosen).values(**changes, **times)
+            if event is not None:
+                tx.record(event)
+            return tx.session.connection().execute(statement).rowcount
+
+        return self._database.write(work)
+
+
+def _dead_on(surface: Surface | None) -> sa.ColumnElement[bool]:
+    return _IS_DEAD if surface is None else _IS_DEAD & (_surface == surface)

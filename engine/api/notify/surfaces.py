@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import Document, instant
 from engine.api.notify import addresses, delivery
-from engine.api.notify.matrix import is_allowed
+from engine.api.notify.forms import is_switched_on
 from engine.clock import SystemClock
 from engine.config.notify import KEPT, Surface, address_problem, key_name, variable
 from engine.home import Home
@@ -22,14 +22,14 @@ FLAGS = {Surface.WATCH: "watchComplicationsEnabled", Surface.GLASSES: "glassesAl
 PUSH = "pushNotificationsEnabled"
 
 
-def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
+def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
     """Set the address of a surface. One that may contain a secret is stored among the keys, in this process;
     `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and what `Keys.set`
     does."""
     surface, url = Surface(name), url.strip()
     if not url:
-        fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface.value}.url"
-        raise Refusal("bad_address", f"no address was given, so the one for {surface.value} was not changed", fix)
+        fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"
+        raise Refusal("bad_address", f"no address was given, so the one for {surface} was not changed", fix)
     if addresses.is_malformed(url):
         raise Refusal("bad_address", "that is not an address", addresses.EXAMPLE)
     if not delivery.is_known_service(url):
@@ -44,18 +44,17 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
                 raise
             fix = (
                 f"either export {variable(surface)}=… where clawpy is started, or keep it in a file that only you can "
-                f"read: clawpy notify set {surface.value} --store file"
+                f"read: clawpy notify set {surface} --store file"
             )
             raise Refusal(refusal.code, refusal.message, fix) from None
         url = KEPT
-    write(f"notify.{surface.value}.url", url)
+    write(f"notify.{surface}.url", url)
     current = SettingsStore(home.config_file, clock=SystemClock()).current
-    off = "" if is_allowed(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
+    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
     return {
         "surface": surface.value,
         "source": source,
-        "message": f"the address for {surface.value} is stored in the {source}; "
-        f"test it: clawpy notify test {name}{off}",
+        "message": f"the address for {surface} is stored in the {source}; test it: clawpy notify test {name}{off}",
     }
 
 
@@ -70,7 +69,7 @@ def test_surfaces(engine: ApiServices, surface: Surface | None) -> list[Document
 
 def list_surfaces(engine: ApiServices) -> list[Document]:
     """Each surface with its address and what was not delivered."""
-    dead = {given_up.surface: given_up for given_up in engine.notify.outbox.dead()}
+    dead = {given_up.surface: given_up for given_up in engine.notify.outbox.undelivered()}
     return [
         {
             "surface": surface.value,
@@ -85,7 +84,7 @@ def list_surfaces(engine: ApiServices) -> list[Document]:
 
 def _reached(engine: ApiServices, surface: Surface) -> Document:
     """The service of a surface, or what is missing."""
-    on = is_allowed(surface, engine.settings.current)
+    on = is_switched_on(surface, engine.settings.current)
     reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
     try:
         address = engine.notify.addresses.of(surface)
@@ -94,7 +93,7 @@ def _reached(engine: ApiServices, surface: Surface) -> Document:
     if address is None:
         return reply | {
             "message": "no address",
-            "fix": f"clawpy notify set {surface.value}, or set {variable(surface)}",
+            "fix": f"clawpy notify set {surface}, or set {variable(surface)}",
         }
     reply |= {"service": address.service, "source": address.source}
     if not on:
@@ -116,5 +115,5 @@ def _test_surface(engine: ApiServices, surface: Surface) -> Document:
     if failure is None:
         words, fix = "accepted by the service; check whether it arrived", ""
     else:
-        words, fix = failure.words, f"is its address right? clawpy notify set {surface.value}"
+        words, fix = failure.words, f"is its address right? clawpy notify set {surface}"
     return {"surface": surface.value, "delivered": failure is None, "message": words, "fix": fix}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from engine.api.notify.matrix import Urgency
+from engine.api.notify.forms import Urgency
 from engine.api.notify.outbox import NotificationRow
 from engine.frozen import frozen
 
-BACKOFF = (30.0, 120.0, 600.0, 1800.0, 3600.0)
+BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)
 """Seconds until the next attempt, by the number of failures in a row; the last value for all that follow."""
 
 MAX_TRIES = 8
@@ -30,7 +30,7 @@ MAX_BATCH = 50
 
 
 @frozen
-class Plan:
+class DeliveryPlan:
     """What to send now as one, or after how many seconds to look again; None when nothing waits."""
 
     batch: tuple[NotificationRow, ...] = ()
@@ -48,22 +48,22 @@ def schedule(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta)
     return False, now
 
 
-def plan(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> Plan:
+def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
     """What to send next on a surface: urgent ones first, then by age. Collected ones go together."""
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:
         together = [row for row in sendable if row.gathered] if first.gathered else [first]
-        return Plan(tuple(together[:MAX_BATCH]))
+        return DeliveryPlan(tuple(together[:MAX_BATCH]))
     waits = [(row.due_at - now).total_seconds() for row in sendable]
     if quiet and len(sendable) < len(waiting):
         waits.append(QUIET_POLL_S)
-    return Plan(wait=min(waits) if waits else None)
+    return DeliveryPlan(wait=min(waits) if waits else None)
 
 
 def backoff_s(failures: int) -> float:
     """Seconds that a surface is left alone after so many failures in a row."""
-    return BACKOFF[min(failures, len(BACKOFF)) - 1]
+    return BACKOFF_S[min(failures, len(BACKOFF_S)) - 1]
 
 
 def is_expired(tries: int, age: timedelta) -> bool:

@@ -63,7 +63,7 @@ def examine(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (
 def key(
     engine: ApiServices | OfflineServices, action: Literal["list", "delete", "test"] = "list", name: Text = ""
 ) -> Document:
-    """List, delete or test keys. `engine.api.keys.keep_key` stores one, outside of the engine."""
+    """List, delete or test keys. `engine.api.keys.store_key` stores one, outside of the engine."""
     match action:
         case "list":
             return keys.list_keys(engine.home)

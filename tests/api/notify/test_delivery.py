@@ -17,10 +17,10 @@ from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
 from engine.api.notify.addresses import Address
+from engine.api.notify.content import NotificationContent
 from engine.api.notify.delivery import Button, Failure, deliver, describe_failure
-from engine.api.notify.matrix import Form, Happening
-from engine.api.notify.moments import Moment
-from engine.api.notify.notes import Note, note
+from engine.api.notify.forms import Form, NotificationKind
+from engine.api.notify.notes import Note, make_note
 from engine.clock import FakeClock
 from engine.config.notify import Surface
 from engine.events import EventBus, StateChanged
@@ -29,7 +29,9 @@ from tests.api.notify.post_office import PostOffice
 from tests.api.notify.world import World
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-CARD = Moment(Happening.NEW_HIGH, NOW, "Run tests on <changed> *modules* @everyone", "pred_a", "koji-core", 0.72, True)
+CARD = NotificationContent(
+    NotificationKind.NEW_HIGH, NOW, "Run tests on <changed> *modules* @everyone", "pred_a", "koji-core", 0.72, True
+)
 
 
 @pytest.fixture
@@ -51,8 +53,8 @@ def logged() -> Iterator[io.StringIO]:
         logger.removeHandler(handler)
 
 
-def said(form: Form, moment: Moment = CARD) -> Note:
-    return note(moment, form, pending=3, now=NOW + timedelta(minutes=2))
+def said(form: Form, content: NotificationContent = CARD) -> Note:
+    return make_note(content, form, pending=3, now=NOW + timedelta(minutes=2))
 
 
 def send(url: str, one: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> Failure | None:
@@ -88,9 +90,9 @@ def test_glasses_are_asked_only_where_an_answer_is_heard(office: PostOffice) -> 
     skip = {"reject": Button("https://here.example/api/v1/predictions/pred_a/reject", "pass_reject")}
     assert send(office.json, one, Surface.GLASSES, **skip) is None
     alone, heard = [post.body for post in office.posts]
-    assert alone["aps"]["alert"]["body"].endswith("Confidence seventy-two percent.")
+    assert alone["aps"]["alert"]["body"].endswith("Confidence 72 percent.")
     assert "answers" not in alone
-    assert heard["aps"]["alert"]["body"].endswith("Confidence seventy-two percent. Say approve or skip.")
+    assert heard["aps"]["alert"]["body"].endswith("Confidence 72 percent. Say approve or skip.")
     assert heard["answers"]["reject"] == {
         "url": "https://here.example/api/v1/predictions/pred_a/reject", "authorization": "Bearer pass_reject",
     }  # fmt: skip
@@ -173,7 +175,7 @@ def test_this_desktop_and_this_voice(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "koji-core • 72% confidence\nRun tests on &lt;changed&gt; *modules* @everyone",
     ]  # fmt: skip
     assert send("speak://", said(Form.SPOKEN, replace(CARD, words="--help me")), Surface.GLASSES) is None
-    assert heard.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence seventy")
+    assert heard.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
 
 
 def test_a_machine_without_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.api.notify.matrix import MATRIX, Form, Happening, form_of, is_allowed
+from engine.api.notify.forms import FORMS, Form, NotificationKind, is_switched_on
 from engine.config import Settings
 from engine.config.notify import Surface
 
-H, S, F = Happening, Surface, Form
+H, S, F = NotificationKind, Surface, Form
 
 TABLE = """
 new card, medium | banner + card | badge          | –      | –
@@ -30,20 +30,20 @@ CELLS = [
 
 @pytest.mark.parametrize(("happening", "surface", "form"), CELLS)
 def test_a_cell(happening: str, surface: str, form: str) -> None:
-    found = form_of(Happening(happening), Surface(surface))
+    found = FORMS[NotificationKind(happening)].get(Surface(surface))
     assert found is (None if form == "–" else Form(form))
 
 
 def test_the_table_is_whole() -> None:
     assert {(happening, surface) for happening, surface, _ in CELLS} == {(h.value, s.value) for h in H for s in S}
-    assert set(MATRIX) == set(Happening)
+    assert set(FORMS) == set(NotificationKind)
 
 
 @pytest.mark.parametrize("surface", list(Surface))
 def test_the_flags(surface: Surface) -> None:
     """SPEC 7.4: pushes and complications unless switched off, glasses only when switched on."""
-    assert is_allowed(surface, Settings()) is (surface is not S.GLASSES)
-    assert is_allowed(surface, Settings(glasses_alerts_enabled=True))
+    assert is_switched_on(surface, Settings()) is (surface is not S.GLASSES)
+    assert is_switched_on(surface, Settings(glasses_alerts_enabled=True))
     off = Settings(push_notifications_enabled=False)
-    assert is_allowed(surface, off) is (surface is S.WATCH)
-    assert is_allowed(surface, Settings(watch_complications_enabled=False)) is (surface not in (S.WATCH, S.GLASSES))
+    assert is_switched_on(surface, off) is (surface is S.WATCH)
+    assert is_switched_on(surface, Settings(watch_complications_enabled=False)) is (surface not in (S.WATCH, S.GLASSES))

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api.notify.matrix import Form, Happening
-from engine.api.notify.moments import Moment
-from engine.api.notify.notes import ACTIONS, MAX_CHARS, MAX_DIGEST_LINES, Note, clean_line, digest, note
+from engine.api.notify.content import NotificationContent
+from engine.api.notify.forms import Form, NotificationKind
+from engine.api.notify.notes import CARD_ACTIONS, MAX_CHARS, MAX_DIGEST_LINES, Note, clean_line, make_digest, make_note
 from engine.model import Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-CARD = Moment(
-    Happening.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
+CARD = NotificationContent(
+    NotificationKind.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
     "koji-core", 0.72, True, Tier.CHECK,
 )  # fmt: skip
 NEW = replace(CARD, stated=False)
 LOST = replace(CARD, tier=Tier.BROKEN)
 READ_IT = "Say skip, or read it before you approve."
-DONE = Moment(Happening.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
+DONE = NotificationContent(NotificationKind.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
 
 
-def said(moment: Moment, form: Form, pending: int = 1) -> Note:
-    return note(moment, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
+def said(content: NotificationContent, form: Form, pending: int = 1) -> Note:
+    return make_note(content, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
 
 
 def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
@@ -58,14 +58,14 @@ def test_what_the_filter_asks_about_is_not_approved_at_a_glance() -> None:
 def test_what_is_not_all_there_is_not_approved_from_it() -> None:
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""
     whole = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
-    assert said(replace(CARD, words=whole), Form.CARD).actions == ACTIONS
+    assert said(replace(CARD, words=whole), Form.CARD).actions == CARD_ACTIONS
     for cut in (whole + " and more", "run it with hunter2hunter2"):
         assert said(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
         assert said(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
 
 
 @pytest.mark.parametrize(
-    ("moment", "form", "title", "body"),
+    ("content", "form", "title", "body"),
     [
         (CARD, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
         (CARD, Form.HAPTIC_BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
@@ -90,12 +90,12 @@ def test_what_is_not_all_there_is_not_approved_from_it() -> None:
         (
             CARD, Form.SPOKEN, "",
             "Cross-pollination suggestion: Run tests on recently changed modules. "
-            "Confidence seventy-two percent.",
+            "Confidence 72 percent.",
         ),
     ],
 )  # fmt: skip
-def test_a_form(moment: Moment, form: Form, title: str, body: str) -> None:
-    found = said(moment, form, pending=3)
+def test_a_form(content: NotificationContent, form: Form, title: str, body: str) -> None:
+    found = said(content, form, pending=3)
     assert (found.title, found.body) == (title, body)
 
 
@@ -118,7 +118,7 @@ def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
 
 def test_a_tap_is_felt_and_a_badge_is_not() -> None:
     """Success, failure and a new card feel different; a badge is only looked at."""
-    failed = replace(DONE, happening=Happening.FAILED, words="Failed: 2 tests")
+    failed = replace(DONE, kind=NotificationKind.FAILED, words="Failed: 2 tests")
     taps = [
         (CARD, Form.HAPTIC_BADGE),
         (DONE, Form.HAPTIC),
@@ -132,13 +132,13 @@ def test_a_tap_is_felt_and_a_badge_is_not() -> None:
 
 
 def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
-    failed = replace(DONE, happening=Happening.FAILED, words="Failed: 2 tests")
-    found = digest([said(failed, Form.HAPTIC), said(DONE, Form.HAPTIC), said(CARD, Form.BADGE, pending=3)])
+    failed = replace(DONE, kind=NotificationKind.FAILED, words="Failed: 2 tests")
+    found = make_digest([said(failed, Form.HAPTIC), said(DONE, Form.HAPTIC), said(CARD, Form.BADGE, pending=3)])
     assert (found.title, found.haptic) == ("🔮 3", "failure")
 
 
 def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
-    found = digest([said(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
+    found = make_digest([said(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
     lines = found.body.splitlines()
     assert len(lines) == MAX_DIGEST_LINES
     assert lines[0] == "• koji-core • 72% confidence: card 0"

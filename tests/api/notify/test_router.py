@@ -10,8 +10,8 @@ import pytest
 
 from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import BUTTON_LIFETIME, Button, Failure
-from engine.api.notify.matrix import Form
-from engine.api.notify.timing import BACKOFF, MAX_AGE, MAX_TRIES
+from engine.api.notify.forms import Form
+from engine.api.notify.timing import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.notify import Surface
 from engine.events import (
@@ -178,7 +178,7 @@ def test_a_surface_that_is_dead_is_tried_ever_more_seldom_and_given_up(world: Wo
         waits.append(wait)
         clock.advance(timedelta(seconds=wait))
     assert len(world.courier.to(Surface.PHONE)) == MAX_TRIES
-    assert waits[: len(BACKOFF)] == list(BACKOFF)
+    assert waits[: len(BACKOFF_S)] == list(BACKOFF_S)
     [waiting] = world.router.waiting()
     assert waiting.kind == "notification"
     assert waiting.title == "phone missed a notification: it cannot be reached"
@@ -192,7 +192,7 @@ def test_while_the_circuit_is_open_nothing_is_even_tried(world: World, clock: Fa
     world.happen(PAUSED, COST)
     world.deliver()
     assert len(world.courier.sent) == 1
-    clock.advance(timedelta(seconds=BACKOFF[0] - 1))
+    clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
     world.happen(PAUSED)
     assert world.router.step(Surface.PHONE) == 1
     assert len(world.courier.sent) == 1
@@ -208,7 +208,7 @@ def test_what_nobody_will_ever_take_is_given_up_at_once_and_comes_when_it_is_men
     world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
     world.happen(PAUSED)
     world.deliver()
-    assert world.router.outbox.dead()[0].count == 1
+    assert world.router.outbox.undelivered()[0].count == 1
     world.courier.failures.clear()
     assert world.router.retry(Surface.PHONE) == 1
     world.deliver()
@@ -222,7 +222,7 @@ def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World
     world.at(phone="")
     world.deliver()
     assert not world.courier.sent
-    assert world.router.outbox.surfaces() == frozenset()
+    assert world.router.outbox.waiting_surfaces() == frozenset()
 
 
 # -- once, and never never
@@ -235,7 +235,7 @@ def test_a_fact_that_is_read_twice_is_told_once(
     world.at(phone=EVERYWHERE["phone"])
     world.happen(PAUSED)
     facts = Ledger(database).since(0)
-    world.router._take([fact for fact in facts if fact.kind == "StateChanged"])
+    world.router._store([fact for fact in facts if fact.kind == "StateChanged"])
     world.deliver()
     assert len(world.courier.sent) == 1
 

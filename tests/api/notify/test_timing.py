@@ -6,18 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engine.api.notify.matrix import Urgency
+from engine.api.notify.forms import Urgency
 from engine.api.notify.outbox import NotificationRow
 from engine.api.notify.timing import (
-    BACKOFF,
+    BACKOFF_S,
     MAX_AGE,
     MAX_BATCH,
     MAX_TRIES,
     QUIET_POLL_S,
-    Plan,
+    DeliveryPlan,
     backoff_s,
     is_expired,
-    plan,
+    plan_delivery,
     schedule,
 )
 
@@ -47,30 +47,30 @@ def test_an_entry(urgency: Urgency, quiet: bool, gathered: bool, minutes: int) -
 
 def test_one_by_one_the_urgent_first() -> None:
     waiting = [item(1), item(2, urgent=True), item(3)]
-    assert plan(waiting, NOW, quiet=False).batch == (waiting[1],)
-    assert plan([waiting[0], waiting[2]], NOW, quiet=False).batch == (waiting[0],)
+    assert plan_delivery(waiting, NOW, quiet=False).batch == (waiting[1],)
+    assert plan_delivery([waiting[0], waiting[2]], NOW, quiet=False).batch == (waiting[0],)
 
 
 def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> None:
     waiting = [item(1, gathered=True, due=300), item(2, gathered=True, due=420)]
-    assert plan(waiting, NOW + timedelta(seconds=299), quiet=False) == Plan(wait=1.0)
-    assert plan(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
+    assert plan_delivery(waiting, NOW + timedelta(seconds=299), quiet=False) == DeliveryPlan(wait=1.0)
+    assert plan_delivery(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
 
 
 def test_one_digest_has_a_bound() -> None:
     waiting = [item(number, gathered=True) for number in range(MAX_BATCH + 3)]
-    assert plan(waiting, NOW, quiet=False).batch == tuple(waiting[:MAX_BATCH])
+    assert plan_delivery(waiting, NOW, quiet=False).batch == tuple(waiting[:MAX_BATCH])
 
 
 def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
     waiting = [item(1, gathered=True), item(2, urgent=True)]
-    assert plan(waiting, NOW, quiet=True).batch == (waiting[1],)
-    assert plan(waiting[:1], NOW, quiet=True) == Plan(wait=QUIET_POLL_S)
-    assert plan(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
+    assert plan_delivery(waiting, NOW, quiet=True).batch == (waiting[1],)
+    assert plan_delivery(waiting[:1], NOW, quiet=True) == DeliveryPlan(wait=QUIET_POLL_S)
+    assert plan_delivery(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
 
 
 def test_a_failing_surface_is_left_alone_ever_longer() -> None:
-    assert [backoff_s(failures) for failures in range(1, 7)] == [*BACKOFF, BACKOFF[-1]]
+    assert [backoff_s(failures) for failures in range(1, 7)] == [*BACKOFF_S, BACKOFF_S[-1]]
 
 
 def test_when_it_is_given_up() -> None:

@@ -1,4 +1,4 @@
-"""Which event reaches which surface, and in which form (SPEC 10.2), as a table."""
+"""The table of SPEC 10.2: which kind of event reaches which surface, in which form, and how urgent it is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from engine.config import Settings
 from engine.config.notify import Surface
 
 
-class Happening(StrEnum):
-    """The seven kinds of event that are notified."""
+class NotificationKind(StrEnum):
+    """The seven kinds of event that are notified, with the names of SPEC 10.2."""
 
     NEW_MEDIUM = "new card, medium"
     NEW_HIGH = "new card, high"
@@ -61,35 +61,30 @@ def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form |
     return {surface: form for surface, form in forms.items() if form is not None}
 
 
-MATRIX: Mapping[Happening, Mapping[Surface, Form]] = {
+FORMS: Mapping[NotificationKind, Mapping[Surface, Form]] = {
     #                          phone, web, desktop   watch         glasses      discord
-    Happening.NEW_MEDIUM: _row(Form.CARD, Form.BADGE, None, None),
-    Happening.NEW_HIGH: _row(Form.CARD, Form.HAPTIC_BADGE, Form.SPOKEN, Form.EMBED),
-    Happening.ACTED: _row(Form.SILENT, Form.REFRESH, None, Form.TICK),
-    Happening.COMPLETED: _row(Form.BANNER, Form.HAPTIC, Form.SPOKEN, Form.RESULT),
-    Happening.FAILED: _row(Form.BANNER, Form.HAPTIC, None, Form.CROSS),
-    Happening.COST: _row(Form.BANNER, None, None, None),
-    Happening.PAUSED: _row(Form.BANNER, Form.PAUSE, None, Form.STATUS),
+    NotificationKind.NEW_MEDIUM: _row(Form.CARD, Form.BADGE, None, None),
+    NotificationKind.NEW_HIGH: _row(Form.CARD, Form.HAPTIC_BADGE, Form.SPOKEN, Form.EMBED),
+    NotificationKind.ACTED: _row(Form.SILENT, Form.REFRESH, None, Form.TICK),
+    NotificationKind.COMPLETED: _row(Form.BANNER, Form.HAPTIC, Form.SPOKEN, Form.RESULT),
+    NotificationKind.FAILED: _row(Form.BANNER, Form.HAPTIC, None, Form.CROSS),
+    NotificationKind.COST: _row(Form.BANNER, None, None, None),
+    NotificationKind.PAUSED: _row(Form.BANNER, Form.PAUSE, None, Form.STATUS),
 }
 
-URGENCY: Mapping[Happening, Urgency] = {
-    Happening.NEW_MEDIUM: Urgency.LOW,
-    Happening.NEW_HIGH: Urgency.NORMAL,
-    Happening.ACTED: Urgency.LOW,
-    Happening.COMPLETED: Urgency.NORMAL,
-    Happening.FAILED: Urgency.NORMAL,
-    Happening.COST: Urgency.URGENT,
-    Happening.PAUSED: Urgency.URGENT,
+URGENCY: Mapping[NotificationKind, Urgency] = {
+    NotificationKind.NEW_MEDIUM: Urgency.LOW,
+    NotificationKind.NEW_HIGH: Urgency.NORMAL,
+    NotificationKind.ACTED: Urgency.LOW,
+    NotificationKind.COMPLETED: Urgency.NORMAL,
+    NotificationKind.FAILED: Urgency.NORMAL,
+    NotificationKind.COST: Urgency.URGENT,
+    NotificationKind.PAUSED: Urgency.URGENT,
 }
 
 
-def form_of(happening: Happening, surface: Surface) -> Form | None:
-    """The form of an event on a surface, None when it is not sent there."""
-    return MATRIX[happening].get(surface)
-
-
-def is_allowed(surface: Surface, settings: Settings) -> bool:
-    """Whether the flags of SPEC 7.4 allow notifications on a surface."""
+def is_switched_on(surface: Surface, settings: Settings) -> bool:
+    """Whether the settings switch a surface on (SPEC 7.4)."""
     if surface is Surface.WATCH:
         return settings.watch_complications_enabled
     if surface is Surface.GLASSES:
