@@ -165,9 +165,11 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
-    """Secrets in the staged and changed tracked files, large and unwanted files in the index. Raises `GitError`."""
-    if not head or not any(file.staged or file.modified for file in files):
+    """Secrets in the staged and changed tracked files, large and unwanted files in the index. `head` is "" before the
+    first commit. Raises `GitError`."""
+    if not any(file.staged or file.modified for file in files):
         return ()
+    head = head or git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
     entries = list(_entries(listing))
     problems = _files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")

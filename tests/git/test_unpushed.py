@@ -78,6 +78,14 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
+def test_files_staged_for_the_first_commit(repository: Repository) -> None:
+    repository.write("config.py", f"KEY = '{TOKEN}'\n")
+    repository.write(".env", "PASSWORD=open\n")
+    repository.git("add", ".")
+    uncommitted = look(repository).uncommitted
+    assert [(problem.path, problem.line) for problem in uncommitted] == [("config.py", 1), (".env", 0)]
+
+
 def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repository: Repository) -> None:
     base = repository.commit("begin", {"config.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
     repository.git("mv", "config.py", "settings.py")

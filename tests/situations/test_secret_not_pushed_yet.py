@@ -74,6 +74,17 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(monday: Situation
 
 
 @pytest.mark.long
+def test_a_key_staged_for_the_first_commit(monday: Situation) -> None:
+    monday.write("config.yml", f"region: eu\nkey: {KEY}\n")
+    monday.git("add", "config.yml")
+    card = monday.first()
+    assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
+    done = monday.approve(card)
+    assert (done.outcome, done.summary) == (PROBLEM_FOUND, "Do not commit: 1 likely secret, the first in config.yml:2")
+    assert "move the secret out of the file" in monday.transcript(done)
+
+
+@pytest.mark.long
 def test_a_file_of_keys_in_a_repository_without_a_remote(monday: Situation) -> None:
     monday.shop()
     monday.git("switch", "-q", "-c", "deploy")

@@ -271,8 +271,6 @@ def large_file(context: WorkspaceContext) -> Iterator[Offer]:
 
 def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
     unpushed = context.inspection.unpushed
-    if not context.repository.head:
-        return
     committed = [problem for problem in unpushed.committed if problem.secret is secrets]
     paths = {problem.path for problem in committed}
     uncommitted = [

@@ -18,7 +18,15 @@ from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
 from engine.git.status import is_byproduct, read_status
-from engine.git.unpushed import MAX_COMMITS, Span, Unpushed, UnpushedProblem, read_commits, read_uncommitted
+from engine.git.unpushed import (
+    MAX_COMMITS,
+    NOTHING_UNPUSHED,
+    Span,
+    Unpushed,
+    UnpushedProblem,
+    read_commits,
+    read_uncommitted,
+)
 from engine.plain_files import read_plain
 
 # -- Review unpushed commits for secrets, leftovers and large files -----------------------------------------------
@@ -45,11 +53,12 @@ class ReviewUnpushed(Flow):
         return f"Review the commits that {whom} {missing} for leftovers, secrets and large files"
 
     def run(self, job: Job) -> FlowResult:
-        span = Span(
-            resolve_commit(job, "HEAD"), resolve_commit(job, self.upstream) if self.upstream else "", self.newest
-        )
-        unpushed = read_commits(job.git, span, leftovers=True)
-        uncommitted = read_uncommitted(job.git, span.head, read_status(job.git).files)
+        status = read_status(job.git)
+        span, unpushed = None, NOTHING_UNPUSHED
+        if status.head:
+            span = Span(status.head, resolve_commit(job, self.upstream) if self.upstream else "", self.newest)
+            unpushed = read_commits(job.git, span, leftovers=True)
+        uncommitted = read_uncommitted(job.git, status.head, status.files)
         if not unpushed.commits and not uncommitted:
             whom = one_line(self.upstream) if self.upstream else "another branch"
             return FlowResult(f"Nothing to review: {whom} has every commit")
@@ -58,8 +67,8 @@ class ReviewUnpushed(Flow):
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         problems = [*unpushed.committed, *uncommitted]
         job.say_list([describe_finding(problem) for problem in problems], MAX_FINDINGS)
-        steps = cleanup_steps(problems, span.head, _rebase_start(job, span, problems, self.upstream))
-        for line in [*self.broken, *steps]:
+        rebase_start = _rebase_start(job, span, problems, self.upstream) if span else ""
+        for line in [*self.broken, *cleanup_steps(problems, status.head, rebase_start)]:
             job.say(line)
         return _make_result(unpushed, problems, self.broken)
 
@@ -138,13 +147,14 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         )
     secrets = [finding for finding in problems if finding.secret]
     files = [finding for finding in problems if not finding.secret and not finding.line]
+    step = "push" if any(finding.sha for finding in (*secrets, *files)) else "commit"
     sentences = []
     if secrets:
-        sentences.append(f"do not push: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
+        sentences.append(f"do not {step}: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
     if files:
         first = files[0]
         verb = "is a" if first.size else "holds"
-        begin = "" if secrets else "do not push: "
+        begin = "" if secrets else f"do not {step}: "
         others = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
         sentences.append(f"{begin}{finding_place(first)} {verb} {first.kind}{format_size(first)}{others}")
     sentences += branch_problems
