@@ -7,21 +7,16 @@ meet them leaves no row in the log, and is reported as `kept`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-from sqlmodel import Session
 
 from engine.config import Autonomy, SettingsSource
 from engine.execution.launcher import Launcher
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.prediction.approvals import runs_when_due
-from engine.prediction.card_rows import load_card
+from engine.model import Card, DecidedBy, RailVerdict, Refusal, Verdict
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import Predictions
-from engine.prediction.kinds import ALWAYS_ASK, is_heartbeat, kind_of, kind_title
-from engine.prediction.twin import MIN_APPROVAL_BOUND
+from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
+from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
 
@@ -111,51 +106,12 @@ def autonomy_requirements(
 GATE = "gate"
 """The human gate among the rails (SPEC 3.6)."""
 
-MIN_PHASE = 1
-"""Nothing runs by itself in phase 0 (SPEC 2.6); from phase 1 on the operator's own record decides (SPEC 2.5)."""
-
-
-@frozen
-class RunConditions:
-    """The conditions of a card. `bound` is Wilson's lower bound of the share approved of similar cards; `ordered`: the
-    operator ordered it to run when it is due."""
-
-    autonomous: bool
-    acts: bool
-    quiet: bool
-    phase: int
-    confidence: float
-    threshold: float
-    bound: float
-    asks: bool = False
-    suggested: bool = False
-    warns: bool = False
-    ordered: bool = False
-
-
-def reason_to_wait(conditions: RunConditions) -> str:
-    """Why a pending card waits for the operator, "" if it may run by itself."""
-    if not conditions.autonomous:
-        return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
-    if not conditions.acts:
-        return "the autonomy of this workspace is not set to `act`"
-    if conditions.quiet:
-        return "quiet hours: nothing runs by itself"
-    if not conditions.ordered:
-        if conditions.phase < MIN_PHASE:
-            return f"phase {conditions.phase}: nothing runs by itself before phase {MIN_PHASE}"
-        if conditions.confidence < conditions.threshold:
-            return f"confidence {conditions.confidence:.2f} is below {conditions.threshold:.2f}"
-        if conditions.bound < MIN_APPROVAL_BOUND:
-            bounds = f"{conditions.bound:.2f}, is below {MIN_APPROVAL_BOUND:.2f}"
-            return f"the lower bound of your approval rate for similar cards, {bounds}"
-    if conditions.suggested:
-        return "somebody else may have written this suggestion or task, so it waits for you"
-    if conditions.warns:
-        return "running it does not remove the reason for this warning, so it waits for you"
-    if conditions.asks:
-        return "the content filter asks for your decision"
-    return ""
+WAITING_RULES = (
+    "autonomy-off", "workspace", "quiet", "cold-start", "low-confidence", "below-threshold", "track-record",
+    "suggested",
+)  # fmt: skip
+"""Rules of the human gate by which a card waits for the operator and is not even tried (SPEC 2.5, 2.6, 7.3, 7.4). By
+any other a card is tried, so that the log shows what the gate stopped."""
 
 
 @frozen
@@ -206,14 +162,15 @@ class AutonomousRuns:
         self._refused_by_gate = {
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
-        reasons = self._reasons(cards)
         for card in cards:
-            if reason := reasons[card.id] or self._launcher.blocking_reason(card.assignment):
+            verdicts = self._verdicts(card.id)
+            gate = next((verdict for verdict in verdicts if verdict.rail == GATE), None)
+            objection = "" if gate is None or gate.verdict is Verdict.ALLOW else gate.reason
+            if reason := reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment):
                 kept.append((card.id, reason))
                 continue
-            gate = self._gate(card.id)
-            if gate and self._refused_by_gate.get(card.id) == gate:
-                kept.append((card.id, gate))
+            if objection and self._refused_by_gate.get(card.id) == objection:
+                kept.append((card.id, objection))
                 continue
             if not still():
                 break
@@ -222,7 +179,7 @@ class AutonomousRuns:
             except Refusal as refusal:
                 blocked.append((card.id, refusal.message))
                 if refusal.message.startswith(f"{GATE}: "):
-                    self._refused_by_gate[card.id] = gate
+                    self._refused_by_gate[card.id] = objection
         return Attempt(None, tuple(blocked), tuple(kept))
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
@@ -245,41 +202,19 @@ class AutonomousRuns:
             threshold=settings.cross_poll_auto_execute_threshold,
         )
 
-    def _gate(self, card_id: str) -> str:
-        """The objection of the human gate to a card now, "" for none."""
+    def _verdicts(self, card_id: str) -> tuple[RailVerdict, ...]:
+        """The verdicts of the rails on a card now."""
         try:
-            verdicts = self._cards.rails(card_id)
+            return self._cards.rails(card_id)
         except Refusal:
-            return ""  # the card is gone, which `approve` reports
-        return next(
-            (verdict.reason for verdict in verdicts if verdict.rail == GATE and verdict.verdict is not Verdict.ALLOW),
-            "",
-        )
+            return ()  # the card is gone, which `approve` reports
 
-    def _reasons(self, cards: Sequence[Card]) -> dict[str, str]:
-        """By card, why it waits for the operator, "" if it may run by itself."""
-        if not cards:
-            return {}
-        phase = self._predictions.phase().number
-        with self._database.read() as session:
-            return {card.id: self._reason_to_wait(session, card, phase) for card in cards}
 
-    def _reason_to_wait(self, session: Session, card: Card, phase: int) -> str:
-        settings, workspace = self._settings.current, card.assignment.workspace
-        conditions = RunConditions(
-            autonomous=settings.autonomous_mode_enabled,
-            acts=settings.workspace(workspace).autonomy is Autonomy.ACT,
-            quiet=self._quiet(),
-            phase=phase,
-            confidence=card.confidence,
-            threshold=settings.cross_poll_auto_execute_threshold,
-            bound=1.0,
-            asks=card.asks,
-            suggested=card.kind in ALWAYS_ASK,
-            warns=kind_of(card.kind).comes_back,
-            ordered=is_heartbeat(card.kind) and runs_when_due(session, load_card(session, card.id)),
-        )
-        if reason := reason_to_wait(conditions):
-            return reason  # the record costs a query, and most cards stop before it
-        like = self._history.count_similar(session, card.kind, card.assignment.channel, workspace)
-        return reason_to_wait(replace(conditions, bound=wilson_lower_bound(*like)))
+def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
+    """Why a pending card of this kind waits for the operator, "" if it may be tried."""
+    if kind_of(kind).comes_back:
+        return "running it does not remove the reason for this warning, so it waits for you"
+    for verdict in verdicts:
+        if verdict.asks_about_content or (verdict.rail == GATE and any(map(verdict.applies, WAITING_RULES))):
+            return verdict.reason
+    return ""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict, Verdict
+from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict
 
 
 class Status(StrEnum):
@@ -298,7 +298,7 @@ class Card:
     @property
     def asks(self) -> bool:
         """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
-        return any(verdict.rail == "content" and verdict.verdict is Verdict.ASK for verdict in self.verdicts)
+        return any(verdict.asks_about_content for verdict in self.verdicts)
 
     @property
     def without_sandbox(self) -> bool:
@@ -311,7 +311,7 @@ class Card:
         return self._broke(NO_SANDBOX)
 
     def _broke(self, rule: str) -> bool:
-        return any(verdict.rail == "gate" and rule in verdict.rule.split(",") for verdict in self.verdicts)
+        return any(verdict.rail == "gate" and verdict.applies(rule) for verdict in self.verdicts)
 
 
 @frozen

@@ -79,12 +79,21 @@ class Assignment:
 
 @frozen
 class RailVerdict:
-    """One rail's word on one trigger, with its reason in words."""
+    """One rail's word on one trigger, with its reason in words. `rule` names the rules that apply, with commas."""
 
     rail: str
     verdict: Verdict
     reason: str
     rule: str = ""
+
+    def applies(self, rule: str) -> bool:
+        """Whether this rule is among those that apply."""
+        return rule in self.rule.split(",")
+
+    @property
+    def asks_about_content(self) -> bool:
+        """Whether the content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
+        return self.rail == "content" and self.verdict is Verdict.ASK
 
 
 @frozen

@@ -31,7 +31,6 @@ from engine.model import (
     Status,
     Trigger,
     TriggerType,
-    Verdict,
     sanitise,
 )
 from engine.model.secrets import refuse_secret
@@ -70,16 +69,10 @@ class ApprovalRequest:
     without_sandbox: bool = False
     """Whether the operator confirms that it runs unconfined if no sandbox works."""
 
-
-def checked_prompt(text: str, secrets: Iterable[str] = ()) -> str:
-    """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` if it
-    contains one of `secrets` or what looks like one (SPEC 11.1)."""
-    prompt = sanitise(text).strip()
-    if not prompt:
-        raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
-    if len(prompt) > MAX_PROMPT:
-        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {MAX_PROMPT}")
-    return refuse_secret(prompt, secrets)
+    @property
+    def by_person(self) -> bool:
+        """Whether a person decided."""
+        return self.by is not DecidedBy.AUTONOMY
 
 
 def link_session(tx: Transaction, view: SessionView) -> None:
@@ -89,13 +82,23 @@ def link_session(tx: Transaction, view: SessionView) -> None:
         row.session_id = view.id
 
 
-def runs_when_due(session: Session | None, row: Prediction) -> bool:
-    """Whether a heartbeat orders this card to run by itself when it is due, and still does. Without a session (a card
-    just made) it does."""
+def _runs_when_due(session: Session, row: Prediction) -> bool:
+    """Whether a heartbeat orders this card to run by itself when it is due, and still does."""
     if not is_heartbeat(row.kind) or row.facts.get(RUN_FACT) is not True or row.edited:
         return False
-    task = load(session, TaskRow, row.task_id or "") if session else None
-    return session is None or (task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, "open"))
+    task = load(session, TaskRow, row.task_id or "")
+    return task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, "open")
+
+
+def _trigger_type(row: Prediction, request: ApprovalRequest) -> TriggerType:
+    if request.by_person:
+        return TriggerType.MANUAL
+    if row.source is Source.FOLLOW_UP:
+        # It stays in its chain whoever asks for it; otherwise chains could grow without limit.
+        return TriggerType.FOLLOW_UP
+    if request.program:
+        return TriggerType.CRON
+    return TriggerType.HEARTBEAT if is_heartbeat(row.kind) else TriggerType.AUTONOMOUS
 
 
 class Approvals:
@@ -123,24 +126,24 @@ class Approvals:
         `unknown_card`."""
         with self._database.read() as session:
             row = load_card(session, card_id)
-            return self._preview(row, row.assignment, self.launcher.check(row.assignment), session)
+            return self.preview_work(session, row, row.assignment, self.launcher.check(row.assignment))
 
-    def _preview(
-        self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session
+    def preview_work(
+        self, session: Session, row: Prediction, assignment: Assignment, info: RunnerInfo
     ) -> tuple[RailVerdict, ...]:
-        trigger = self._trigger(row, assignment, info, DecidedBy.OPERATOR, session)
-        return self._store.safety.pipeline.preview(replace(trigger, acknowledged_digest=""))
-
-    def preview_new(
-        self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session | None = None
-    ) -> tuple[RailVerdict, ...]:
-        """`preview` for a new card that is not stored yet; without a session it ignores similar cards."""
-        trigger = self._trigger(row, assignment, info, DecidedBy.OPERATOR, session)
+        """`preview` for a card, which may not be stored yet, if it became this work for this runner."""
+        trigger = self._trigger(session, row, assignment, info, ApprovalRequest())
         return self._store.safety.pipeline.preview(trigger)
 
     def checked_prompt(self, text: str) -> str:
-        """See `checked_prompt`."""
-        return checked_prompt(text, self._secrets())
+        """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` if
+        it contains a stored secret or what looks like one (SPEC 11.1)."""
+        prompt = sanitise(text).strip()
+        if not prompt:
+            raise Refusal("empty_prompt", "the prompt is empty", "say what to do")
+        if len(prompt) > MAX_PROMPT:
+            raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {MAX_PROMPT}")
+        return refuse_secret(prompt, self._secrets())
 
     def approve(
         self,
@@ -171,7 +174,7 @@ class Approvals:
             message = f"{ruling.rail}: {ruling.reason}"
             if _wants_confirmation(ruling, request):
                 raise Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
-            if _needs_content_acknowledgement(ruling):
+            if ruling.asks_about_content:
                 raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
             fix = "resume" if ruling.rail == KILL else "fix the cause"
             raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
@@ -185,11 +188,11 @@ class Approvals:
         """Store the present runner of a pending card. Returns whether it changed."""
         with self._database.read() as session:
             row = load_card(session, card_id)
-        assignment, otherwise = self.launcher.choose(row.assignment)
-        info = self.launcher.check(assignment)
-        if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
-            return False
-        verdicts = self.preview_new(row, assignment, info)
+            assignment, otherwise = self.launcher.choose(row.assignment)
+            info = self.launcher.check(assignment)
+            if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
+                return False
+            verdicts = self.preview_work(session, row, assignment, info)
         note = otherwise or ("" if info.available else info.reason)
 
         def change(tx: Transaction, now: Prediction) -> None:
@@ -245,7 +248,7 @@ class Approvals:
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store the changed work and runner on the card, with the verdicts of the rails."""
         with self._database.read() as session:
-            verdicts = self._preview(load_card(session, card_id), assignment, info, session)
+            verdicts = self.preview_work(session, load_card(session, card_id), assignment, info)
 
         def change(tx: Transaction, row: Prediction) -> None:
             status_after(row, Move.APPROVE, tx.now)
@@ -271,38 +274,32 @@ class Approvals:
         return replace(assignment, prompt=self.checked_prompt(edit))
 
     def _trigger(
-        self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
+        self, session: Session, row: Prediction, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
     ) -> Trigger:
-        """The request to run this card as `assignment`, which may be edited; without a session (a card just made) it
-        ignores similar cards.
+        """The request to the rails to run this card as `assignment`, which may be edited.
 
         An operator's approval starts a new chain (SPEC 3.2), and acknowledges what the card shows that rails ask.
         """
-        person = by is not DecidedBy.AUTONOMY
-        if person:
-            kind = TriggerType.MANUAL
-        elif is_heartbeat(row.kind):
-            kind = TriggerType.HEARTBEAT
-        else:
-            kind = TriggerType.FOLLOW_UP if row.source == Source.FOLLOW_UP else TriggerType.AUTONOMOUS
-        trigger = Trigger(
+        by_person = request.by_person
+        similar = self._store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
+        return Trigger(
             prediction_id=row.id,
-            type=kind,
+            type=_trigger_type(row, request),
             assignment=assignment,
             agent=row.target_agent,
             confidence=row.confidence,
             estimate=info.estimate,
-            decided_by=by,
-            from_channel="owner" if person else row.from_channel,
-            acknowledged_digest=row.assignment.digest if person and card_of(row).asks else "",
+            decided_by=request.by,
+            from_channel="owner" if by_person else row.from_channel,
+            phase=self._twin.phase(session).number,
+            approval_bound=wilson_lower_bound(*similar),
+            acknowledged_digest=row.assignment.digest if by_person and card_of(row).asks else "",
+            force=request.force,
+            asked_by=request.program,
             suggested=row.kind in ALWAYS_ASK,
-            ordered=runs_when_due(session, row),
+            ordered=_runs_when_due(session, row),
+            without_sandbox=request.without_sandbox and by_person,
         )
-        if session is None:
-            return trigger
-        like = self._store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
-        phase = self._twin.phase(session).number
-        return replace(trigger, phase=phase, approval_bound=wilson_lower_bound(*like))
 
     def _rule(
         self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
@@ -310,13 +307,7 @@ class Approvals:
         """Ask the rails and store their ruling: a permit, or the verdict that blocks."""
         row = load_card(tx.session, card_id)
         status_after(row, Move.APPROVE, tx.now)
-        trigger = self._trigger(row, assignment, info, request.by, tx.session)
-        confirmed = request.without_sandbox and request.by is not DecidedBy.AUTONOMY
-        trigger = replace(trigger, without_sandbox=confirmed)
-        if request.program:
-            # A follow-up stays in its chain whoever asks for it; otherwise chains could grow without limit.
-            kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
-            trigger = replace(trigger, type=kind, force=request.force, asked_by=request.program)
+        trigger = self._trigger(tx.session, row, assignment, info, request)
         ruling = self._store.safety.pipeline.rule(tx, trigger)
         changed = assignment.digest != row.assignment.digest
         if changed:
@@ -329,7 +320,7 @@ class Approvals:
             self._store.confirm(tx, row, ruling.permit, request.by)
             return ruling.permit
         assert blocked_by is not None, "a ruling has a permit or what blocked it"
-        if changed or _needs_content_acknowledgement(blocked_by) or _wants_confirmation(blocked_by, request):
+        if changed or blocked_by.asks_about_content or _wants_confirmation(blocked_by, request):
             row.set_verdicts(ruling.verdicts)
         if blocked_by.rail != KILL:
             row.note = f"{blocked_by.rail}: {blocked_by.reason}"
@@ -381,12 +372,6 @@ def _has_consent_to_runner(row: Prediction, assignment: Assignment, info: Runner
     return info.consent_text == row.served or names_own_flow
 
 
-def _needs_content_acknowledgement(verdict: RailVerdict) -> bool:
-    """Whether the content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
-    return verdict.rail == "content" and verdict.verdict is Verdict.ASK
-
-
 def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:
     """Whether the gate asks the operator to confirm that it runs without a sandbox."""
-    person = request.by is not DecidedBy.AUTONOMY
-    return person and verdict.rail == "gate" and NO_SANDBOX in verdict.rule.split(",")
+    return request.by_person and verdict.rail == "gate" and verdict.applies(NO_SANDBOX)

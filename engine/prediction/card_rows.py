@@ -151,7 +151,7 @@ class Prediction(Row, table=True):
     def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
         self.verdicts = verdicts
-        self.novel = any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
+        self.novel = any(verdict.applies("novel-pair") for verdict in verdicts)
 
     def is_expired(self, now: datetime) -> bool:
         """True when its time is over; a snoozed card does not expire."""

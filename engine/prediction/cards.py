@@ -288,7 +288,8 @@ class Cards:
         if not info.available and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         row.note = otherwise or row.note
-        row.set_verdicts(approvals.preview_new(row, assignment, info))
+        with self._database.read() as session:
+            row.set_verdicts(approvals.preview_work(session, row, assignment, info))
 
         def work(tx: Transaction) -> Card:
             if reasoning:

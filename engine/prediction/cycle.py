@@ -390,7 +390,7 @@ class Predictions:
             if room.take(card, now) is None:
                 left_out = left_out or card.tier is not Tier.UPKEEP
                 continue
-            verdicts = self._approvals.preview_new(row, card.assignment, info, session)
+            verdicts = self._approvals.preview_work(session, row, card.assignment, info)
             content = next(
                 (verdict for verdict in verdicts if verdict.rail == "content" and verdict.verdict is Verdict.BLOCK),
                 None,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from engine.config import Settings
 from engine.model import Card, Source, Tier
 from engine.prediction.kinds import is_ordered, kind_of
-from engine.prediction.twin import MIN_APPROVAL_BOUND
+from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 
 MAX_SUGGESTED = 3

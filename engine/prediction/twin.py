@@ -229,9 +229,6 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
 CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
 """Lower ends of the bands; each band includes its lower end."""
 
-MIN_APPROVAL_BOUND = 0.8
-"""Auto-execution needs Wilson's lower bound of the approval of like cards to be at least this."""
-
 
 def band_of(confidence: float) -> Band:
     """The band of a confidence: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""

@@ -339,7 +339,7 @@ class Pipeline:
                 )
             if verdict.rail == cost.RAIL:
                 self.costs.breached(transaction, verdict.rule, trigger.agent)
-            if verdict.rail == gate.RAIL and "rejections" in verdict.rule.split(","):
+            if verdict.rail == gate.RAIL and verdict.applies("rejections"):
                 self.kill_switch.decided(transaction)
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:

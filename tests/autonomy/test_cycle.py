@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.api.operations import dispatch
-from engine.autonomy.autonomous_runs import RunConditions, reason_to_wait
+from engine.autonomy.autonomous_runs import reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.execution.sandbox import NoSandbox
 from engine.execution.session_store import SessionRow
-from engine.model import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
+from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Source, Status, Verdict
 from engine.storage.database import Transaction
 from tests.autonomy.world import CHANNEL, Confines, World
 from tests.cli.conftest import collide
-
-EARNED = RunConditions(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
 
 
 @pytest.fixture
@@ -300,38 +295,18 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("kind", "verdict", "waits"),
     [
-        ({}, ""),
-        ({"autonomous": False}, "autonomousModeEnabled"),
-        ({"acts": False}, "`act`"),
-        ({"quiet": True}, "quiet hours"),
-        ({"phase": 0}, "phase 0"),
-        ({"confidence": 0.7999}, "below 0.80"),
-        ({"threshold": 0.9}, "below 0.90"),
-        ({"bound": 0.7999}, "lower bound"),
-        ({"asks": True}, "asks for your decision"),
-        ({"suggested": True}, "waits for you"),
-        ({"warns": True}, "does not remove the reason for this warning"),
+        ("lint", RailVerdict("gate", Verdict.ALLOW, "nothing to ask"), False),
+        ("lint", RailVerdict("gate", Verdict.ASK, "quiet hours", "quiet"), True),
+        ("lint", RailVerdict("gate", Verdict.ASK, "below 0.80", "production,track-record"), True),
+        ("lint", RailVerdict("gate", Verdict.ASK, "touches production", "production"), False),
+        ("lint", RailVerdict("content", Verdict.ASK, "deletes a folder", "rm-folder"), True),
+        ("lint", RailVerdict("content", Verdict.BLOCK, "deletes all", "rm-all"), False),
+        ("secret", RailVerdict("gate", Verdict.ALLOW, "nothing to ask"), True),
     ],
 )
-def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], word: str) -> None:
-    reason = reason_to_wait(replace(EARNED, **changes))  # type: ignore[arg-type]
-    assert (reason == "") is (word == "")
-    assert word in reason
-
-
-@given(
-    st.builds(
-        RunConditions, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
-        confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1),
-        asks=st.booleans(), suggested=st.booleans(), warns=st.booleans(),
-    )
-)  # fmt: skip
-def test_nothing_acts_unless_everything_holds(standing: RunConditions) -> None:
-    everything = (
-        standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
-        and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.suggested
-        and not standing.warns
-    )  # fmt: skip
-    assert (reason_to_wait(standing) == "") is everything
+def test_a_card_waits_for_the_operator_or_is_tried_so_that_the_log_shows_what_stopped_it(
+    kind: str, verdict: RailVerdict, waits: bool
+) -> None:
+    assert bool(reason_to_wait(kind, [verdict])) is waits

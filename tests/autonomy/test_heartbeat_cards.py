@@ -67,7 +67,7 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
         assert card.assignment.channel == "koji-core"
         world.away()
         kept = dict(line.split(": ", 1) for line in world.cycle().kept)
-        assert "similar cards" in kept[card.id], "other cards for the same flow were approved, not this item"
+        assert "approval rate" in kept[card.id], "other cards for the same flow were approved, not this item"
         world.earn(kind=card.kind, channel="koji-core", others=0)
         world.away(timedelta(minutes=10))
         assert world.cycle().acted == card.id

@@ -82,7 +82,7 @@ def accounted_for(engine: Engine) -> int:
             assert (permit.prediction_id, permit.digest) == (row.prediction_id, row.assignment.digest)
             [passed] = session.exec(select(CrosspollLog).where(CrosspollLog.permit_id == permit.id)).all()
             assert not passed.blocked
-            assert [verdict["verdict"] for verdict in passed.verdicts] == ["allow"] * 6
+            assert [verdict.verdict for verdict in passed.verdicts] == ["allow"] * 6
             assert passed.digest == row.assignment.digest
     assert len({row.permit_id for row in rows}) == len(rows)
     return len(rows)

@@ -208,7 +208,7 @@ def test_no_permit_without_a_row_in_which_every_rail_allows(
     assert permits == set(rows)
     if ruling.permit:
         row = rows[ruling.permit.id]
-        assert all(verdict["verdict"] == "allow" for verdict in row.verdicts)
+        assert all(verdict.verdict is Verdict.ALLOW for verdict in row.verdicts)
         assert row.digest == trigger.assignment.digest == ruling.permit.digest
         assert enabled
         by_operator = trigger.type is TriggerType.MANUAL and trigger.decided_by is not DecidedBy.AUTONOMY
