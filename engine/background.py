@@ -16,6 +16,7 @@ CLOSE_SECONDS = 5.0
 def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
     """Run `work` on a daemon thread: the caller may give up waiting, and so may the interpreter when it exits."""
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # a waiter that gives up cancels nothing
 
     def run() -> None:
         try:

@@ -6,17 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Protocol
 
 from engine import tokenizer
+from engine.background import run_in_thread
 from engine.execution.prompt_text import without_secrets
-from engine.model import (
-    Contribution,
-    Prompt,
-    PromptPart,
-    PromptRequest,
-)
+from engine.model import Contribution, Prompt, PromptPart, PromptRequest
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +41,6 @@ class PromptAssembly:
         deadline: float = DEADLINE_S,
         deadlines: Mapping[str, float] | None = None,
         secrets: Callable[[], Iterable[str]] = tuple,
-        count: Callable[[str], int] = tokenizer.count,
     ) -> None:
         """`deadlines`: seconds by the name of a part, instead of `deadline`. `secrets`: values that never go into a
         prompt (SPEC 11.1)."""
@@ -52,9 +48,8 @@ class PromptAssembly:
         self._deadline = deadline
         self._deadlines = dict(deadlines or {})
         self._secrets = secrets
-        self._count = count
         self._lock = threading.Lock()
-        self._late: dict[str, _PendingPart] = {}
+        self._late: dict[str, Future[Contribution]] = {}
 
     def assemble(self, request: PromptRequest) -> Prompt:
         """The prompt for `request`. A part that raises or is late is left out and named in `notes`. Takes no longer
@@ -71,51 +66,39 @@ class PromptAssembly:
             notes += contribution.notes
             provenance |= contribution.provenance
             if contribution.part is not None:
-                parts.append(self._with_token_count(without_secrets(contribution.part, secrets)))
+                parts.append(_with_token_count(without_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
-    def _start_part(self, source: PartSource, request: PromptRequest) -> _PendingPart | None:
+    def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Contribution] | None:
         """Make a part in a thread; None when its last thread is still running."""
         with self._lock:
             late = self._late.get(source.name)
-            if late is not None and not late.done.is_set():
+            if late is not None and not late.done():
                 return None
             self._late.pop(source.name, None)
-        pending = _PendingPart(source, request)
-        threading.Thread(target=pending.run, name=f"clawpy-prompt-{source.name}", daemon=True).start()
-        return pending
+        return run_in_thread(f"clawpy-prompt-{source.name}", lambda: _make_part(source, request))
 
-    def _wait_for_part(self, name: str, pending: _PendingPart | None, until: float, span: float) -> Contribution:
+    def _wait_for_part(
+        self, name: str, pending: Future[Contribution] | None, until: float, span: float
+    ) -> Contribution:
         if pending is None:
             return Contribution(None, notes=(f"{name} was left out: it has not answered since it was last asked",))
-        if not pending.done.wait(max(0.0, until - time.monotonic())):
+        try:
+            error = pending.exception(max(0.0, until - time.monotonic()))
+        except TimeoutError:
             with self._lock:
                 self._late[name] = pending
             return Contribution(None, notes=(f"{name} was left out: no answer within {span:g} s",))
-        if pending.error is not None:
-            log.warning("the part %s of a prompt failed", name, exc_info=pending.error)
-            return Contribution(None, notes=(f"{name} was left out: {pending.error}",))
-        return pending.contribution
-
-    def _with_token_count(self, part: PromptPart) -> PromptPart:
-        return part if part.tokens else replace(part, tokens=self._count(part.text))
+        if error is not None:
+            log.warning("the part %s of a prompt failed", name, exc_info=error)
+            return Contribution(None, notes=(f"{name} was left out: {error}",))
+        return pending.result()
 
 
-class _PendingPart:
-    """One part that is made in a thread."""
+def _make_part(source: PartSource, request: PromptRequest) -> Contribution:
+    answer = source.part(request)
+    return answer if isinstance(answer, Contribution) else Contribution(answer)
 
-    def __init__(self, source: PartSource, request: PromptRequest) -> None:
-        self._source = source
-        self._request = request
-        self.done = threading.Event()
-        self.contribution = Contribution(None)
-        self.error: Exception | None = None
 
-    def run(self) -> None:
-        try:
-            answer = self._source.part(self._request)
-            self.contribution = answer if isinstance(answer, Contribution) else Contribution(answer)
-        except Exception as error:  # the prompt is made without this part, with a note
-            self.error = error
-        finally:
-            self.done.set()
+def _with_token_count(part: PromptPart) -> PromptPart:
+    return part if part.tokens else replace(part, tokens=tokenizer.count(part.text))

@@ -9,6 +9,12 @@ from engine.model import Refusal
 MAX_RESULT = 50_000
 """Characters of one call's result that a model receives."""
 
+MAX_DIFF = 20_000
+"""Characters of a diff that are shown."""
+
+MAX_COMPARED_LINES = 5_000
+"""Lines of a file that are compared: the time grows with the square of their number."""
+
 _BINARY_PROBE_BYTES = 8_192
 
 
@@ -23,9 +29,9 @@ def split_lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def numbered_lines(text: str, first: int, count: int | None, *, limit: int = MAX_RESULT) -> str:
-    """`count` lines of `text` from line `first` (from 1), whole lines, at most `limit` characters; a last line in
-    square brackets says what was left out."""
+def numbered_lines(text: str, first: int, count: int | None) -> str:
+    """`count` lines of `text` from line `first` (from 1), whole lines, at most `MAX_RESULT` characters; a last
+    line in square brackets says what was left out."""
     lines = split_lines(text)
     total = len(lines)
     start = min(max(first, 1) - 1, total)
@@ -33,12 +39,13 @@ def numbered_lines(text: str, first: int, count: int | None, *, limit: int = MAX
     shown: list[str] = []
     size = 0
     for line in requested:
-        if size + len(line) > limit:
+        if size + len(line) > MAX_RESULT:
             break
         shown.append(line)
         size += len(line)
     if not shown and requested:
-        return f"{requested[0][:limit]}\n[line {start + 1} of {total:,} has {len(requested[0]):,} characters, cut here]"
+        line = requested[0]
+        return f"{line[:MAX_RESULT]}\n[line {start + 1} of {total:,} has {len(line):,} characters, cut here]"
     end = start + len(shown)
     if start == 0 and end == total:
         return "".join(shown)
@@ -51,11 +58,11 @@ def numbered_lines(text: str, first: int, count: int | None, *, limit: int = MAX
     return f"{text}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
-def tail_of(text: str, *, limit: int = MAX_RESULT) -> str:
+def tail_of(text: str) -> str:
     """The end of `text`, whole lines where possible; a first line in square brackets says what was left out."""
-    if len(text) <= limit:
+    if len(text) <= MAX_RESULT:
         return text
-    tail = text[-limit:]
+    tail = text[-MAX_RESULT:]
     tail = tail.partition("\n")[2] or tail
     return f"[the first {len(text) - len(tail):,} characters were left out]\n{tail}"
 
@@ -104,17 +111,13 @@ def _hint_of_similar(data: bytes, old: str) -> str:
     return ""
 
 
-def unified_diff(before: str, after: str, path: str, *, limit: int = 20_000) -> str:
-    """The change of a file as the operator sees it before allowing it."""
-    old_count, new_count = before.count("\n"), after.count("\n")
-    if max(old_count, new_count) > 5_000:
-        return f"{path}: {old_count:,} lines become {new_count:,}"
-    pieces: list[str] = []
-    size = 0
-    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm=""):
-        size += len(line) + 1
-        if size > limit:
-            pieces.append("… [the rest of the change is not shown]")
-            break
-        pieces.append(line)
-    return "\n".join(pieces)
+def unified_diff(before: str, after: str, path: str) -> str:
+    """The change of a file as the operator sees it; "" for none."""
+    old, new = before.splitlines(), after.splitlines()
+    if max(len(old), len(new)) > MAX_COMPARED_LINES:
+        return f"{path}: {len(old):,} lines become {len(new):,}"
+    lines = list(difflib.unified_diff(old, new, path, path, lineterm=""))
+    diff = "\n".join(lines)
+    if len(diff) <= MAX_DIFF:
+        return diff
+    return f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF)]}\n… [the rest of the change is not shown]"

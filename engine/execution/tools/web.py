@@ -17,11 +17,13 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
 
+from engine.background import run_in_thread
 from engine.config import SettingsSource
 from engine.execution.tools.html_text import html_to_text
 from engine.frozen import frozen
@@ -200,17 +202,16 @@ class RequestDeadline:
         self._cut = False
 
     @property
+    def is_over(self) -> bool:
+        """Whether its time is over, or it was cut."""
+        return self._cut or time.monotonic() >= self._until
+
+    @property
     def seconds_left(self) -> float:
         """Seconds until its end. Raises TimeoutError when it is over."""
-        seconds_left = self._until - time.monotonic()
-        if seconds_left <= 0 or self._cut:
+        if self.is_over:
             raise TimeoutError
-        return seconds_left
-
-    def check(self) -> None:
-        """Raises TimeoutError when it is over."""
-        if self.seconds_left <= 0:
-            raise TimeoutError
+        return self._until - time.monotonic()
 
     def hold_socket(self, connection: socket.socket) -> None:
         """Keep the socket of the request, which `cut` shuts down."""
@@ -321,23 +322,16 @@ class Web:
 
     def _addresses(self, target: Target, deadline: RequestDeadline) -> list[str]:
         """Resolve the host, in a thread because it cannot be interrupted."""
-        outcome: list[list[str] | OSError] = []
-
-        def work() -> None:
-            try:
-                outcome.append(list(self._resolve(target.host, target.port)))
-            except (OSError, UnicodeError) as error:
-                outcome.append(error if isinstance(error, OSError) else OSError(str(error)))
-
-        thread = threading.Thread(target=work, name="clawpy-resolve", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(min(0.1, deadline.seconds_left))
-        if isinstance(outcome[0], OSError):
-            raise outcome[0]
-        if not outcome[0]:
+        resolved = run_in_thread("clawpy-resolve", lambda: list(self._resolve(target.host, target.port)))
+        while not resolved.done():
+            wait([resolved], min(0.1, deadline.seconds_left))
+        try:
+            addresses = resolved.result()
+        except UnicodeError as error:
+            raise OSError(str(error)) from error
+        if not addresses:
             raise OSError("no address")
-        return outcome[0]
+        return addresses
 
 
 class _Connection(http.client.HTTPConnection):
@@ -394,20 +388,19 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
     unpack = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
     data = bytearray()
     while len(data) < MAX_PAGE_BYTES:
-        deadline.check()
+        if deadline.is_over:
+            raise TimeoutError
         piece = response.read1(65_536)
         if not piece:
             break
         data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
-    deadline.check()  # an end that was cut off looks like any other
+    if deadline.is_over:
+        raise TimeoutError  # an end that was cut off looks like any other
     return bytes(data[:MAX_PAGE_BYTES])
 
 
 def _unreachable_refusal(target: Target, error: Exception, deadline: RequestDeadline) -> Refusal:
-    try:
-        reason = sanitise(str(error) or type(error).__name__)[:200] if deadline.seconds_left else ""
-    except TimeoutError:
-        reason = "it took too long"
+    reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
     return Refusal(
         "unreachable", f"{target.address} cannot be read: {reason}", "try another address, or go on without it"
     )

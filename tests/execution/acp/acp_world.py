@@ -142,6 +142,7 @@ class AcpWorld:
         self.runner = AcpRunner(
             AgentServices(workspaces, prompts or Prompts(), self.calls, belts or self, self.settings, validation),
             data=self.home.data,
+            version="0",
             start_seconds=start_seconds,
             **({"environment": environment} if environment is not None else {}),
         )

@@ -60,7 +60,7 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
         {"update": {"sessionUpdate": "plan", "entries": later}},
     )
     assert world.texts(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · runs", "Edit a.txt · done"]
-    assert world.texts(view, ["output"]) == ["a.txt:", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
+    assert world.texts(view, ["output"]) == ["--- a.txt", "+++ a.txt", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
     plan = [line for line in world.texts(view, ["note"]) if line.startswith("plan")]
     assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import shlex
 from collections import OrderedDict
@@ -13,6 +12,7 @@ from typing import Any
 from acp import schema
 
 from engine.execution.runners.streamed_text import StreamedText
+from engine.execution.tools.text_edits import unified_diff
 
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""
@@ -124,7 +124,7 @@ class AgentTranscript:
     def _write_results(self, contents: Iterable[Any]) -> None:
         for content in itertools.islice(contents, 20):
             if isinstance(content, schema.FileEditToolCallContent):
-                lines = diff_lines(content.path, content.old_text or "", content.new_text)
+                lines = unified_diff(content.old_text or "", content.new_text, content.path).splitlines()
             elif isinstance(content, schema.ContentToolCallContent):
                 lines = _block_text(content.content).splitlines()
             else:
@@ -141,15 +141,6 @@ def _failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> s
         _block_text(block.content) for block in update.content or () if isinstance(block, schema.ContentToolCallContent)
     )
     return next((line.strip() for text in shown for line in text.splitlines() if line.strip()), "")
-
-
-def diff_lines(path: str, old: str, new: str) -> list[str]:
-    """A change of one file as a unified diff, its head one line."""
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > 20 * MAX_CONTENT_LINES:  # difflib is quadratic
-        return [f"{path}: {len(before):,} lines become {len(after):,}"]
-    body = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
-    return [f"{path}:", *body] if body else []
 
 
 def command_of(raw: Any) -> str:

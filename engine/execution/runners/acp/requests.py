@@ -1,4 +1,4 @@
-"""Notifications and requests of an agent, answered by the rails of its session (SPEC 3.5, 3.8, 9.3).
+"""Answers the requests and notifications of a coding agent, by the rails of its session (SPEC 3.5, 3.8, 9.3).
 
 Everything it sends is treated as hostile: each request is validated, each is of this session or refused,
 and what blocks (a person, a file, a command) waits in a thread of its own, never in the loop.
@@ -7,10 +7,8 @@ and what blocks (a person, a file, a command) waits in a thread of its own, neve
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -18,10 +16,12 @@ from typing import Any, TypeVar
 from acp import RequestError, schema
 from pydantic import BaseModel, ValidationError
 
+from engine.background import run_in_thread
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of, diff_lines
+from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
 from engine.execution.runners.acp.terminals import Terminals, terminal_argv
 from engine.execution.runners.flow import SessionStopped
+from engine.execution.tools.text_edits import unified_diff
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import MAX_KEY_LENGTH
@@ -221,7 +221,9 @@ class ClientRequests:
             arguments["command"] = command
         if isinstance(raw.get("url"), str):
             arguments["url"] = raw["url"]
-        detail = "\n".join(line for diff in diffs for line in diff_lines(diff.path, diff.old_text or "", diff.new_text))
+        detail = "\n".join(
+            filter(None, (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs))
+        )
         if not detail:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
         return kind, title, _truncate_detail(sanitise(detail)), arguments
@@ -231,37 +233,17 @@ class ClientRequests:
 
         Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]
-
-        def run() -> None:
-            result, problem = None, None
-            try:
-                result = work()
-            except BaseException as error:
-                problem = error
-            with contextlib.suppress(RuntimeError):  # the conversation is over
-                loop.call_soon_threadsafe(settle, result, problem)
-
-        threading.Thread(target=run, name=f"clawpy-{self._live.id}-ask", daemon=True).start()
+        answer = asyncio.wrap_future(run_in_thread(f"clawpy-{self._live.id}-ask", work))
         stop = asyncio.ensure_future(self.stopping.wait())
         try:
-            waits: set[asyncio.Future[Any]] = {future, stop}
+            waits: set[asyncio.Future[Any]] = {answer, stop}
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
-        if not future.done():
-            future.cancel()
+        if not answer.done():
+            answer.cancel()
             raise SessionStopped("the session is ending")
-        return future.result()
+        return answer.result()
 
 
 def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:

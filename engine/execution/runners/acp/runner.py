@@ -1,4 +1,4 @@
-"""The ACP runner (SPEC 3.8, 3.9): a coding agent does an assignment in a worktree, under the rails of its session."""
+"""Runs coding agents by the Agent Client Protocol, in a worktree and under the rails of the session (SPEC 3.8, 3.9)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ from engine.frozen import frozen
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 if TYPE_CHECKING:
-    from engine.execution.runners.acp.agent_transcript import AgentTranscript
-    from engine.execution.runners.acp.conversation import Conversation
-    from engine.execution.runners.acp.requests import ClientRequests
+    from engine.execution.runners.acp.turns import AgentTurns
 
 START_SECONDS = 90.0
 """Seconds in which an agent must answer its first requests; a first start may unpack things."""
@@ -58,7 +56,7 @@ class AcpRunner(AgentRunner):
         services: AgentServices,
         *,
         data: Path,
-        version: str = "0",
+        version: str,
         environment: Mapping[str, str] = os.environ,
         start_seconds: float = START_SECONDS,
     ) -> None:
@@ -102,46 +100,18 @@ class AcpRunner(AgentRunner):
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the agent do the work. Raises `FlowError` when it cannot (`RetryLater` when it did nothing at all),
         `SessionStopped` when the session ends."""
-        from engine.execution.runners.acp.agent_transcript import AgentTranscript
-        from engine.execution.runners.acp.requests import ClientRequests
-        from engine.execution.runners.acp.terminals import Terminals
-        from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
-
         agent = self.configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             kind = "reply" if workspace.continues else "task"
             prompt = self._prompt(live, view, workspace, kind)
-            confinement = agent_confinement(
-                live.confinement, home=agent.home, command=agent.settings.command, hosts=agent.settings.hosts
-            )
-            _require_host_limits(live, agent, confinement)
-            transcript = AgentTranscript(live.write, live.journal.note_error, live.without_secrets)
-            terminals = Terminals(
-                live, workspace.folder, command_confinement(confinement, live.confinement, home=agent.home)
-            )
-            usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
-            belt = self._services.belts.open(live, view, workspace.folder)
-            requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_update)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             live.say(f"{agent.title} · {_describe_start(live, agent)}")
-            with self._conversation(live, agent, workspace.folder, confinement, requests, transcript) as conversation:
-                turns = AgentTurns(
-                    live, view, conversation, usage_counter, self._services.calls, name=agent.name, title=agent.title
-                )
-                try:
-                    with conversation.open_session(workspace.folder):
-                        live.is_listening = True
-                        turns.run_task(prompt, kind)
-                        turns.run_replies()
-                        validated = self._validate(live, view, workspace, heal=turns.run_heal, reply=turns.run_replies)
-                except RetryLater as error:
-                    live.journal.note_error(live.assignment.runner, error.message)
-                    raise
-                finally:
-                    live.is_listening = False
-                    terminals.close()
+            with self._open_conversation(live, view, agent, workspace.folder) as turns:
+                turns.run_task(prompt, kind)
+                turns.run_replies()
+                validated = self._validate(live, view, workspace, heal=turns.run_heal, reply=turns.run_replies)
             return self._result(
                 live,
                 view,
@@ -149,30 +119,31 @@ class AcpRunner(AgentRunner):
                 validated,
                 summary="\n".join(filter(None, [turns.summary(), validated.words])),
                 closing="\n".join(filter(None, [turns.cut_short, validated.words])),
-                facts={
-                    "agent": conversation.model or agent.title,
-                    "turns": turns.turns,
-                    "price_known": usage_counter.meter.price_known,
-                },
+                facts={"agent": turns.model, "turns": turns.turns, "price_known": turns.price_known},
             )
 
     @contextmanager
-    def _conversation(
-        self,
-        live: LiveSession,
-        agent: ConfiguredAgent,
-        folder: Path,
-        confinement: Confinement,
-        requests: ClientRequests,
-        transcript: AgentTranscript,
-    ) -> Iterator[Conversation]:
-        """Start the agent in `folder`; its process ends with the block."""
+    def _open_conversation(
+        self, live: LiveSession, view: SessionView, agent: ConfiguredAgent, folder: Path
+    ) -> Iterator[AgentTurns]:
+        """Start the agent in `folder` and open its session; its process and its commands end with the block."""
+        from engine.execution.runners.acp.agent_transcript import AgentTranscript
         from engine.execution.runners.acp.conversation import Conversation
+        from engine.execution.runners.acp.requests import ClientRequests
+        from engine.execution.runners.acp.terminals import Terminals
+        from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
         command = agent.settings.command
+        confinement = agent_confinement(live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts)
+        _require_host_limits(live, agent, confinement)
+        transcript = AgentTranscript(live.write, live.journal.note_error, live.without_secrets)
+        terminals = Terminals(live, folder, command_confinement(confinement, live.confinement, home=agent.home))
+        usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
+        belt = self._services.belts.open(live, view, folder)
+        requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
         environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
         with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
-            yield Conversation(
+            conversation = Conversation(
                 live,
                 process,
                 requests,
@@ -182,6 +153,24 @@ class AcpRunner(AgentRunner):
                 version=self._version,
                 start_seconds=self._start_seconds,
             )
+            try:
+                with conversation.open_session(folder):
+                    live.is_listening = True
+                    yield AgentTurns(
+                        live,
+                        view,
+                        conversation,
+                        usage_counter,
+                        self._services.calls,
+                        name=agent.name,
+                        title=agent.title,
+                    )
+            except RetryLater as error:
+                live.journal.note_error(live.assignment.runner, error.message)
+                raise
+            finally:
+                live.is_listening = False
+                terminals.close()
 
 
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:

@@ -1,4 +1,4 @@
-"""The turns of one conversation: each is stored for the X-ray, and its cost is counted while it runs (SPEC 3.4, 9.6).
+"""Runs the turns of one conversation: each is stored for the X-ray, and its cost is counted (SPEC 3.4, 9.6).
 
 Agents report totals, if they report at all: tokens in context as they go, tokens of the conversation and money at the
 end of a turn or never. A total is counted once; an agent that names no price is counted at the estimate.
@@ -84,9 +84,9 @@ class AgentTurns:
         name: str,
         title: str,
     ) -> None:
-        self.live = live
-        self.view = view
         self.turns = 0
+        self._live = live
+        self._view = view
         self._conversation = conversation
         self._usage_counter = usage_counter
         self._calls = calls
@@ -96,7 +96,7 @@ class AgentTurns:
         self._last_message = ""
         self._cut_reason = ""
 
-    def run_task(self, prompt: Prompt, kind: str = "task") -> None:
+    def run_task(self, prompt: Prompt, kind: str) -> None:
         """Run the first turn."""
         noted = replace(prompt, notes=(*prompt.notes, OWN_PROMPT_NOTE))
         self._run_turn([part.text for part in prompt.parts if part.text], kind, prompt=noted)
@@ -107,8 +107,8 @@ class AgentTurns:
 
     def run_replies(self) -> None:
         """Run a turn for each reply of the operator that came meanwhile."""
-        while not self.live.replies.empty():
-            text = self.live.replies.get()
+        while not self._live.replies.empty():
+            text = self._live.replies.get()
             self._run_turn([text], "reply", messages=(operator_part(text, "reply"),))
 
     def summary(self) -> str:
@@ -116,6 +116,16 @@ class AgentTurns:
         message = self._last_message.strip()
         last = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
         return "\n".join(filter(None, [sanitise(last), self.cut_short]))
+
+    @property
+    def model(self) -> str:
+        """The agent's name and version as it reports them, or its title."""
+        return self._conversation.model or self._title
+
+    @property
+    def price_known(self) -> bool:
+        """Whether the agent ever named a price."""
+        return self._usage_counter.meter.price_known
 
     @property
     def cut_short(self) -> str:
@@ -132,9 +142,9 @@ class AgentTurns:
     ) -> None:
         self._usage_counter.begin_turn()
         self._last_call = call = self._calls.begin(
-            self.view,
+            self._view,
             provider=f"{ACP}{self._name}",
-            model=self._conversation.model or self._title,
+            model=self.model,
             run_kind=kind,
             prompt=prompt,
             messages=messages,
@@ -150,18 +160,18 @@ class AgentTurns:
             raise
         except FlowError as failure:
             error = str(failure)
-            self.live.journal.note_error(f"{ACP}{self._name}", failure.message)
+            self._live.journal.note_error(f"{ACP}{self._name}", failure.message)
             raise
         finally:
             self._calls.finish(
                 call,
                 state=state,
                 usage=self._usage_counter.end_turn(usage),
-                price_known=self._usage_counter.meter.price_known,
+                price_known=self.price_known,
                 error=error,
                 reply=message,
             )
-        self.live.check_running()
+        self._live.check_running()
         self._last_message = message or self._last_message
         self._check_stop_reason(turn.reason)
 
@@ -189,15 +199,11 @@ class UsageCounter:
         self._live.reserve_cost(self._estimate)
         self._turn_start = (self.meter.cost, self.meter.tokens)
 
-    def count_update(self, used: int, cost: schema.Cost | None) -> None:
-        """Count tokens in its context and money so far, while it works. Past a limit the session ends."""
-        self._count_totals(used, cost)
-
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
         """Count a turn that ended, in whatever way. Never raises: a session past its limit is ending already."""
         input_tokens = output_tokens = 0
         if usage is not None:
-            self._count_totals(usage.total_tokens, None)
+            self.count_totals(usage.total_tokens, None)
             before_in, before_out = self._totals
             self._totals = (max(before_in, usage.input_tokens), max(before_out, usage.output_tokens))
             input_tokens, output_tokens = self._totals[0] - before_in, self._totals[1] - before_out
@@ -209,7 +215,8 @@ class UsageCounter:
             self._live.note(f"it counts in {currency}; its cost is estimated")
         return CallUsage(max(0, input_tokens), max(0, output_tokens), self.meter.cost - self._turn_start[0])
 
-    def _count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
+    def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
+        """Count the tokens and the money of the conversation so far. Past a limit the session ends."""
         money = 0 if cost is None else self.meter.count_cost(cost.amount, cost.currency)
         self._charge(money, self.meter.count_tokens(tokens))
 
