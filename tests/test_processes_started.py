@@ -36,7 +36,7 @@ _STARTS = re.compile(
     r"|\bcreate_subprocess_(?:exec|shell)\(",
     re.MULTILINE,
 )
-_EXECS = "engine/execution/sandbox/forward.py"  # becomes the command, inside the sandbox
+_EXECS = "engine/execution/sandbox/port_forwarder.py"  # becomes the command, inside the sandbox
 
 _DANGEROUS = re.compile(
     r"""\.(?:git|run|text|output)\(\s*["'](add|submodule|stash|fetch|pull|push|gc|difftool|mergetool|archive)["']"""

@@ -282,7 +282,7 @@ def _rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
     does not work."""
     from engine.execution.sandbox import ladder_reports
-    from engine.execution.sandbox.escape_trials import TRIALS, UNKNOWN, measure_rungs
+    from engine.execution.sandbox.escape_trials import UNMEASURED, measure_rungs
 
     measured = measure_rungs()
     return [
@@ -291,7 +291,7 @@ def _rungs() -> list[dict[str, Any]]:
             "works": rung.works,
             "inForce": rung.in_force,
             "lacks": sanitise(rung.limitations),
-            "holds": measured.get(rung.name, dict.fromkeys(TRIALS, UNKNOWN)),
+            "holds": measured.get(rung.name, UNMEASURED),
         }
         for rung in ladder_reports()
     ]

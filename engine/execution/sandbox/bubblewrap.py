@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import caches, forward, host_paths, limits, mounts, seccomp
+from engine.execution.sandbox import caches, host_paths, limits, mounts, port_forwarder, seccomp
 from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, try_command
 from engine.execution.sandbox.hosts import local_hosts
 from engine.execution.sandbox.mounts import Kind, Mount
@@ -59,10 +59,10 @@ class Bubblewrap(Sandbox):
         readable = host_paths.readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
-            command = forward.forward_command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
+            command = port_forwarder.forward_command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
             readable += [
                 *host_paths.installations_of(Path(sys.executable), host_paths.home_of(os.environ)),
-                forward.SCRIPT,
+                port_forwarder.SCRIPT,
             ]
         layers = mounts.overlay_layers(confinement)
         if layers is not None and mounts.mount_problem(layers):

@@ -12,32 +12,21 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement, Sandbox
 from engine.execution.sandbox.ladder import find_rungs
+from engine.frozen import frozen
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
 
-TRIALS = (
-    "reading your home",
-    "writing outside",
-    "modes and times outside",
-    "sockets of programs",
-    "ports of this machine",
-    "signals to processes",
-    "the list of processes",
-    "programs as their owner",
-    "outliving the command",
-)
-"""The escapes that are tried, in the order of the report."""
-
-_PROGRAM = """
+_ESCAPE_PROGRAM = """
 import os, signal, socket, subprocess, sys
-home, port, victim, token = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+home, port, victim, token, survivor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
 def attempt(f):
     try:
         f()
@@ -62,61 +51,100 @@ if os.fork() == 0:
         devnull = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(devnull, number)
-        os.execv("/bin/sleep", ["sleep", "7." + token])
+        os.execv("/bin/sleep", ["sleep", survivor])
     os._exit(0)
 os.wait()
 print("done")
 """
+"""Tries each of `ESCAPES`, whether or not the ones before succeeded, and prints `done` at its end."""
+
+
+@frozen
+class _Surroundings:
+    """The places, listeners and processes around the sandbox, and what the program printed that tried to reach them."""
+
+    folder: Path
+    outside: Path
+    token: str
+    unix_listener: socket.socket
+    port_listener: socket.socket
+    victim: subprocess.Popen[bytes]
+    output: str = ""
+
+    @property
+    def survivor(self) -> str:
+        """The argument of the process that tries to outlive the command, by which it is found."""
+        return f"7.{self.token}"
+
+
+ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
+    "reading your home": lambda around: f"canary {around.token}" in around.output,
+    "writing outside": lambda around: (around.outside / "written").exists(),
+    "modes and times outside": lambda around: stat.S_IMODE((around.outside / "mode").stat().st_mode) != 0o600,
+    "sockets of programs": lambda around: _got_connection(around.unix_listener),
+    "ports of this machine": lambda around: _got_connection(around.port_listener),
+    "signals to processes": lambda around: around.victim.poll() is not None,
+    "the list of processes": lambda around: "listed" in around.output,
+    "programs as their owner": lambda around: bool((around.folder / "program").stat().st_mode & stat.S_ISUID),
+    "outliving the command": lambda around: _kill_survivors(around.survivor),
+}
+"""Whether each escape succeeded, by its name, in the order of the report."""
+
+UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
 
 
 @functools.cache
 def measure_rungs() -> dict[str, dict[str, str]]:
-    """The result of each of `TRIALS` by the name of each rung that works here. Under a second, tried once a process."""
+    """The result of each of `ESCAPES` by the name of each rung that works here; `UNMEASURED` for one on which the
+    program did not run to its end. Under a second, tried once a process."""
     working = find_rungs()
     with ThreadPoolExecutor(len(working)) as pool:
         return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
 
 
 def _measure_rung(rung: Sandbox) -> dict[str, str]:
-    """Start a program that tries to escape, and look at what it did to the places around it."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
-        outside = stack.enter_context(_temporary_folder())
         work = stack.enter_context(_temporary_folder())
         confinement = Confinement(work / "folder", work / "scratch", work / "caches")
-        confinement.folder.mkdir()
-        confinement.make()
-        token = str(secrets.randbelow(10**12))
-        (outside / "canary").write_text(f"canary {token}")
-        (outside / "mode").touch(mode=0o600)
-        unix_listener = stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket")))
-        port_listener = stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0)))
-        port = port_listener.getsockname()[1]
-        victim = stack.enter_context(_start_sleeper(token))
-        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(outside), str(port), str(victim.pid), token]
-        completed = subprocess.run(
-            rung.wrap(argv, confinement, cwd=confinement.folder),
-            cwd=confinement.folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        if "done" in completed.stdout:
-            escapes = (
-                f"canary {token}" in completed.stdout,
-                (outside / "written").exists(),
-                stat.S_IMODE((outside / "mode").stat().st_mode) != 0o600,
-                _was_called(unix_listener),
-                _was_called(port_listener),
-                victim.poll() is not None,
-                "listed" in completed.stdout,
-                bool((confinement.folder / "program").stat().st_mode & stat.S_ISUID),
-                _kill_survivors(f"7.{token}"),
-            )
-            return {trial: NOT_HELD if escaped else HELD for trial, escaped in zip(TRIALS, escapes, strict=True)}
-    return dict.fromkeys(TRIALS, UNKNOWN)
+        around = _make_surroundings(stack, confinement)
+        around = replace(around, output=_run_escape_program(rung, confinement, around))
+        if "done" in around.output:
+            return {name: NOT_HELD if has_escaped(around) else HELD for name, has_escaped in ESCAPES.items()}
+    return UNMEASURED
+
+
+def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundings:
+    confinement.folder.mkdir()
+    confinement.make()
+    outside = stack.enter_context(_temporary_folder())
+    token = str(secrets.randbelow(10**12))
+    (outside / "canary").write_text(f"canary {token}")
+    (outside / "mode").touch(mode=0o600)
+    return _Surroundings(
+        folder=confinement.folder,
+        outside=outside,
+        token=token,
+        unix_listener=stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket"))),
+        port_listener=stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0))),
+        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the survivor sleeps for another time
+    )
+
+
+def _run_escape_program(rung: Sandbox, confinement: Confinement, around: _Surroundings) -> str:
+    """Run the program on a rung. Returns what it printed."""
+    port = around.port_listener.getsockname()[1]
+    arguments = [str(around.outside), str(port), str(around.victim.pid), around.token, around.survivor]
+    argv = [sys.executable, "-I", "-S", "-c", _ESCAPE_PROGRAM, *arguments]
+    return subprocess.run(
+        rung.wrap(argv, confinement, cwd=confinement.folder),
+        cwd=confinement.folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=10,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    ).stdout
 
 
 @contextmanager
@@ -131,8 +159,8 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _start_sleeper(token: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", f"8.{token}"], start_new_session=True) as process:
+def _start_sleeper(seconds: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", seconds], start_new_session=True) as process:
         try:
             yield process
         finally:
@@ -147,7 +175,7 @@ def _listen(family: socket.AddressFamily, address: str | tuple[str, int]) -> soc
     return listener
 
 
-def _was_called(listener: socket.socket) -> bool:
+def _got_connection(listener: socket.socket) -> bool:
     """Whether a program connected to the listener."""
     try:
         listener.accept()[0].close()

@@ -20,13 +20,22 @@ from engine.execution.sandbox import limits, mounts, seccomp, supervisor
 from engine.execution.sandbox.base import Confinement, Sandbox, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Kind, Mount
+from engine.execution.sandbox.supervisor import (
+    LANDLOCK_EXECUTE,
+    LANDLOCK_IOCTL_DEV,
+    LANDLOCK_READ_FILE,
+    LANDLOCK_TRUNCATE,
+    LANDLOCK_WRITE_FILE,
+)
 
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_MAKE_DEVICES = 1 << 6 | 1 << 11
-_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
-_SCOPED = 3  # abstract sockets and signals
+_READ_DIR = 1 << 3
+_MAKE_CHAR = 1 << 6
+_MAKE_BLOCK = 1 << 11
+_REFER = 1 << 13
+_SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0
+_SCOPE_SIGNAL = 1 << 1
 
-READ = _EXECUTE | _READ_FILE | _READ_DIR
+READ = LANDLOCK_EXECUTE | LANDLOCK_READ_FILE | _READ_DIR
 DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom"))
 PROCESSES = Path("/proc")
 
@@ -47,7 +56,7 @@ def landlock_version() -> int:
 def handled_rights(abi: int) -> int:
     """The rights to files that this version knows, as bits."""
     rights = (1 << 13) - 1
-    for since, right in ((2, _REFER), (TRUNCATION_SINCE, _TRUNCATE), (5, _IOCTL_DEVICE)):
+    for since, right in ((2, _REFER), (TRUNCATION_SINCE, LANDLOCK_TRUNCATE), (5, LANDLOCK_IOCTL_DEV)):
         rights |= right if abi >= since else 0
     return rights
 
@@ -114,8 +123,9 @@ class Landlock(Sandbox):
 
     def _supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
         everything = handled_rights(self._abi)
-        write = everything & ~_MAKE_DEVICES & ~_IOCTL_DEVICE
-        arguments = ["handled", str(everything), str(_SCOPED if self._abi >= SIGNALS_SINCE else 0)]
+        write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
+        scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE else 0
+        arguments = ["handled", str(everything), str(scope)]
         hidden = {mount.at for mount in planned if mount.kind is Kind.HIDDEN}
         for mount in planned:
             if mount.kind is Kind.HIDDEN:
@@ -126,8 +136,12 @@ class Landlock(Sandbox):
             if mount.kind is Kind.WRITE:
                 arguments += ["writable", str(mount.at)]
         for place in DEVICES:
-            arguments += ["rule", str(_READ_FILE | _WRITE_FILE | (write & _TRUNCATE)), str(place)]
-        arguments += ["rule", str(_READ_FILE | _READ_DIR), str(PROCESSES)]
+            arguments += [
+                "rule",
+                str(LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)),
+                str(place),
+            ]
+        arguments += ["rule", str(LANDLOCK_READ_FILE | _READ_DIR), str(PROCESSES)]
         return [*arguments, "filter", self._filter_as_hex(network)]
 
     def _filter_as_hex(self, network: bool) -> str:

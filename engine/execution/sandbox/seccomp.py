@@ -24,19 +24,44 @@ from pathlib import Path
 from engine.execution.sandbox.supervisor import PASSED_ON, SIGNALS
 from engine.frozen import frozen
 
-_LOAD, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
-_ALLOW, _ERRNO, _PASS_ON = 0x7FFF0000, 0x00050000, 0x7FC00000
-_X32 = 0x40000000
+_BPF_LD_W_ABS = 0x20
+_BPF_JEQ = 0x15
+_BPF_JGE = 0x35
+_BPF_JSET = 0x45
+_BPF_AND = 0x54
+_BPF_RET = 0x06
+
+_OFFSET_OF_NUMBER = 0
+_OFFSET_OF_ARCHITECTURE = 4
+_OFFSET_OF_ARGUMENTS = 16
+"""Where `struct seccomp_data` has these, in bytes."""
+
+_SECCOMP_RET_ALLOW = 0x7FFF0000
+_SECCOMP_RET_ERRNO = 0x00050000
+_SECCOMP_RET_USER_NOTIF = 0x7FC00000
+
+_X32_SYSCALL_BIT = 0x40000000
 _CLONE_NEWUSER = 0x10000000
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_FILE_FLAGS = (0x40086602, 0x401C5820)  # chattr, which needs a file to be open for reading alone
-_SIGNAL_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
-_SET_OWNER = (8, 15)  # F_SETOWN, F_SETOWN_EX
-_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
-_SOCKET_KIND, _DATAGRAM = 0xF, 2
-_SET_USER_ID = 0o4000
-_WRITE_ONLY, _READ_WRITE, _CREATE, _TRUNCATE, _TEMPORARY = 1, 2, 0o100, 0o1000, 0o20000000
+_TIOCSTI = 0x5412
+_TIOCLINUX = 0x541C
+_SET_FILE_FLAGS = (0x40086602, 0x401C5820)
+"""FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR (chattr), which need a file to be open for reading alone."""
+_SET_SIGNAL_OWNER = (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP."""
+_F_SET_OWNER = (8, 15)
+"""F_SETOWN and F_SETOWN_EX."""
+_AF_UNIX = 1
+_AF_INET = 2
+_AF_INET6 = 10
+_AF_NETLINK = 16
+_SOCK_TYPE_MASK = 0xF
+_SOCK_DGRAM = 2
+_S_ISUID = 0o4000
+_O_WRONLY = 1
+_O_RDWR = 2
+_O_CREAT = 0o100
+_O_TRUNC = 0o1000
+_O_TMPFILE = 0o20000000
 
 _TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
 
@@ -72,10 +97,10 @@ class _Program:
 
     def load_word(self, offset: int) -> None:
         """Load the 32 bits at `offset` of the call, for the tests that follow."""
-        self.code.append((_LOAD, 0, 0, offset))
+        self.code.append((_BPF_LD_W_ABS, 0, 0, offset))
 
     def answer(self, answer: int) -> None:
-        self.code.append((_RETURN, 0, 0, answer))
+        self.code.append((_BPF_RET, 0, 0, answer))
 
     def answer_when(self, test: int, value: int, answer: int) -> None:
         """`answer` when the loaded word passes `test` with `value`."""
@@ -84,12 +109,12 @@ class _Program:
 
     def answer_unless(self, value: int, answer: int) -> None:
         """`answer` when the loaded word is not `value`."""
-        self.code.append((_EQUAL, 1, 0, value))
+        self.code.append((_BPF_JEQ, 1, 0, value))
         self.answer(answer)
 
     def add_block(self, call: int, body: _Program) -> None:
         """`body` for this call alone; it ends with an answer."""
-        self.code.append((_EQUAL, 0, len(body.code), call))
+        self.code.append((_BPF_JEQ, 0, len(body.code), call))
         self.code += body.code
 
     def as_bytes(self) -> bytes:
@@ -113,39 +138,41 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
-    refused, absent = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    refused, absent = _SECCOMP_RET_ERRNO | errno.EPERM, _SECCOMP_RET_ERRNO | errno.ENOSYS
     program = _Program()
-    program.load_word(_ARCHITECTURE)
+    program.load_word(_OFFSET_OF_ARCHITECTURE)
     program.answer_unless(architecture.audit, absent)  # the 32-bit table has other numbers
-    program.load_word(_NUMBER)
-    program.answer_when(_GREATER_EQUAL, _X32, absent)
+    program.load_word(_OFFSET_OF_NUMBER)
+    program.answer_when(_BPF_JGE, _X32_SYSCALL_BIT, absent)
     answers = {"refused": refused, "absent": absent}
     if without_namespaces is not None:
-        answers |= {"shared": absent, "attributes": _ERRNO | errno.EOPNOTSUPP}
+        answers |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
     for table, answer in answers.items():
         for numbers in _TABLES[table].values():
             if (number := numbers[architecture.column]) >= 0:
-                program.answer_when(_EQUAL, number, answer)
+                program.answer_when(_BPF_JEQ, number, answer)
     if without_namespaces is not None:
         _add_passed_on_calls(program, machine, without_namespaces)
     for call in (architecture.clone, architecture.unshare):
-        program.add_block(call, _argument_program(0, _ANY_BIT, (_CLONE_NEWUSER,), refused))
+        program.add_block(call, _argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
-        program.add_block(call, _argument_program(index, _ANY_BIT, (_SET_USER_ID,), refused))
+        program.add_block(call, _argument_program(index, _BPF_JSET, (_S_ISUID,), refused))
     for call, index in architecture.opens:
         program.add_block(
             call, _open_program(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
         )
     # The kernel looks at the lower half of an ioctl's number only, and so does this.
-    numbered = (_TIOCSTI, _TIOCLINUX, *((*_FILE_FLAGS, *_SIGNAL_OWNER) if without_namespaces else ()))
-    program.add_block(architecture.ioctl, _argument_program(1, _EQUAL, numbered, refused))
+    numbered = (_TIOCSTI, _TIOCLINUX, *((*_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER) if without_namespaces else ()))
+    program.add_block(architecture.ioctl, _argument_program(1, _BPF_JEQ, numbered, refused))
     if without_namespaces is None:
-        program.add_block(architecture.socket, _socket_program((_UNIX, _INET, _INET6)))
+        program.add_block(architecture.socket, _socket_program((_AF_UNIX, _AF_INET, _AF_INET6)))
     else:
-        program.add_block(architecture.fcntl, _argument_program(1, _EQUAL, _SET_OWNER, refused))
-        program.add_block(architecture.socket, _socket_program((_INET, _INET6) if without_namespaces.network else ()))
+        program.add_block(architecture.fcntl, _argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
+        program.add_block(
+            architecture.socket, _socket_program((_AF_INET, _AF_INET6) if without_namespaces.network else ())
+        )
         program.add_block(architecture.socketpair, _socketpair_program())
-    program.answer(_ALLOW)
+    program.answer(_SECCOMP_RET_ALLOW)
     return program.as_bytes()
 
 
@@ -156,17 +183,19 @@ def _add_passed_on_calls(program: _Program, machine: str, without_namespaces: Wi
         if (name in SIGNALS and without_namespaces.signals) or (name == "truncate" and without_namespaces.truncation):
             continue
         if name in with_process:
-            program.add_block(call, _argument_program(0, _EQUAL, (0,), _ALLOW, otherwise=_PASS_ON))
+            program.add_block(
+                call, _argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
+            )
         else:
-            program.answer_when(_EQUAL, call, _PASS_ON)
+            program.answer_when(_BPF_JEQ, call, _SECCOMP_RET_USER_NOTIF)
 
 
 def _argument_program(
-    index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _ALLOW
+    index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _SECCOMP_RET_ALLOW
 ) -> _Program:
     """`answer` when the lower half of argument `index` passes the test with one of the values."""
     body = _Program()
-    body.load_word(_ARGUMENTS + 8 * index)
+    body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
     for value in values:
         body.answer_when(test, value, answer)
     body.answer(otherwise)
@@ -176,39 +205,41 @@ def _argument_program(
 def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
     """No new file that runs as its owner; and no truncation of a file that is only read, unless `truncation`."""
     mode = _Program()
-    mode.load_word(_ARGUMENTS + 8 * index + 8)
-    mode.answer_when(_ANY_BIT, _SET_USER_ID, refused)
-    mode.load_word(_ARGUMENTS + 8 * index)
+    mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index + 8)
+    mode.answer_when(_BPF_JSET, _S_ISUID, refused)
+    mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
     body = _Program()
-    body.load_word(_ARGUMENTS + 8 * index)
-    body.code.append((_ANY_BIT, 0, len(mode.code), _CREATE | _TEMPORARY))
+    body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
+    body.code.append((_BPF_JSET, 0, len(mode.code), _O_CREAT | _O_TMPFILE))
     body.code += mode.code
     if not truncation:
-        body.answer_when(_ANY_BIT, _WRITE_ONLY | _READ_WRITE, _ALLOW)
-        body.answer_when(_ANY_BIT, _TRUNCATE, refused)
-    body.answer(_ALLOW)
+        body.answer_when(_BPF_JSET, _O_WRONLY | _O_RDWR, _SECCOMP_RET_ALLOW)
+        body.answer_when(_BPF_JSET, _O_TRUNC, refused)
+    body.answer(_SECCOMP_RET_ALLOW)
     return body
 
 
 def _socketpair_program() -> _Program:
     """Any pair but datagram sockets, which could be connected to any other."""
     body = _Program()
-    body.load_word(_ARGUMENTS + 8)
-    body.code.append((_AND, 0, 0, _SOCKET_KIND))
-    body.answer_when(_EQUAL, _DATAGRAM, _ERRNO | errno.EPROTONOSUPPORT)
-    body.answer(_ALLOW)
+    body.load_word(_OFFSET_OF_ARGUMENTS + 8)
+    body.code.append((_BPF_AND, 0, 0, _SOCK_TYPE_MASK))
+    body.answer_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
+    body.answer(_SECCOMP_RET_ALLOW)
     return body
 
 
 def _socket_program(allowed: Iterable[int]) -> _Program:
     body = _Program()
-    body.load_word(_ARGUMENTS)
+    body.load_word(_OFFSET_OF_ARGUMENTS)
     for family in allowed:
-        body.answer_when(_EQUAL, family, _ALLOW)
-    body.answer_unless(_NETLINK, _ERRNO | errno.EAFNOSUPPORT)
-    body.load_word(_ARGUMENTS + 16)
-    body.answer_unless(0, _ERRNO | errno.EPROTONOSUPPORT)  # of netlink only routes: what lists the interfaces
-    body.answer(_ALLOW)
+        body.answer_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
+    body.answer_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
+    body.load_word(_OFFSET_OF_ARGUMENTS + 16)
+    body.answer_unless(
+        0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT
+    )  # of netlink only routes: what lists the interfaces
+    body.answer(_SECCOMP_RET_ALLOW)
     return body
 
 

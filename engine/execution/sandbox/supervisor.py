@@ -8,6 +8,9 @@ status is the command's.
 With rules it holds the command by Landlock and seccomp. Landlock does not know some calls (chmod, utime, chown,
 priorities of other processes): the kernel passes these on to the supervisor, which does them for the command where
 they concern the command's own files and processes, and refuses them everywhere else.
+
+Because nothing can be imported, one file has four parts: the run of the command, its descendants, the system calls that
+are passed on, and the `.git` of the worktree.
 """
 
 from __future__ import annotations
@@ -51,16 +54,44 @@ SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
 _MAX_GIT_FILE_BYTES = 4096
 
-_NAME, _SUBREAPER, _PARENT_DEATH, _NO_NEW_PRIVILEGES, _DROP_BOUNDING = 15, 36, 1, 38, 24
-_PIDFD_OPEN, _PIDFD_GETFD, _RESTRICT_SELF, _ADD_RULE, _CREATE_RULESET = 434, 438, 446, 445, 444
-_CAPSET = {"x86_64": 126, "aarch64": 91}
-_SECCOMP = {"x86_64": 317, "aarch64": 277}
-_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
-_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
-_CONTINUE = 1
-_AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = -100, 0x100, 0x1000
-_OF_FILES = 1 | 2 | 4 | 1 << 14 | 1 << 15
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+
+_SYS_PIDFD_OPEN = 434
+_SYS_PIDFD_GETFD = 438
+_SYS_LANDLOCK_CREATE_RULESET = 444
+_SYS_LANDLOCK_ADD_RULE = 445
+_SYS_LANDLOCK_RESTRICT_SELF = 446
+_SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+_LINUX_CAPABILITY_VERSION_3 = 0x20080522
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
+_SECCOMP_IOCTL_NOTIF_RECV = 0xC0502100
+_SECCOMP_IOCTL_NOTIF_SEND = 0xC0182101
+_SECCOMP_IOCTL_NOTIF_ID_VALID = 0x40082102
+_SECCOMP_USER_NOTIF_FLAG_CONTINUE = 1
+
+_LANDLOCK_RULE_PATH_BENEATH = 1
+LANDLOCK_EXECUTE = 1 << 0
+LANDLOCK_WRITE_FILE = 1 << 1
+LANDLOCK_READ_FILE = 1 << 2
+LANDLOCK_TRUNCATE = 1 << 14
+LANDLOCK_IOCTL_DEV = 1 << 15
+_LANDLOCK_FILE_RIGHTS = (
+    LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV
+)
 """Rights of Landlock that a single file can have."""
+
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
+_AT_EMPTY_PATH = 0x1000
+_IOPRIO_WHO_PROCESS = 1
+_IOPRIO_WHO_PGRP = 2
 
 _PATH_BYTES = 4096
 _PAGE = 4096
@@ -77,36 +108,40 @@ class Arguments:
         self.limits: list[tuple[int, int]] = []
         self.nice = 0
         self.oom_score = ""
-        self.handled = self.scoped = 0
-        self.rules: list[tuple[int, str]] = []
+        self.landlock_access = 0
+        """The rights that Landlock holds, as bits."""
+        self.landlock_scope = 0
+        self.landlock_rules: list[tuple[int, str]] = []
+        """Rights, and the place at and below which the command has them."""
         self.writable: list[str] = []
         self.cwd = ""
         self.git_file = ""
-        self.filter = b""
-        options = iter(arguments)
-        for option in options:
-            if option == "--":
-                self.argv = list(options)
-            elif option == "limit":
-                self.limits.append((int(next(options)), int(next(options))))
-            elif option == "nice":
-                self.nice = int(next(options))
-            elif option == "oom":
-                self.oom_score = next(options)
-            elif option == "handled":
-                self.handled, self.scoped = int(next(options)), int(next(options))
-            elif option == "rule":
-                self.rules.append((int(next(options)), next(options)))
-            elif option == "writable":
-                self.writable.append(next(options))
-            elif option == "cwd":
-                self.cwd = next(options)
-            elif option == "git":
-                self.git_file = next(options)
-            elif option == "filter":
-                self.filter = bytes.fromhex(next(options))
-            else:
-                raise SystemExit(f"supervisor: unknown word {option}")
+        self.seccomp_filter = b""
+        values = iter(arguments)
+        for option in values:
+            match option:
+                case "--":
+                    self.argv = list(values)
+                case "limit":
+                    self.limits.append((int(next(values)), int(next(values))))
+                case "nice":
+                    self.nice = int(next(values))
+                case "oom":
+                    self.oom_score = next(values)
+                case "handled":
+                    self.landlock_access, self.landlock_scope = int(next(values)), int(next(values))
+                case "rule":
+                    self.landlock_rules.append((int(next(values)), next(values)))
+                case "writable":
+                    self.writable.append(next(values))
+                case "cwd":
+                    self.cwd = next(values)
+                case "git":
+                    self.git_file = next(values)
+                case "filter":
+                    self.seccomp_filter = bytes.fromhex(next(values))
+                case _:
+                    raise SystemExit(f"supervisor: unknown word {option}")
 
 
 def program_path() -> str:
@@ -119,18 +154,11 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command to its end, and everything that it started with it."""
     options = Arguments(arguments)
     signals: list[int] = []
-    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: signals.append(number))
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    _libc.prctl(_NAME, NAME, 0, 0, 0)
-    _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-    _libc.prctl(_PARENT_DEATH, int(signal.SIGTERM), 0, 0, 0)
-    confined = bool(options.filter)
+    wake_read = _become_subreaper(signals)
+    is_confined = bool(options.seccomp_filter)
     git_content = _read_git_file(options.git_file)
-    ruleset = _make_ruleset(options) if confined else -1
-    if confined:
+    ruleset = _make_ruleset(options) if is_confined else -1
+    if is_confined:
         _drop_capabilities()
     listener_read, listener_write = os.pipe2(os.O_CLOEXEC)
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
@@ -141,7 +169,7 @@ def main(arguments: Sequence[str]) -> None:
         _run_child(options, ruleset, listener_write, ready_read)
     os.close(listener_write)
     os.close(ready_read)
-    listener = _take_listener(child, listener_read) if confined else -1
+    listener = _take_listener(child, listener_read) if is_confined else -1
     os.close(ready_write)  # the child goes on when it reads the end of this pipe
     _release_pipes()
     status = _wait_for_child(child, options, wake_read, listener, signals)
@@ -151,6 +179,20 @@ def main(arguments: Sequence[str]) -> None:
     if options.git_file:
         _restore_git_file(options.git_file, git_content)
     _exit_like(int(signal.SIGTERM) if status is None else status)
+
+
+def _become_subreaper(signals: list[int]) -> int:
+    """Adopt every descendant that loses its parent, and end when the engine does. Returns a descriptor that has
+    something to read when a child ended or a signal came; those that tell us to end are added to `signals`."""
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: signals.append(number))
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    _libc.prctl(_PR_SET_NAME, NAME, 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    return wake_read
 
 
 def _exit_like(status: int) -> None:
@@ -170,23 +212,17 @@ def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read
     """In the child: set its limits, confine it, and become the command."""
     try:
         os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a command would inherit that
+        ignored_by_python = (signal.SIGPIPE, signal.SIGXFSZ)  # a command would inherit that
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, *ignored_by_python):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         _set_limits(options)
         if options.cwd:
             os.chdir(options.cwd)
-        if options.filter:
-            _raise_errno(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
-            _raise_errno(_libc.syscall(_RESTRICT_SELF, ruleset, 0), "landlock")
-            filter_buffer = ctypes.create_string_buffer(options.filter, len(options.filter))
-            loaded = struct.pack("HxxxxxxP", len(options.filter) // 8, ctypes.addressof(filter_buffer))
-            listener = _libc.syscall(
-                _SECCOMP[_machine], _SET_MODE_FILTER, _NEW_LISTENER, ctypes.create_string_buffer(loaded, len(loaded))
-            )
-            _raise_errno(listener, "seccomp")
+        if options.seccomp_filter:
+            _raise_errno(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+            _raise_errno(_libc.syscall(_SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock")
+            listener = _load_filter(options.seccomp_filter)
             os.write(listener_write, b"%d\n" % listener)
             os.read(ready_read, 1)
             os.close(listener)
@@ -194,6 +230,20 @@ def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read
     except OSError as error:
         print(f"{options.argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _load_filter(program: bytes) -> int:
+    """Load the seccomp filter. Returns the descriptor on which the kernel passes calls on."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
+    listener = _libc.syscall(
+        _SYS_SECCOMP[_machine],
+        _SECCOMP_SET_MODE_FILTER,
+        _SECCOMP_FILTER_FLAG_NEW_LISTENER,
+        ctypes.create_string_buffer(header, len(header)),
+    )
+    _raise_errno(listener, "seccomp")
+    return int(listener)
 
 
 def _set_limits(options: Arguments) -> None:
@@ -222,28 +272,29 @@ def _raise_errno(result: int, operation: str) -> None:
 def _drop_capabilities() -> None:
     """Drop all capabilities: root only stays the owner of its files."""
     number = 0
-    while _libc.prctl(_DROP_BOUNDING, number, 0, 0, 0) == 0:
+    while _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
-    header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0), 8)
-    _raise_errno(_libc.syscall(_CAPSET[_machine], header, ctypes.create_string_buffer(24)), "capset")
+    header = ctypes.create_string_buffer(struct.pack("Ii", _LINUX_CAPABILITY_VERSION_3, 0), 8)
+    _raise_errno(_libc.syscall(_SYS_CAPSET[_machine], header, ctypes.create_string_buffer(24)), "capset")
 
 
 def _make_ruleset(options: Arguments) -> int:
     """The Landlock ruleset. A place that is gone by now is left out."""
-    attributes = struct.pack("QQQ", options.handled, 0, options.scoped)
-    size = 24 if options.scoped else 8
-    ruleset = int(_libc.syscall(_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
+    attributes = struct.pack("QQQ", options.landlock_access, 0, options.landlock_scope)
+    size = 24 if options.landlock_scope else 8
+    ruleset = int(_libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
     _raise_errno(ruleset, "landlock")
-    for access, path in options.rules:
+    for access, path in options.landlock_rules:
         try:
             # Where commands write, nothing is followed: one of them may have put a link there.
             place = os.open(path, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path in options.writable else 0))
         except OSError:
             continue
         if not stat.S_ISDIR(os.fstat(place).st_mode):
-            access &= _OF_FILES
+            access &= _LANDLOCK_FILE_RIGHTS
         rule = struct.pack("=Qi", access, place)
-        added = _libc.syscall(_ADD_RULE, ruleset, 1, ctypes.create_string_buffer(rule, len(rule)), 0)
+        rule_buffer = ctypes.create_string_buffer(rule, len(rule))
+        added = _libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule_buffer, 0)
         _raise_errno(added, f"landlock: {path}")
         os.close(place)
     return ruleset
@@ -263,9 +314,9 @@ def _take_listener(child: int, listener_read: int) -> int:
         line = answers.readline()
     if not line:
         return -1
-    process = _libc.syscall(_PIDFD_OPEN, child, 0)
+    process = _libc.syscall(_SYS_PIDFD_OPEN, child, 0)
     _raise_errno(process, "pidfd_open")
-    listener = _libc.syscall(_PIDFD_GETFD, process, int(line), 0)
+    listener = _libc.syscall(_SYS_PIDFD_GETFD, process, int(line), 0)
     os.close(process)
     if listener < 0:
         number = ctypes.get_errno()
@@ -314,13 +365,6 @@ def _reap_children() -> list[tuple[int, int]]:
 # Descendants
 
 
-def parents_by_pid() -> dict[int, int]:
-    """The living processes of the machine, each with its parent, in ascending order of their numbers."""
-    pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-    parent_by_pid = {pid: _parent_of(pid) for pid in pids}
-    return {pid: parent for pid, parent in parent_by_pid.items() if parent is not None}
-
-
 def _parent_of(pid: int) -> int | None:
     """The parent of a process, None when it has ended."""
     try:
@@ -331,12 +375,13 @@ def _parent_of(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[1])
 
 
-def descendants(root: int) -> list[int]:
-    """The living descendants of the process `root`, in no order."""
+def _descendants() -> list[int]:
+    """Our living descendants, in no order."""
     children: dict[int, list[int]] = {}
-    for pid, parent in parents_by_pid().items():
-        children.setdefault(parent, []).append(pid)
-    result, pending = [], [root]
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := _parent_of(int(name))) is not None:
+            children.setdefault(parent, []).append(int(name))
+    result, pending = [], [os.getpid()]
     while pending:
         own_children = children.get(pending.pop(), [])
         result += own_children
@@ -370,7 +415,7 @@ def _kill_descendants() -> None:
                 pass
         except ChildProcessError:
             return
-        for pid in _children() if rounds % 16 else descendants(os.getpid()):
+        for pid in _children() if rounds % 16 else _descendants():
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
@@ -385,27 +430,32 @@ def _children() -> list[int]:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return [int(pid) for pid in file.read().split()]
     except OSError:  # this kernel has no such list
-        return descendants(os.getpid())
+        return _descendants()
 
 
 # Calls that are passed on
 
 
 def _answer_call(listener: int, numbers: dict[int, str], writable: Sequence[str]) -> None:
+    """Receive one call, do it for the command or let the kernel go on with it, else refuse it."""
     request = bytearray(80)
     try:
-        fcntl.ioctl(listener, _RECEIVE, request)
+        fcntl.ioctl(listener, _SECCOMP_IOCTL_NOTIF_RECV, request)
     except OSError:
         return  # the caller was killed while it waited
     token, caller, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", request)
-    failed, flags = 0, 0
+    call, name = _Call(listener, token, caller, arguments, writable), numbers[number]
+    negative_errno, flags = 0, 0
     try:
-        if _CALLS[numbers[number]](_Call(listener, token, caller, arguments, writable)):
-            flags = _CONTINUE
+        if name in _CHECKED:
+            _CHECKED[name](call)
+            flags = _SECCOMP_USER_NOTIF_FLAG_CONTINUE
+        else:
+            _EMULATED[name](call)
     except OSError as error:
-        failed = -(error.errno or errno.EPERM)
+        negative_errno = -(error.errno or errno.EPERM)
     try:
-        fcntl.ioctl(listener, _SEND, struct.pack("QqiI", token, 0, failed, flags))
+        fcntl.ioctl(listener, _SECCOMP_IOCTL_NOTIF_SEND, struct.pack("QqiI", token, 0, negative_errno, flags))
     except OSError:
         pass  # the caller was killed meanwhile
 
@@ -430,7 +480,9 @@ class _Call:
         """Up to `size` bytes of the caller's memory. Raises OSError."""
         content = b""
         with open(f"/proc/{self.caller}/mem", "rb", buffering=0) as memory:
-            fcntl.ioctl(self._listener, _IS_VALID, struct.pack("Q", self._token))  # it is the caller's, not another's
+            fcntl.ioctl(
+                self._listener, _SECCOMP_IOCTL_NOTIF_ID_VALID, struct.pack("Q", self._token)
+            )  # it is the caller's, not another's
             while len(content) < size:
                 position = address + len(content)
                 piece = os.pread(memory.fileno(), min(size - len(content), _PAGE - position % _PAGE), position)
@@ -439,42 +491,42 @@ class _Call:
                     break
         return content
 
-    def target(self, folder: int, address: int | None, *, follow: bool = True, empty: bool = False) -> _Target:
-        """The file of a call: `address` is that of its path, None for the descriptor `folder` itself. Raises OSError,
-        EPERM when the command may not write it."""
-        path = b"" if address is None else self.memory(address, _PATH_BYTES).partition(b"\0")[0]
+    def open_writable(self, directory_fd: int, path_address: int | None, at_flags: int = 0) -> _WritableFile:
+        """The file of a call, by its directory, the address of its path (None for the descriptor `directory_fd` itself)
+        and its `AT_` flags. Raises OSError, EPERM when the command may not write it."""
+        path = b"" if path_address is None else self.memory(path_address, _PATH_BYTES).partition(b"\0")[0]
         caller_folder = f"/proc/{self.caller}/".encode()
-        base = caller_folder + (b"cwd" if folder == _AT_FDCWD else b"fd/%d" % folder)
-        if not path and address is not None and not empty:
+        base = caller_folder + (b"cwd" if directory_fd == _AT_FDCWD else b"fd/%d" % directory_fd)
+        if not path and path_address is not None and not at_flags & _AT_EMPTY_PATH:
             raise OSError(errno.ENOENT, "no path")
         for name in (b"/proc/self/", b"/proc/thread-self/"):
             if path.startswith(name):
                 path = caller_folder + path[len(name) :]
         full = path if path.startswith(b"/") else base + (b"/" + path if path else b"")
-        flags = os.O_PATH | os.O_CLOEXEC | (0 if follow or not path else os.O_NOFOLLOW)
-        descriptor = os.open(full, flags)
+        no_follow = os.O_NOFOLLOW if path and at_flags & _AT_SYMLINK_NOFOLLOW else 0
+        descriptor = os.open(full, os.O_PATH | os.O_CLOEXEC | no_follow)
         real = os.readlink(f"/proc/self/fd/{descriptor}")
         if not any(real == place or real.startswith(place + "/") for place in self._writable):
             os.close(descriptor)
             raise OSError(errno.EPERM, "not the command's own")
-        return _Target(descriptor)
+        return _WritableFile(descriptor)
 
 
-class _Target:
+class _WritableFile:
     """A file that the command may write, held open so that it cannot be exchanged."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.path = f"/proc/self/fd/{descriptor}"
 
-    def __enter__(self) -> _Target:
+    def __enter__(self) -> _WritableFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
 
 
-def _chmod(target: _Target, mode: int) -> None:
+def _chmod(target: _WritableFile, mode: int) -> None:
     with target:
         mode &= 0o7777
         if mode & stat.S_ISUID or (mode & stat.S_ISGID and not stat.S_ISDIR(os.stat(target.path).st_mode)):
@@ -482,54 +534,42 @@ def _chmod(target: _Target, mode: int) -> None:
         os.chmod(target.path, mode)
 
 
-def _chown(target: _Target, user: int, group: int) -> None:
+def _chown(target: _WritableFile, user: int, group: int) -> None:
     with target:
         os.chown(target.path, user, group)  # our capabilities are gone: the command could do no less itself
 
 
 def _utimensat(call: _Call) -> None:
-    follow = not call.arguments[3] & _AT_SYMLINK_NOFOLLOW
-    address = call.arguments[1] or None
     times = call.memory(call.arguments[2], 32) if call.arguments[2] else None
-    with call.target(call.number(0), address, follow=follow, empty=bool(call.arguments[3] & _AT_EMPTY_PATH)) as target:
-        set_to = None if times is None else ctypes.create_string_buffer(times, 32)
+    with call.open_writable(call.number(0), call.arguments[1] or None, call.arguments[3]) as target:
+        new_times = None if times is None else ctypes.create_string_buffer(times, 32)
         number = PASSED_ON[_machine]["utimensat"]
-        _raise_errno(_libc.syscall(number, _AT_FDCWD, target.path.encode(), set_to, 0), "utimensat")
+        _raise_errno(_libc.syscall(number, _AT_FDCWD, target.path.encode(), new_times, 0), "utimensat")
 
 
 def _truncate(call: _Call) -> None:
-    with call.target(_AT_FDCWD, call.arguments[0]) as target:
+    with call.open_writable(_AT_FDCWD, call.arguments[0]) as target:
         os.truncate(target.path, ctypes.c_long(call.arguments[1]).value)
 
 
-def _fchownat(call: _Call) -> None:
-    flags = call.arguments[4]
-    target = call.target(
-        call.number(0),
-        call.arguments[1],
-        follow=not flags & _AT_SYMLINK_NOFOLLOW,
-        empty=bool(flags & _AT_EMPTY_PATH),
-    )
-    _chown(target, call.number(2), call.number(3))
+def _check_process(call: _Call) -> None:
+    _check_is_descendant(call.number(0))
 
 
-def _check_is_descendant(pid: int) -> bool:
-    """True when the call may go on; raises OSError when not. `pid` 0 is the caller itself."""
+def _check_is_descendant(pid: int) -> None:
+    """Raises OSError when the process is not the command's. `pid` 0 is the caller itself."""
     if pid and not _is_descendant(pid):
         raise OSError(errno.EPERM, "another process")
-    return True
 
 
-def _kill(call: _Call) -> bool:
+def _check_kill(call: _Call) -> None:
     pid = call.number(0)
     if pid == -1:
         raise OSError(errno.EPERM, "everybody")
-    if pid < -1:
-        members = [member for member in descendants(os.getpid()) if _group_of(member) == -pid]
-        if not members:
-            raise OSError(errno.EPERM, "another group")
-        return True
-    return _check_is_descendant(pid)
+    if pid >= 0:
+        _check_is_descendant(pid)
+    elif not any(_group_of(member) == -pid for member in _descendants()):
+        raise OSError(errno.EPERM, "another group")
 
 
 def _group_of(pid: int) -> int:
@@ -539,46 +579,44 @@ def _group_of(pid: int) -> int:
         return 0
 
 
-def _setpriority(call: _Call, process: int, group: int) -> bool:
+def _check_priority(call: _Call, process: int, group: int) -> None:
+    """Check a call whose first argument says whether its second is a `process` or a `group` (0: the caller's)."""
     if call.number(0) == process:
-        return _check_is_descendant(call.number(1))
-    if call.number(0) == group and call.number(1) == 0:
-        return True
-    raise OSError(errno.EPERM, "other processes")
+        _check_is_descendant(call.number(1))
+    elif call.number(0) != group or call.number(1) != 0:
+        raise OSError(errno.EPERM, "other processes")
 
 
-_CALLS: dict[str, Callable[[_Call], object]] = {
-    "chmod": lambda call: _chmod(call.target(_AT_FDCWD, call.arguments[0]), call.arguments[1]),
-    "fchmod": lambda call: _chmod(call.target(call.number(0), None), call.arguments[1]),
-    "fchmodat": lambda call: _chmod(call.target(call.number(0), call.arguments[1]), call.arguments[2]),
+_EMULATED: dict[str, Callable[[_Call], None]] = {
+    "chmod": lambda call: _chmod(call.open_writable(_AT_FDCWD, call.arguments[0]), call.arguments[1]),
+    "fchmod": lambda call: _chmod(call.open_writable(call.number(0), None), call.arguments[1]),
+    "fchmodat": lambda call: _chmod(call.open_writable(call.number(0), call.arguments[1]), call.arguments[2]),
     "fchmodat2": lambda call: _chmod(
-        call.target(
-            call.number(0),
-            call.arguments[1],
-            follow=not call.arguments[3] & _AT_SYMLINK_NOFOLLOW,
-            empty=bool(call.arguments[3] & _AT_EMPTY_PATH),
-        ),
-        call.arguments[2],
+        call.open_writable(call.number(0), call.arguments[1], call.arguments[3]), call.arguments[2]
     ),
-    "chown": lambda call: _chown(call.target(_AT_FDCWD, call.arguments[0]), call.number(1), call.number(2)),
+    "chown": lambda call: _chown(call.open_writable(_AT_FDCWD, call.arguments[0]), call.number(1), call.number(2)),
     "lchown": lambda call: _chown(
-        call.target(_AT_FDCWD, call.arguments[0], follow=False), call.number(1), call.number(2)
+        call.open_writable(_AT_FDCWD, call.arguments[0], _AT_SYMLINK_NOFOLLOW), call.number(1), call.number(2)
     ),
-    "fchown": lambda call: _chown(call.target(call.number(0), None), call.number(1), call.number(2)),
-    "fchownat": _fchownat,
+    "fchown": lambda call: _chown(call.open_writable(call.number(0), None), call.number(1), call.number(2)),
+    "fchownat": lambda call: _chown(
+        call.open_writable(call.number(0), call.arguments[1], call.arguments[4]), call.number(2), call.number(3)
+    ),
     "utimensat": _utimensat,
     "truncate": _truncate,
-    "setpriority": lambda call: _setpriority(call, 0, 1),
-    "ioprio_set": lambda call: _setpriority(call, 1, 2),
-    "kill": _kill,
-    **{
-        name: lambda call: _check_is_descendant(call.number(0))
-        for name in (
-            *SIGNALS[1:], "prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
-        )
-    },
-}  # fmt: skip
-"""The function for each call. True lets the kernel go on with it, which is safe where its registers say everything."""
+}
+"""The calls that the supervisor does for the command: the kernel would read their paths from memory once more."""
+
+_CHECKED: dict[str, Callable[[_Call], None]] = {
+    "setpriority": lambda call: _check_priority(call, os.PRIO_PROCESS, os.PRIO_PGRP),
+    "ioprio_set": lambda call: _check_priority(call, _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP),
+    **dict.fromkeys(SIGNALS, _check_process),
+    **dict.fromkeys(
+        ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr"), _check_process
+    ),
+    "kill": _check_kill,
+}
+"""The calls that the kernel goes on with after a check, which is safe because their registers say everything."""
 
 
 # The worktree's .git

@@ -1,8 +1,8 @@
 """Forwards ports on the loopback of a sandbox without network to the host gate's socket (SPEC 3.8).
 
-Run inside, before the command and in the same process: `python -I -S forward.py SOCKET LOCAL command…`. A child of it
-does the forwarding; the process itself becomes the command, so that its pipes, signals and exit code are the command's
-own. Standard library only, and no import of the engine: the interpreter is started bare.
+Run inside, before the command and in the same process: `python -I -S port_forwarder.py SOCKET HOSTS command…`. A child
+of it does the forwarding; the process itself becomes the command, so that its pipes, signals and exit code are the
+command's own. Standard library only, and no import of the engine: the interpreter is started bare.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
-def forward_command(gate: Path, local: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` with the socket `gate` as its only network. `local` are those of its hosts that
-    are on the operator's loopback, "host:port": commands find them at the same address inside."""
-    return [sys.executable, "-I", "-S", str(SCRIPT), str(gate), ",".join(local), *argv]
+def forward_command(gate: Path, local_hosts: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` with the socket `gate` as its only network. `local_hosts` are on the operator's
+    loopback, "host:port": commands find them at the same address inside."""
+    return [sys.executable, "-I", "-S", str(SCRIPT), str(gate), ",".join(local_hosts), *argv]
 
 
-def proxy_environment(port: int) -> dict[str, str]:
+def _proxy_environment(port: int) -> dict[str, str]:
     """The variables by which curl, Python, Go, Rust, and node from 24 on go through the gate. Loopback is the sandbox's
     own, and needs no proxy."""
     address = f"http://127.0.0.1:{port}"
@@ -42,20 +42,20 @@ def proxy_environment(port: int) -> dict[str, str]:
 
 def main(arguments: Sequence[str]) -> None:
     """Listen, fork the forwarder, become the command."""
-    gate, local, argv = arguments[0], arguments[1], list(arguments[2:])
-    proxy = listen("127.0.0.1", 0)
-    servers = {proxy: b""}
-    for target in filter(None, local.split(",")):
+    gate, local_hosts, *argv = arguments
+    proxy = _listen("127.0.0.1", 0)
+    openings = {proxy: b""}
+    for target in filter(None, local_hosts.split(",")):
         host, _, port = target.rpartition(":")
         address = {"[::1]": "::1", "localhost": "127.0.0.1"}.get(host, host)
-        servers[listen(address, int(port))] = f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
-    port_of_proxy = proxy.getsockname()[1]
+        openings[_listen(address, int(port))] = f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
+    proxy_port = proxy.getsockname()[1]
     if os.fork() == 0:
         _detach()
-        serve(servers, gate)
-    for server in servers:
+        _serve(openings, gate)  # never returns
+    for server in openings:
         server.close()
-    os.environ.update(proxy_environment(port_of_proxy))
+    os.environ.update(_proxy_environment(proxy_port))
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def listen(address: str, port: int) -> socket.socket:
+def _listen(address: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one."""
     server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     server.bind((address, port))
@@ -72,7 +72,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def _detach() -> None:
-    # The command's pipes end with the command, not with us; a Ctrl-C is not for us.
+    """Let go of the command's pipes, which end with the command and not with us, and of its terminal."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -80,38 +80,39 @@ def _detach() -> None:
         os.dup2(nowhere, descriptor)
 
 
-def serve(servers: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
-    """Lead every connection to the gate until the sandbox ends. `servers` has the bytes that each sends there first."""
+def _serve(openings: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
+    """Lead every connection to the gate until the sandbox ends. `openings` has the bytes that go there first, by the
+    listening socket."""
     with selectors.DefaultSelector() as selector:
-        for server, opening in servers.items():
+        for server, opening in openings.items():
             selector.register(server, selectors.EVENT_READ, opening)
         while True:
             for key, _ in selector.select():
                 assert isinstance(key.fileobj, socket.socket)
-                inside = key.fileobj.accept()[0]
-                threading.Thread(target=_forward, args=(inside, gate, key.data), daemon=True).start()
+                client = key.fileobj.accept()[0]
+                threading.Thread(target=_forward, args=(client, gate, key.data), daemon=True).start()
 
 
-def _forward(inside: socket.socket, gate: str, opening: bytes) -> None:
-    with inside, socket.socket(socket.AF_UNIX) as outside:
+def _forward(client: socket.socket, gate: str, opening: bytes) -> None:
+    with client, socket.socket(socket.AF_UNIX) as gate_connection:
         try:
-            outside.connect(gate)
-            if opening and not _open_tunnel(outside, opening):
+            gate_connection.connect(gate)
+            if opening and not _open_tunnel(gate_connection, opening):
                 return
         except OSError:
             return  # the gate is closed: the session is ending
-        answers = threading.Thread(target=_copy_bytes, args=(outside, inside), daemon=True)
+        answers = threading.Thread(target=_copy_bytes, args=(gate_connection, client), daemon=True)
         answers.start()
-        _copy_bytes(inside, outside)
+        _copy_bytes(client, gate_connection)
         answers.join()
 
 
-def _open_tunnel(outside: socket.socket, opening: bytes) -> bool:
+def _open_tunnel(gate_connection: socket.socket, opening: bytes) -> bool:
     """Whether the gate answers `opening` with 200. Reads byte by byte: what follows the head is the host's."""
-    outside.sendall(opening)
+    gate_connection.sendall(opening)
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):
-        byte = outside.recv(1)
+        byte = gate_connection.recv(1)
         if not byte:
             return False
         answer += byte
