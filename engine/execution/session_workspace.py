@@ -32,8 +32,8 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
+from engine.model.sessions import KEPT_DURATIONS
 from engine.model.text import count
-from engine.model.work import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 

@@ -119,7 +119,7 @@ FindDeletedFiles = Callable[[str, Sequence[str]], Sequence[str]]
 
 
 class GuidedSession(Row, table=True):
-    """A session that was guided: what it was told, by item and wording, and how it stands (`engine.model.work`)."""
+    """A session that was guided: what it was told, by item and wording, and how it stands (`outcomes.next_outcome`)."""
 
     __tablename__ = "guided_sessions"
 

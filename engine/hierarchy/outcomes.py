@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from sqlmodel import col, select
 
-from engine.model.work import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
 RowT = TypeVar("RowT", bound=Any)
+
+SESSION_KINDS = frozenset({"SessionEnded", "ValidationFailed"})
+"""Kinds of ledger entries whose subject is a session, and that say how it ended."""
+
+CHANGE_KINDS = frozenset(
+    {"ChangeSetReady", "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"}
+)
+"""Kinds of ledger entries that say what became of the changes of a session, whose id is in their payload."""
+
+
+def session_id_of(entry: LedgerEntry) -> str:
+    """The session that an entry of these kinds is about."""
+    return entry.subject if entry.kind in SESSION_KINDS else str(entry.payload.get("session_id", ""))
+
+
+def next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
+    """The outcome of a session after an entry about it: "", "open" (its changes wait), "good" or "bad".
+
+    Good is a session that ended well and left no changes, or whose changes were landed or committed. Bad is a session
+    that failed, was blocked or stayed red, or whose changes were discarded or undone. The operator's last decision on
+    the changes counts. A session that was cancelled or interrupted has no outcome.
+    """
+    match kind:
+        case "ChangeSetReady":
+            return before or "open"
+        case "ChangeSetLanded" | "ChangeSetBranched":
+            return "good"
+        case "LandingUndone":
+            return before if payload.get("left") else "bad"  # other parts stand
+        case "ChangeSetDiscarded":
+            return "" if payload.get("continued_in") else "bad"
+        case "ValidationFailed":
+            return "bad"
+        case "SessionEnded" if payload.get("state") in ("failed", "blocked"):
+            return "bad"
+        case "SessionEnded" if payload.get("state") == "succeeded":
+            return before or "good"
+    return before
 
 
 class SessionFollower(Generic[RowT]):
@@ -45,10 +82,10 @@ class SessionFollower(Generic[RowT]):
         """Called after the state of these rows changed."""
 
     def _is_relevant(self, entry: LedgerEntry) -> bool:
-        return entry.kind == self._begins or entry.kind in SESSION_FACTS or entry.kind in CHANGE_FACTS
+        return entry.kind == self._begins or entry.kind in SESSION_KINDS or entry.kind in CHANGE_KINDS
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> None:
-        session_ids = {session_of(entry.kind, entry.subject, entry.payload) for entry in entries}
+        session_ids = {session_id_of(entry) for entry in entries}
         followed = select(self._table.session_id).where(col(self._table.session_id).in_(session_ids)).limit(1)
         begins = any(entry.kind == self._begins for entry in entries)
         with self._database.read() as session:
@@ -62,9 +99,9 @@ class SessionFollower(Generic[RowT]):
             if entry.kind == self._begins:
                 self.add_row(tx, entry)
                 continue
-            session_id = session_of(entry.kind, entry.subject, entry.payload)
+            session_id = session_id_of(entry)
             for row in tx.session.exec(select(self._table).where(col(self._table.session_id) == session_id)):
-                state = judged(entry.kind, entry.payload, row.state)
+                state = next_outcome(entry.kind, entry.payload, row.state)
                 if state != row.state:
                     row.state = state
                     tx.session.add(row)

@@ -28,53 +28,37 @@ from engine.model.cards import (
     Tier,
     is_expired,
 )
+from engine.model.changes import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, FilePart, LandPreview
 from engine.model.layers import Layer, LayerState
-from engine.model.rails import (
+from engine.model.organisation import AgentView, Doing, Task
+from engine.model.rails import Burn, ChainStep, CostState, Hold, LogEntry, RailState, StopLevel
+from engine.model.sessions import (
+    HAS_PROBLEM,
+    PROBLEM_FOUND,
+    UNDONE,
+    CheckResult,
+    Result,
+    SessionState,
+    SessionView,
+    TranscriptLine,
+    outcome_in_words,
+)
+from engine.model.text import prompt_words, sanitise
+from engine.model.triggers import (
     ALWAYS_ASKED,
     NO_SANDBOX,
     SANDBOX_WAIVED,
     Assignment,
-    Burn,
-    ChainStep,
-    CostState,
     DecidedBy,
-    Hold,
-    LogEntry,
     Permit,
-    RailState,
     RailVerdict,
     Ruling,
-    StopLevel,
     Trigger,
     TriggerType,
     Verdict,
 )
-from engine.model.text import prompt_words, sanitise
 from engine.model.trust import Trust
-from engine.model.work import (
-    HAS_PROBLEM,
-    PROBLEM_FOUND,
-    UNDONE,
-    AgentView,
-    ChangeSet,
-    ChangeState,
-    CheckResult,
-    DiffComment,
-    Doing,
-    FileChange,
-    FileDiff,
-    FilePart,
-    LandPreview,
-    PermissionAnswer,
-    PermissionRequest,
-    Result,
-    SessionState,
-    SessionView,
-    Task,
-    TranscriptLine,
-    Waiting,
-    outcome_in_words,
-)
+from engine.model.waiting import PermissionAnswer, PermissionRequest, Waiting
 
 if TYPE_CHECKING:
     from engine.model.agents import (

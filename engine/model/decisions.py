@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from engine.frozen import frozen
 from engine.model.base import PartOfDay
-from engine.model.rails import DecidedBy
+from engine.model.triggers import DecidedBy
 
 
 class DecisionSignal(StrEnum):

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, col, desc
 
 from engine.model import CheckResult
-from engine.model.work import KEPT_DURATIONS
+from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load_all, select_all
 from engine.storage.types import utc_column

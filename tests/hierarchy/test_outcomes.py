@@ -15,8 +15,8 @@ from engine.events import (
 )
 from engine.git.history import deleted_files
 from engine.hierarchy.guided import MAX_DECISION_AGE, MAX_PATTERN_AGE, MIN_SESSIONS, Tally, is_outdated, paths
+from engine.hierarchy.outcomes import next_outcome
 from engine.model import LeaderDecision, Pattern
-from engine.model.work import judged
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository
@@ -35,7 +35,7 @@ LANDED, BRANCHED, DISCARDED, UNDONE = "ChangeSetLanded", "ChangeSetBranched", "C
 def stands(*facts: tuple[str, dict[str, object]]) -> str:
     state = ""
     for kind, payload in facts:
-        state = judged(kind, payload, state)
+        state = next_outcome(kind, payload, state)
     return state
 
 

@@ -184,7 +184,7 @@ class OverlayRun(SQLModel, table=True):
     propensity: float
     """The probability of that."""
     state: str = ""
-    """The result of the session, see `engine.model.work.judged`."""
+    """The result of the session, see `engine.hierarchy.outcomes.next_outcome`."""
     at: datetime = Field(sa_column=utc_column())
 
 

@@ -1,0 +1,159 @@
+"""Sessions, their states and results (SPEC 2.12, 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from engine.frozen import frozen
+
+
+class SessionState(StrEnum):
+    """Where a session stands (SPEC 3.8)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANNOT_RUN = "cannot_run"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def over(self) -> bool:
+        """True when the session will not change any more."""
+        return self not in (SessionState.QUEUED, SessionState.RUNNING)
+
+
+class Result(StrEnum):
+    """What a finished session says about what it was to do (SPEC 2.12)."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # a check found a problem (`SessionView.has_problem`), or the work was not done
+    CANNOT_RUN = "cannot_run"  # a program, package, permission or network was missing
+    CANCELLED = "cancelled"  # somebody, a rail or the end of the engine stopped it
+
+
+PROBLEM_FOUND = "problem found"
+"""How a session ended that ran to its end while something is wrong: that is no failure of the session."""
+
+HAS_PROBLEM = "has_problem"
+"""The fact of a result that something is wrong which no failing test says: a secret, a conflict."""
+
+
+def outcome_in_words(state: str, result: str) -> str:
+    """How a session in `state` with this result ended, in a word."""
+    return PROBLEM_FOUND if (state, result) == (SessionState.SUCCEEDED, Result.FAILED) else result or state
+
+
+KEPT_DURATIONS = 50
+"""Maximum number of slowest tests kept with a result; a suite may have tens of thousands."""
+
+
+@frozen
+class CheckResult:
+    """The result of a run of the project's own tests."""
+
+    tool: str
+    passed: int
+    failed: int
+    skipped: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    failing: tuple[str, ...] = ()
+    durations: tuple[tuple[str, float], ...] = ()
+    """(test id, seconds), slowest first."""
+    counted: bool = True
+    """False if the output named no tests: then one `passed` or `failed` stands for the end of the command."""
+
+    @property
+    def green(self) -> bool:
+        """True when nothing failed and at least one test ran."""
+        return self.failed == 0 and self.errors == 0 and self.passed > 0
+
+
+UNDONE = "undone by the operator"
+"""Why a session was stopped whose card was undone: what it had changed is thrown away, not kept."""
+
+
+@frozen
+class SessionView:
+    """A session as screens and verbs see it."""
+
+    id: str
+    prediction_id: str
+    prompt: str
+    workspace: str
+    channel: str
+    agent: str
+    runner: str
+    flow: str | None
+    state: SessionState
+    mode: str  # "approved" or "autonomous"
+    sandbox: str
+    cwd: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    tokens: int
+    cost: int
+    summary: str
+    error: str = ""
+    check: CheckResult | None = None
+    change_set_id: str | None = None
+    lines: int = 0
+    next_step: str = ""
+    """The kind of card that its result names as the next step (SPEC 2.10), "" for none."""
+    discarded_at: datetime | None = None
+    """When the operator discarded its changes, None otherwise."""
+    not_begun: bool = False
+    """It failed before anything was done, for want of something that may be there later; its card is pending again."""
+    gone: str = ""
+    """Why `cwd` is not there any more, and what became of the changes in it, in words; "" while it is there."""
+    project: str = ""
+    """The folder of the project that its flow worked in, "" for the top of the repository."""
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    """The findings of its flow, for programs (`FlowResult.facts`)."""
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether it ran to its end and something is wrong: tests failed, a check found something."""
+        is_red = self.check is not None and self.check.failed + self.check.errors > 0
+        return self.state is SessionState.SUCCEEDED and (is_red or bool(self.facts.get(HAS_PROBLEM)))
+
+    @property
+    def result(self) -> Result | None:
+        """Its result, None before its end."""
+        match self.state:
+            case SessionState.QUEUED | SessionState.RUNNING:
+                return None
+            case SessionState.SUCCEEDED:
+                return Result.FAILED if self.has_problem else Result.SUCCEEDED
+            case SessionState.FAILED | SessionState.CANNOT_RUN:
+                return Result(self.state.value)
+        return Result.CANCELLED
+
+    @property
+    def outcome(self) -> str:
+        """How it ended: "discarded" where what it changed was thrown away, "problem found", its result; "" before."""
+        if self.discarded_at:
+            return "discarded"
+        return outcome_in_words(self.state, self.result) if self.result else ""
+
+
+@frozen
+class TranscriptLine:
+    """One line of a session's transcript.
+
+    kind: "command", "output", "note", "error" or "exit"; of agents also "say" (what it told the operator), "thought",
+    "tool" (a call it made), "ask" (a permission it wants) and "reply" (what the operator told it).
+    """
+
+    number: int
+    at: datetime
+    kind: str
+    text: str
