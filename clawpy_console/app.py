@@ -386,10 +386,10 @@ class ConsoleApp(CardConsole):
 
     def action_hire(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
-        from clawpy_console.agent_setup import offer
+        from clawpy_console.channel_choice import choose_agent
 
         if len(self.screen_stack) == 1:
-            offer(self)
+            choose_agent(self)
 
     def action_leave(self) -> None:
         """Quit, after a question where the engine would end although it has work, or was kept running before."""

@@ -254,6 +254,11 @@ class Console(App[None]):
             self._state_toasts.setdefault(about, []).append(toast)
         self.post_message(Notify(toast))
 
+    def report(self, text: str, *topics: str) -> None:
+        """Show `text` as a toast, and read again the `topics` that changed with it."""
+        self.say(text)
+        self.renew(topics)
+
     def end_state(self, state: str, text: str) -> None:
         """Remove the toasts about `state`, which is over, and show `text`."""
         for toast in self._state_toasts.pop(state, []):

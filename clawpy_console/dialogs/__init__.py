@@ -1,1 +1,1 @@
-"""Modal screens: card details, a prompt of one's own, a question, the keys, and why the home cannot be opened."""
+"""Modal screens that more than one screen opens: a question, a prompt of your own, a file, the keys, jump mode."""

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import formats
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.formats import crop
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from engine.model import Bubble, BubbleState, FlushReport
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -52,8 +49,7 @@ class Ask(Dialog[str | None]):
         self._at = next((at for at, answer in enumerate(answers) if answer[1] == present), len(answers))
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content(self._title)
+        with self.frame(self._title):
             if self._text:
                 with VerticalScroll(id="text", can_focus=False):
                     yield Static(self._text, markup=False)
@@ -132,41 +128,3 @@ def tell(app: Console, title: str, text: str) -> None:
     """Show a few words that have to be read, and maybe copied, until they are closed."""
     dialog = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
     app.push_screen(dialog, lambda answer: app.copy_to_clipboard(text) if answer else None)
-
-
-def send_up(app: Console) -> None:
-    """Show the findings that passed all gates, and send them up once you confirm."""
-
-    def ask(queued: Sequence[Bubble]) -> None:
-        def send() -> None:
-            app.ask(lambda engine: engine.wisdom.flush(), lambda report: _sent(app, report))
-
-        confirm(app, "Send these findings up now?", question(queued), "send up", send)
-
-    app.look_up(lambda engine: engine.wisdom.bubbles(state=BubbleState.QUEUED), ask)
-
-
-def question(queued: Sequence[Bubble]) -> str:
-    """What would be sent up, and what becomes of it."""
-    ready = [finding for finding in queued if finding.may_guide]
-    lines = [
-        crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70) for finding in ready[:6]
-    ]
-    if len(ready) > 6:
-        lines.append(f"  and {len(ready) - 6:,} more")
-    if len(ready) < len(queued):
-        quotes = formats.count(len(queued) - len(ready), "quote")
-        lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")
-    return "\n".join(lines or ["Nothing is waiting. Findings of the last sessions are checked now."]) + (
-        "\n\nIt becomes a pattern of its leader and goes into the prompts of all agents below. To undo it, edit the "
-        "guidance of that leader."
-    )
-
-
-def _sent(app: Console, report: FlushReport) -> None:
-    up = sum(len(ids) for ids in report.flushed.values())
-    remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
-    app.say(f"{formats.count(up, 'finding')} sent up{remainder}")
-    if report.failed:
-        app.say(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
-    app.renew(["agents", "changes"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
@@ -52,6 +52,12 @@ class Dialog(ModalScreen[Answer], BaseScreen[Answer]):  # styles come by the fir
 
     def on_resize(self, event: events.Resize) -> None:
         self.app.draw_frames()
+
+    def frame(self, title: str, subtitle: str = "", *, classes: str = "") -> Vertical:
+        """The box that holds the widgets of the dialog."""
+        frame = Vertical(classes=f"dialog {classes}")
+        frame.border_title, frame.border_subtitle = Content(title), Content(subtitle)
+        return frame
 
     def say(self, text: str, style: str = "$wants") -> None:
         """Say something in the line `#said`; "" for nothing."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from clawpy_console.dialogs.base import Dialog
+from clawpy_console.dialogs.edit import EditDialog
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.keyline import KeyLine
 from engine.model import AgentFile, Refusal, sanitise
 
 
-class EditFile(Dialog[bool]):
+class EditFile(EditDialog):
     """Edits one file; True when it was saved.
 
     When another program wrote the file meanwhile its text is shown below: ^s then keeps what stands above, ^t takes
@@ -23,9 +20,8 @@ class EditFile(Dialog[bool]):
 
     BINDINGS = bindings("edit")
     DEFAULT_CLASSES = "-alone"
-    AUTO_FOCUS = "#mine"
     DEFAULT_CSS = """
-    EditFile #mine { height: 1fr; }
+    EditFile #text { height: 1fr; }
     EditFile #theirs { height: 1fr; display: none; }
     EditFile #said { height: auto; padding: 0 1; }
     EditFile KeyLine { background: $surface; dock: bottom; padding: 0; }
@@ -35,35 +31,21 @@ class EditFile(Dialog[bool]):
     def __init__(self, file: AgentFile) -> None:
         super().__init__()
         self._file = file
-        self._original = sanitise(file.text.replace("\r\n", "\n"))
+        self.original = sanitise(file.text.replace("\r\n", "\n"))
         self._theirs: AgentFile | None = None
-        self._confirming_close = False
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content(f"{self._file.agent}/{self._file.name}")
-            language = "json" if self._file.name.endswith(".json") else None
-            yield TextArea(
-                self._original, id="mine", soft_wrap=True, show_line_numbers=language is not None, tab_behavior="focus"
-            )
+        with self.frame(f"{self._file.agent}/{self._file.name}", classes="-whole"):
+            yield self.editor(line_numbers=self._file.name.endswith(".json"))
             yield Static(id="said", markup=False)
             yield TextArea(id="theirs", soft_wrap=True, show_line_numbers=False, read_only=True)
             yield KeyLine()
 
     def on_mount(self) -> None:
-        if self._original != self._file.text.replace("\r\n", "\n"):
+        if self.original != self._file.text.replace("\r\n", "\n"):
             self.say("Control characters are not shown, and saving removes them.")
         elif self._file.problem:
             self.say(f"✗ {self._file.problem}", "$wrong")
-
-    @property
-    def text(self) -> str:
-        """What stands in the editor."""
-        return self.query_one("#mine", TextArea).text
-
-    @on(TextArea.Changed, "#mine")
-    def _typed(self) -> None:
-        self._confirming_close = False
 
     def action_save(self) -> None:
         file, text = self._theirs or self._file, self.text
@@ -101,12 +83,5 @@ class EditFile(Dialog[bool]):
     def action_theirs(self) -> None:
         """Go on with the other program's text; ours can be taken back with the editor's own undo."""
         if self._theirs is not None:
-            area = self.query_one("#mine", TextArea)
+            area = self.query_one("#text", TextArea)
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
-
-    def action_close(self) -> None:
-        if self.text == self._original or self._confirming_close:
-            self.dismiss(False)
-            return
-        self._confirming_close = True
-        self.say("▲ Not saved. Press the same key again to discard your edit.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Input
 
@@ -17,7 +17,7 @@ from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
 from clawpy_console.widgets.keyline import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 
-KEY, ID = 9, 24
+KEY_CELLS, ID_CELLS = 9, 24
 """Cells of the key and of the id, which is left out where there is no room for it."""
 
 
@@ -37,9 +37,7 @@ class Help(Dialog[None]):
         self._here = frozenset(here)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -keys") as dialog:
-            dialog.border_title = Content("Keys")
-            dialog.border_subtitle = self._below("close")
+        with self.frame("Keys", self._subtitle("close"), classes="-keys"):
             yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
                 yield ReflowingText(id="keys")
@@ -48,8 +46,8 @@ class Help(Dialog[None]):
         self.query_one(Filter).open()
         self._draw()
 
-    def _below(self, escapes: str) -> Content:
-        return Content(f"esc {escapes} · change a key: clawpy config set 'keys.\"ID\"' KEY")
+    def _subtitle(self, escape_hint: str) -> str:
+        return f"esc {escape_hint} · change a key: clawpy config set 'keys.\"ID\"' KEY"
 
     def _draw(self) -> None:
         terms = self.query_one(Filter).words
@@ -64,7 +62,7 @@ class Help(Dialog[None]):
             groups.insert(0, (f"The key {terms[0]}", [action for action in ACTIONS if terms[0] in keys[action.id]]))
         shown: list[Action] = []
         for title, actions in groups:
-            matches = [action for action in actions if action not in shown and self._has(action, terms)]
+            matches = [action for action in actions if action not in shown and self._matches(action, terms)]
             if matches:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
@@ -73,18 +71,18 @@ class Help(Dialog[None]):
         if not shown:
             yield Content.styled("No match.", "$grey")
 
-    def _has(self, action: Action, terms: list[str]) -> bool:
+    def _matches(self, action: Action, terms: list[str]) -> bool:
         keys = f"{shown_keys(action.id, self.app.keymap)} {action.keys}"
         text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
         return all(word in text.lower() for word in terms)
 
     def _row(self, action: Action, width: int) -> Content:
-        key, named = shown_keys(action.id, self.app.keymap), ID if width >= 80 else 0
-        room = width - 2 - max(KEY, cell_len(key) + 1) - named
+        key, id_cells = shown_keys(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
+        room = width - 2 - max(KEY_CELLS, cell_len(key) + 1) - id_cells
         return Content.assemble(
-            (f"  {key}{' ' * max(1, KEY - cell_len(key))}", "bold $ink"),
+            (f"  {key}{' ' * max(1, KEY_CELLS - cell_len(key))}", "bold $ink"),
             (fit_to_width(action.tooltip, room), "$grey"),
-            (f" {action.id}" if named else "", "$faint"),
+            (f" {action.id}" if id_cells else "", "$faint"),
         )
 
     @on(Input.Changed)
@@ -93,7 +91,7 @@ class Help(Dialog[None]):
             self.dismiss()
             return
         self._draw()
-        self.query_one(".dialog").border_subtitle = self._below("clear" if event.value else "close")
+        self.query_one(".dialog").border_subtitle = Content(self._subtitle("clear" if event.value else "close"))
         self.query_one("#all").scroll_home(animate=False)
 
     def on_key(self, event: events.Key) -> None:

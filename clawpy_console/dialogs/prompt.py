@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console import agent_setup
+from clawpy_console import channel_choice
+from clawpy_console.channel_choice import ChannelOptions
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.formats import crop, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from engine.model import Card, FlowForm, FoundAgent, Refusal
+from engine.model import Card, FlowForm, Refusal
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -121,8 +121,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._lookup_started = self._sending = False
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content("New prompt")
+        with self.frame("New prompt"):
             yield Static(id="place", classes="note", markup=False)
             area = PromptArea(
                 self._history[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus"
@@ -147,6 +146,11 @@ class OwnPrompt(Dialog[Card | None]):
             self._look_for_agents()
 
     @property
+    def _workspace(self) -> str:
+        """The workspace that the prompt is for."""
+        return self._workspaces[self._workspace_index]
+
+    @property
     def _area(self) -> PromptArea:
         return self.query_one("#text", PromptArea)
 
@@ -157,32 +161,21 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _look_for_agents(self) -> None:
         """Say before anything is sent that nothing can run text, and what could."""
+        self.app.ask(channel_choice.read_options, self._show_agents)
 
-        def look(engine: Engine) -> tuple[str, list[FoundAgent], list[str]]:
-            return (
-                engine.channel_setup.served_by(),
-                engine.channel_setup.find_agents(),
-                list(engine.channel_setup.local_models().ids),
-            )
-
-        self.app.ask(look, lambda result: self._show_agents(*result))
-
-    def _show_agents(self, served: str, agents: list[FoundAgent], models: list[str]) -> None:
+    def _show_agents(self, options: ChannelOptions) -> None:
         if self.is_attached:
-            key = shown_key("prompt.hire", self.app.keymap)
-            self._model_hint = Content("") if served else agent_setup.line(served, agents, models, key)
-            self._can_connect = not served and bool(agents or models)
+            key = self.key_of("prompt.hire")
+            self._model_hint = Content("") if options.served_by else channel_choice.hint(options, key)
+            self._can_connect = not options.served_by and bool(options.agents or options.local.ids)
             self.refresh_bindings()
             self._draw_options()
 
     def _draw_place(self) -> None:
-        key = shown_key("prompt.place", self.app.keymap)
-        more = (
-            f"  ({self._workspace_index + 1} of {len(self._workspaces)}; {key}: the next)"
-            if len(self._workspaces) > 1
-            else ""
-        )
-        place = workspace_name(self._workspaces[self._workspace_index])
+        key = self.key_of("prompt.place")
+        count = len(self._workspaces)
+        more = f"  ({self._workspace_index + 1} of {count}; {key}: the next)" if count > 1 else ""
+        place = workspace_name(self._workspace)
         self.query_one("#place", Static).update(Content.assemble("in ", (place, "bold $ink"), more))
 
     # Typing
@@ -191,7 +184,7 @@ class OwnPrompt(Dialog[Card | None]):
     def _typed(self) -> None:
         text = self._area.text
         self._look_up()
-        self.app.keep_prompt(text, self._workspaces[self._workspace_index])
+        self.app.keep_prompt(text, self._workspace)
         if not (self._selected >= 0 and text == self._options[self._selected][0]):
             self._complete_again()
         self.remove_class("-said")
@@ -248,11 +241,11 @@ class OwnPrompt(Dialog[Card | None]):
 
     def action_place(self) -> None:
         self._workspace_index = (self._workspace_index + 1) % len(self._workspaces)
-        self.app.keep_prompt(self._area.text, self._workspaces[self._workspace_index])
+        self.app.keep_prompt(self._area.text, self._workspace)
         self._draw_place()
 
     def action_hire(self) -> None:
-        agent_setup.offer(self.app, self._look_for_agents)
+        channel_choice.choose_agent(self.app, self._look_for_agents)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":
@@ -262,7 +255,7 @@ class OwnPrompt(Dialog[Card | None]):
     # Sending
 
     def action_send(self) -> None:
-        text, place = self._area.text.strip(), self._workspaces[self._workspace_index]
+        text, place = self._area.text.strip(), self._workspace
         if text and not self._sending:
             self._sending = True
             self.say("Sending…", "$grey")

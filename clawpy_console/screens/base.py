@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from clawpy_console.keys import GROUPS, bindings, find_key_line_action, shown_key
+from clawpy_console.keys import GROUPS, bindings, find_key_line_action
 from clawpy_console.state import AppState
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.keyline import Columns, Filter, KeyLine
@@ -154,7 +154,7 @@ class ConsoleScreen(BaseScreen[None]):
         """On a narrow terminal, draw which column is shown, the others, and the key that leads to the next."""
         for line in self.query_children(Columns):
             here = next((column for column in self.COLUMNS.values() if self.has_class(f"-at-{column}")), "")
-            line.show(list(self.columns().items()), here, shown_key("panes.next", self.app.keymap))
+            line.show(list(self.columns().items()), here, self.key_of("panes.next"))
 
     def action_show_column(self, name: str) -> None:
         """Go to the first pane of this column that takes the focus."""
@@ -210,7 +210,7 @@ class ConsoleScreen(BaseScreen[None]):
             return ""
         place = GROUPS[action.group].partition(", ")[2]
         reason = f"It works {place}." if place else self.disabled_reason(action.id)
-        return f"{shown_key(action.id, self.app.keymap)}: {action.tooltip}. {reason}"
+        return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"
 
     def disabled_reason(self, action_id: str) -> str:
         """Why the action `action_id` of this screen cannot be done now."""

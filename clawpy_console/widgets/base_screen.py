@@ -13,6 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
+from clawpy_console.keys import shown_key
+
 if TYPE_CHECKING:
     from textual.widgets import TextArea
 
@@ -106,6 +108,10 @@ class BaseScreen(Screen[Answer]):
         if self.app.engine is not None:
             work = partial(self.app.in_thread, partial(call, self.app.engine), arrived, refused, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
+
+    def key_of(self, action_id: str) -> str:
+        """The key of an action, as the key line writes it."""
+        return shown_key(action_id, self.app.keymap)
 
     # Zoom
 

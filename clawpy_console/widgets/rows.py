@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, TypeVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -20,6 +21,16 @@ from engine.frozen import frozen
 
 MIN_TEXT_CELLS = 8
 """Minimum number of cells for the text of a row; with less, what stands at the right edge is left out."""
+
+
+class Identified(Protocol):
+    """What a row can stand for."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=Identified)
 
 
 @frozen
@@ -88,6 +99,10 @@ class Rows(CursorView, can_focus=True):
     def current(self) -> str:
         """The id under the cursor, "" when there is none."""
         return self._rows[self.cursor].id if self.accepts_cursor(self.cursor) else ""
+
+    def find(self, items: Iterable[Item]) -> Item | None:
+        """The one of `items` whose row is under the cursor."""
+        return next((item for item in items if item.id == self.current), None)
 
     def show(self, rows: Sequence[Row], *, empty: str | None = None) -> None:
         """Replace the rows. The cursor stays on its id; where that is gone it goes to the nearest row."""

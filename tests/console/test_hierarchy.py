@@ -232,8 +232,8 @@ async def test_a_tier_is_given_and_taken_back(console: ConsoleApp, people: World
 async def test_a_soul_is_edited_here(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "dreamer", "e")
-        await until(pilot, lambda: console.screen.query("#mine"))
-        console.screen.query_one("#mine", TextArea).text = "# Dreamer\n\nDreams in colour.\n"
+        await until(pilot, lambda: console.screen.query("#text"))
+        console.screen.query_one("#text", TextArea).text = "# Dreamer\n\nDreams in colour.\n"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.is_current and "Dreams in colour." in screen_text(console))
         assert (people.folder / "dreamer" / "soul.md").read_text() == "# Dreamer\n\nDreams in colour.\n"
@@ -310,8 +310,8 @@ async def test_broken_folders_show_what_to_mend_and_outside_edits_appear(
         says(screen_text(console), "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json", "1 broken")
         assert screen.check_action("move", ()) is False
         await pilot.press("e")
-        await until(pilot, lambda: console.screen.query("#mine"))
-        console.screen.query_one("#mine", TextArea).text = before
+        await until(pilot, lambda: console.screen.query("#text"))
+        console.screen.query_one("#text", TextArea).text = before
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.is_current and not people.agents.get("dreamer").broken)
         await until(pilot, lambda: "1 broken" not in screen_text(console))

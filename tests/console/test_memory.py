@@ -211,7 +211,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
 async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: console.screen.query("#mine"))
+        await until(pilot, lambda: console.screen.query("#text"))
         await pilot.press(*"New ", "ctrl+s")
         await until(pilot, lambda: calls(engine, "wrote"))
         assert engine.agent_files.all["backend_builder", "soul.md"].startswith("New # Builder")
@@ -221,16 +221,16 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
 async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: console.screen.query("#mine"))
+        await until(pilot, lambda: console.screen.query("#text"))
         engine.agent_files.all["backend_builder", "soul.md"] = "# Theirs\n"
         await pilot.press(*"Mine ", "ctrl+s")
         await sees(pilot, "Another program changed the file")
         assert "# Theirs" in screen_text(console)
         assert calls(engine, "wrote") == []
         await pilot.press("ctrl+t")
-        assert console.screen.query_one("#mine", TextArea).text == "# Theirs\n"
+        assert console.screen.query_one("#text", TextArea).text == "# Theirs\n"
         await pilot.press("ctrl+z")
-        assert console.screen.query_one("#mine", TextArea).text.startswith("Mine # Builder")
+        assert console.screen.query_one("#text", TextArea).text.startswith("Mine # Builder")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: calls(engine, "wrote"))
         assert engine.agent_files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
@@ -240,7 +240,7 @@ async def test_a_file_that_is_refused_stays_open_with_the_reason(console: Consol
     engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: there is a comma too many here", "fix it")
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("e")
-        await until(pilot, lambda: console.screen.query("#mine"))
+        await until(pilot, lambda: console.screen.query("#text"))
         await pilot.press("x", "ctrl+s")
         await sees(pilot, "line 2, column 3")
         await pilot.press("escape")

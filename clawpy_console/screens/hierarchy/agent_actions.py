@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside
-from clawpy_console.dialogs.ask import Ask, confirm, send_up
+from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.dialogs.findings import send_findings
 from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
-from clawpy_console.keys import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
@@ -222,8 +222,8 @@ class AgentActions(ConsoleScreen):
 
         def on_taught(agents: list[Taught]) -> None:
             counts = {result: sum(agent.did == result for agent in agents) for result in TEACHING_RESULTS}
-            self.app.say(", ".join(f"{count} {result}" for result, count in counts.items() if count) or "No workers.")
-            self.app.renew(["agents"])
+            text = ", ".join(f"{count} {result}" for result, count in counts.items() if count)
+            self.app.report(text or "No workers.", "agents")
 
         question = (
             "The guidance of its leaders is written into the section “Inherited Wisdom” of every worker's soul.md. "
@@ -237,7 +237,7 @@ class AgentActions(ConsoleScreen):
 
     def action_flush(self) -> None:
         """Send findings that passed all gates to their leaders, after a question."""
-        send_up(self.app)
+        send_findings(self.app)
 
     # Change and undo
 
@@ -248,8 +248,7 @@ class AgentActions(ConsoleScreen):
 
         def on_undone(_: object) -> None:
             self._last_change = None
-            self.app.say(f"Undone: {change.message}")
-            self.app.renew(["agents"])
+            self.app.report(f"Undone: {change.message}", "agents")
             self.refresh_bindings()
 
         self.app.ask(change.undo, on_undone)
@@ -267,8 +266,7 @@ class AgentActions(ConsoleScreen):
 
     def _on_changed(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
         self._last_change = Change(message, undo)
-        self.app.say(f"{message}. Undo: {shown_key('hierarchy.undo', self.app.keymap)}")
-        self.app.renew(["agents"])
+        self.app.report(f"{message}. Undo: {self.key_of('hierarchy.undo')}", "agents")
         if select:
             self.show(select)
         self.refresh_bindings()

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.widgets import Input, Static, TextArea
 
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
+from clawpy_console.dialogs.edit import EditDialog
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields.agent import edited_fields, moved_fields
 from clawpy_console.formats import crop
@@ -44,12 +45,11 @@ NEW_AGENT_FIELDS = {
 """The fields of a new agent, each with its hint."""
 
 
-class EditProfile(PreviewDialog[bool]):
+class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first base
     """Edits the profile of a leader. Gives True when it was saved."""
 
     BINDINGS = bindings("profile", "preview")
     DEFAULT_CLASSES = "-alone"
-    AUTO_FOCUS = "#text"
     DEFAULT_CSS = """
     EditProfile #text { width: 1fr; height: 1fr; }
     EditProfile.-narrow #body { layout: vertical; }
@@ -59,15 +59,13 @@ class EditProfile(PreviewDialog[bool]):
     def __init__(self, before: LeaderProfile, text: str) -> None:
         """`text` is the profile as it is edited."""
         super().__init__()
-        self._before, self._original = before, text
+        self._before, self.original = before, text
         self._edits: tuple[ProfileEdit, ...] | None = ()  # None until their preview is shown
-        self._confirming_close = False
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content(f"Guidance from {self._before.leader}")
+        with self.frame(f"Guidance from {self._before.leader}", classes="-whole"):
             with Horizontal(id="body"):
-                yield TextArea(self._original, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+                yield self.editor()
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
             yield Static(id="said", markup=False)
@@ -76,10 +74,9 @@ class EditProfile(PreviewDialog[bool]):
     def on_mount(self) -> None:
         self.show([Field("", "Edit the text. The prompts that this changes are shown here.", "grey")])
 
-    @on(TextArea.Changed, "#text")
-    def _typed(self, event: TextArea.Changed) -> None:
-        self._confirming_close, self._edits = False, None
-        text = event.text_area.text
+    @on(TextArea.Changed)
+    def _typed(self) -> None:
+        self._edits, text = None, self.text
         self.preview(lambda engine: self._compute_edits(engine, text), self._show_edits, wait=TYPING_DEBOUNCE_S)
 
     def _compute_edits(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
@@ -105,13 +102,6 @@ class EditProfile(PreviewDialog[bool]):
                 lambda engine: engine.wisdom.revise_profile(leader, edits), lambda _: self.dismiss(True), self.refuse
             )
 
-    def action_close(self) -> None:
-        if self.query_one("#text", TextArea).text == self._original or self._confirming_close:
-            self.dismiss(False)
-            return
-        self._confirming_close = True
-        self.say("▲ Not saved. Press the same key again to discard your edit.")
-
 
 class MoveAgent(PreviewDialog[str | None]):
     """Asks for a leader to move an agent under. Gives the leader's id, None on Escape."""
@@ -133,9 +123,8 @@ class MoveAgent(PreviewDialog[str | None]):
         self._has_preview = False  # whether the preview of that leader is shown
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content(f"Move {crop(self._agent.id, 40)} under …")
-            frame.border_subtitle = Content(f"now under {crop(self._agent.reports_to, 40)}")
+        title, subtitle = f"Move {crop(self._agent.id, 40)} under …", f"now under {crop(self._agent.reports_to, 40)}"
+        with self.frame(title, subtitle, classes="-whole"):
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
                     yield Input(placeholder="name, title, domain, tier 3", id="leader-filter")
@@ -210,8 +199,7 @@ class NewAgent(Dialog[AgentView | None]):
         self._leader = leader
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content(f"A new agent under {self._leader}")
+        with self.frame(f"A new agent under {self._leader}"):
             for name, hint in NEW_AGENT_FIELDS.items():
                 yield Input(placeholder=hint, id=name)
             yield Static(id="said", classes="note", markup=False)

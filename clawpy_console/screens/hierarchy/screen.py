@@ -17,7 +17,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Field
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.hierarchy.agent_actions import AgentActions
 from clawpy_console.screens.hierarchy.agent_reader import read_agent
@@ -166,7 +166,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
             text = self.node.text if self.node is not None and self.node.agent is None else ""
             return [
                 Field("", text),
-                Field("", f"{shown_key('tree.unfold', self.app.keymap)} shows these agents", "grey"),
+                Field("", f"{self.key_of('tree.unfold')} shows these agents", "grey"),
             ]
         match self.tab:
             case "guidance":

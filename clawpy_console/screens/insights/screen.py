@@ -14,7 +14,7 @@ from textual.timer import Timer
 from clawpy_console.dialogs.ask import confirm, tell
 from clawpy_console.fields import Field, heading, predictions, training
 from clawpy_console.formats import one_line, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
@@ -130,12 +130,12 @@ class InsightsScreen(ConsoleScreen):
             *predictions.drift_fields(insights["drift"]),
         ]
         share_place = self.has_class("-normal")  # the last two columns
-        next_key = shown_key("panes.next", self.app.keymap)
+        next_key = self.key_of("panes.next")
         tables = [
             *predictions.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
             *predictions.hours_fields(insights),
         ]
-        keys = [shown_key(f"insights.{name}", self.app.keymap) for name in ("train", "swap")]
+        keys = [self.key_of(f"insights.{name}") for name in ("train", "swap")]
         back = f"   {next_key * 2} tables" if share_place else ""
         third = [
             heading(f"acting by itself{back}"),
@@ -187,7 +187,7 @@ class InsightsScreen(ConsoleScreen):
         def train() -> None:
             self.app.ask(lambda engine: engine.training.launch(), lambda run: self._report(f"training: {run.state}"))
 
-        key = shown_key("insights.train", self.app.keymap)
+        key = self.key_of("insights.train")
         question = training.training_question(offer, read.training, key)
         confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 

@@ -20,7 +20,7 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.fields import candidate as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen, next_choice
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
 from clawpy_console.widgets.keyline import Filter, KeyLine
@@ -57,8 +57,7 @@ class DecisionDialog(PreviewDialog[str | None]):
         self._title, self._preview, self._reason = title, preview, reason
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content(self._title)
+        with self.frame(self._title):
             with VerticalScroll(id="pane", can_focus=False):
                 yield ReflowingText(id="change")
             hint = "Reason, in a few words (kept with it)"
@@ -70,7 +69,7 @@ class DecisionDialog(PreviewDialog[str | None]):
 
     @on(Input.Submitted)
     def _explain_enter(self) -> None:
-        self.explain_enter(f"{shown_key('deciding.decide', self.app.keymap)} confirms")
+        self.explain_enter(f"{self.key_of('deciding.decide')} confirms")
 
     def action_decide(self) -> None:
         self.dismiss(self.query_one("#reason", Input).value.strip())
@@ -370,7 +369,7 @@ class LearningScreen(FilterableScreen):
             message += f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
         if id.startswith("cand_"):
             self._last_decided_id = id
-            message += f". Undo: {shown_key('candidates.undo', self.app.keymap)}"
+            message += f". Undo: {self.key_of('candidates.undo')}"
         self.app.say(message)
         self._renew()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
@@ -60,11 +60,8 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
 
     def compose(self) -> ComposeResult:
         request = self._request
-        with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content("What would be recalled for …")
-            frame.border_subtitle = Content(
-                " · ".join(part for part in (workspace_name(request.workspace), request.agent) if part)
-            )
+        place = " · ".join(filter(None, (workspace_name(request.workspace), request.agent)))
+        with self.frame("What would be recalled for …", place, classes="-whole"):
             yield Input(one_line(request.task), id="task", placeholder="describe a task, then ⏎")
             yield Static(id="said", markup=False)
             with Horizontal(id="body"):

@@ -18,7 +18,7 @@ from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields.memory import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.memory import entry_reader
 from clawpy_console.screens.memory.entry import Entry
@@ -134,7 +134,7 @@ class MemoryScreen(FilterableScreen):
         if self._by_meaning:
             empty = "Nothing similar."
         elif self.needle:
-            empty = f"No match. {shown_key('memory.meaning', self.app.keymap)} searches by meaning."
+            empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
         self.put("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
         self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
         self.draw_columns()
@@ -364,8 +364,7 @@ class MemoryScreen(FilterableScreen):
         """Call `act`, show its result as `describe` words it, and read the layer again."""
 
         def on_done(result: Any) -> None:
-            self.app.say(describe(result))
-            self.app.renew(["memory", "changes"])
+            self.app.report(describe(result), "memory", "changes")
             self.read_again(leave_single=True)
 
         self.app.ask(act, on_done)

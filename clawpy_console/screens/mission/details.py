@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
@@ -16,10 +16,10 @@ from clawpy_console.fields import Field
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
-from clawpy_console.screens.mission.evidence import SimilarDecisions, evidence_fields, parameter_lines
+from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines, read_evidence
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
-from engine.model import Card, RailVerdict, Refusal
+from engine.model import Card, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -63,14 +63,13 @@ class Details(Dialog[None]):
     def __init__(self, card: Card) -> None:
         super().__init__()
         self._card = card
-        self._rails: tuple[RailVerdict, ...] = ()  # empty until the engine has answered
-        self._similar: SimilarDecisions | None = None
+        self._evidence = Evidence()
         self._armed = False  # the risk was shown, and the next key may approve
 
     def show(self, card: Card) -> None:
         """Show `card` from now on. Call it while the screen is not on top."""
         if card.id != self._card.id:
-            self._similar, self._rails = None, ()
+            self._evidence = Evidence()
         self._card = card
         self._armed = False
         if self.is_mounted:
@@ -83,8 +82,7 @@ class Details(Dialog[None]):
         return parameter_lines(assignment.parameters) if assignment.flow else assignment.prompt
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="frame", classes="dialog -wide") as frame:
-            frame.border_title = Content("Card details")
+        with self.frame("Card details", classes="-wide"):
             with VerticalScroll(id="details"):
                 yield ReflowingText(id="head")
                 yield Static(id="editor-title", classes="heading", markup=False)
@@ -99,7 +97,7 @@ class Details(Dialog[None]):
     def _reset(self) -> None:
         """Show the card from its top, with its text in the editor."""
         flow = self._card.assignment.flow
-        self.query_one("#frame").border_subtitle = Content(self._card.id)
+        self.query_one(".dialog").border_subtitle = Content(self._card.id)
         self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self.query_one("#editor", TextArea)
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
@@ -114,17 +112,15 @@ class Details(Dialog[None]):
     def _read_again(self) -> None:
         card_id = self._card.id
 
-        def read(engine: Engine) -> tuple[Card, tuple[RailVerdict, ...], SimilarDecisions]:
-            similar = SimilarDecisions(*engine.cards.similar(card_id))
-            return engine.cards.get(card_id), engine.cards.rails(card_id), similar
-
-        def on_answer(answer: tuple[Card, tuple[RailVerdict, ...], SimilarDecisions]) -> None:
+        def show(answer: tuple[Card, Evidence]) -> None:
             if card_id == self._card.id:
-                self._card, self._rails, self._similar = answer
+                self._card, self._evidence = answer
                 self._draw()
 
         if self.app.engine is not None:
-            self.app.ask(read, on_answer, self._show_refusal)
+            self.app.ask(
+                lambda engine: (engine.cards.get(card_id), read_evidence(engine, card_id)), show, self._show_refusal
+            )
 
     def _draw(self) -> None:
         card = self._card
@@ -133,7 +129,7 @@ class Details(Dialog[None]):
         self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [Field("", f"▲ {one_line(card.note)}", "wants"), Field("", "")] if card.note else []
-        fields = [*note, *evidence_fields(card, self._rails, self._similar, self.app.state, self.app.now())]
+        fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.app.now())]
         self.query_one("#why", ReflowingText).show(lambda width: render_fields(fields, width))
 
     def _show_refusal(self, reason: object) -> None:

@@ -1,11 +1,11 @@
-"""The evidence for a card as fields, for its details and for the pane beside it. Pure functions."""
+"""The evidence for a card, read from the engine and as fields, for its details and for the pane beside it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clawpy_console import card_risk, formats, state_words
 from clawpy_console.fields import Field, bar, heading, present_fields
@@ -15,31 +15,39 @@ from clawpy_console.screens.mission.lines import result_words
 from clawpy_console.state import AppState
 from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Source, Tier, Verdict
 
-
-class SimilarDecisions(NamedTuple):
-    """The number of cards like one that you approved, and of those you decided."""
-
-    approved: int
-    decided: int
+if TYPE_CHECKING:
+    from engine import Engine
 
 
-def evidence_fields(
-    card: Card, rails: Sequence[RailVerdict], similar: SimilarDecisions | None, state: AppState, now: datetime
-) -> Iterator[Field]:
-    """The evidence for and against `card`, with the verdict of each of the `rails`."""
+class Evidence(NamedTuple):
+    """What the engine says of a card now; empty until it was read."""
+
+    rails: tuple[RailVerdict, ...] = ()
+    """The verdict of each rail."""
+    similar: tuple[int, int] | None = None
+    """The number of cards like it that you approved, and of those you decided."""
+
+
+def read_evidence(engine: Engine, card_id: str) -> Evidence:
+    """Read the evidence of a card. Blocking: call it in a thread."""
+    return Evidence(engine.cards.rails(card_id), engine.cards.similar(card_id))
+
+
+def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: datetime) -> Iterator[Field]:
+    """The evidence for and against `card`."""
     if card.reasoning:
         yield Field("", one_line(card.reasoning), "grey")
     yield heading("place in the stack")
     yield from _place_fields(card)
-    yield from present_fields(_history_facts(card, similar, state, now), "grey")
+    yield from present_fields(_history_facts(card, evidence.similar, state, now), "grey")
     if card.signals:  # the operator's own prompt has none
         yield heading(f"signals at {formats.moment(card.created_at, now)} (weight · relevance)")
     for signal in card.signals:
         name, text = signal_words(signal)
         yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
-    if rails:
+    if evidence.rails:
         yield heading("rails now")
-    yield from _rails_fields(rails)
+    yield from _rails_fields(evidence.rails)
     yield heading("work")
     yield from present_fields(_work_facts(card, state, now), "grey")
     yield from _confidence_fields(card)
@@ -88,13 +96,13 @@ def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
 
 
 def _history_facts(
-    card: Card, similar: SimilarDecisions | None, state: AppState, now: datetime
+    card: Card, similar: tuple[int, int] | None, state: AppState, now: datetime
 ) -> Iterator[tuple[str, str]]:
     """How cards like it were decided, and how the last run of the flow in this workspace ended."""
-    if similar is not None and similar.decided:
-        yield "decisions", f"approved {similar.approved} of {similar.decided} cards like this here"
-    elif similar is not None:
-        yield "decisions", "no card like this decided here yet"
+    if similar is not None:
+        approved, decided = similar
+        text = f"approved {approved} of {decided} cards like this here"
+        yield "decisions", text if decided else "no card like this decided here yet"
     flow, workspace = card.assignment.flow, card.assignment.workspace
     for session in state.sessions if flow else ():
         if (session.flow, session.workspace) == (flow, workspace) and session.state.over:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import agent_setup, formats
+from clawpy_console import channel_choice, formats
 from clawpy_console.fields.absence import absence_fields
 from clawpy_console.keys import shown_key
 from clawpy_console.widgets.reflowing_text import render_fields
@@ -30,8 +30,6 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     def key(action: str) -> tuple[str, str]:
         return (shown_key(action, keymap), "$accent")
 
-    served = engine.channel_setup.served_by()
-    models = [] if served else list(engine.channel_setup.local_models().ids)
     return [
         Content.assemble(
             ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
@@ -43,7 +41,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            agent_setup.line(served, engine.channel_setup.find_agents(), models, shown_key("app.hire", keymap)),
+            channel_choice.hint(channel_choice.read_options(engine), shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,22 +15,20 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.mission import lines
+from clawpy_console.screens.mission import lines, waiting_items
 from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import Card, Layer, Refusal, Waiting
+from engine.model import Card, Refusal, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from clawpy_console.screens.mission.evidence import SimilarDecisions
-    from engine import Engine
-    from engine.model import Bubble, RailVerdict
+    from clawpy_console.screens.mission.evidence import Evidence
 
 REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
@@ -84,8 +82,7 @@ class MissionScreen(ConsoleScreen):
         self._message_timer: Timer | None = None
         self._reported_ids: set[str] = set()  # cards of which the engine knows that they were shown
         self._evidence_card_id = ""
-        self._rails: tuple[RailVerdict, ...] = ()  # the verdicts on that card
-        self._similar: SimilarDecisions | None = None  # decisions about cards like it
+        self._evidence: Evidence | None = None  # of that card, None until it was read
 
     def body(self) -> ComposeResult:
         # Before the panes are mounted, or the style sheet is applied to them twice.
@@ -118,18 +115,26 @@ class MissionScreen(ConsoleScreen):
             yield Static(name.upper(), id=f"{name}-title", classes="heading", markup=False)
             yield rows
 
+    @property
+    def _stack(self) -> CardStack:
+        return self.query_one("#stack", CardStack)
+
+    @property
+    def _live(self) -> Transcript:
+        return self.query_one("#live", Transcript)
+
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
         state = self.state
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
-            stack = self.query_one("#stack", CardStack)
+            stack = self._stack
             stack.show(self._filter(self.app.cards.pending(state.cards)), empty=self._empty_text(state))
         if self._is_stop_message and not self.app.holds:
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
             self._set_layout_class("-unused", not state.sessions)
-            self.query_one("#live", Transcript).follow(state.newest_running, self.app.transcript)
+            self._live.follow(state.newest_running, self.app.transcript)
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
@@ -147,12 +152,12 @@ class MissionScreen(ConsoleScreen):
 
     def _mark_empty_stack(self) -> None:
         if self.ready:
-            self._set_layout_class("-empty", self.query_one("#stack", CardStack).front is None)
+            self._set_layout_class("-empty", self._stack.front is None)
 
     def _draw_for_widths(self) -> None:
         """Draw what depends on the widths of panes, once these are laid out."""
         if self.ready:
-            self._draw_evidence(self.query_one("#stack", CardStack).front)
+            self._draw_evidence(self._stack.front)
             self._draw_lists(self.state, self.app.now())
 
     def _draw_lists(self, state: AppState, now: datetime) -> None:
@@ -174,7 +179,7 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_glance(self) -> None:
         """On a narrow terminal, draw the last line of the live output below the cards."""
-        text = one_line(self.query_one("#live", Transcript).last_line)
+        text = one_line(self._live.last_line)
         self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
     def _hidden_panes(self, state: AppState, now: datetime) -> Content:
@@ -201,7 +206,7 @@ class MissionScreen(ConsoleScreen):
         """The keys that approve a risky card, or give the reason of a dismissal, while one of these is asked."""
 
         def key(name: str) -> tuple[str, str]:
-            return (shown_key(f"stack.{name}", self.app.keymap), "$accent")
+            return (self.key_of(f"stack.{name}"), "$accent")
 
         if stack.armed:
             return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway", "$grey"))
@@ -219,34 +224,28 @@ class MissionScreen(ConsoleScreen):
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import Field, heading
-        from clawpy_console.screens.mission.evidence import evidence_fields, parameter_lines
+        from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines
 
-        more = (f"  {shown_key('stack.details', self.app.keymap)} shows all", "not bold $faint")
+        more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
         self.put("#why-title", Content.assemble("WHY", more))
         if card.id != self._evidence_card_id:
-            self._evidence_card_id, self._rails, self._similar = card.id, (), None
+            self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
-        fields = [*evidence_fields(card, self._rails, self._similar, self.state, self.app.now())]
+        fields = [*evidence_fields(card, self._evidence or Evidence(), self.state, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
-            fields += [
-                heading("parameters"),
-                *(Field("", item, "grey") for item in parameters.split("\n")),
-            ]
+            fields += [heading("parameters"), *(Field("", item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", fields)
 
     def _read_evidence(self, card: Card) -> None:
-        """Read the verdicts of the rails on `card`, and the decisions about cards like it."""
+        from clawpy_console.screens.mission.evidence import read_evidence
 
-        def on_answer(answer: tuple[tuple[RailVerdict, ...], SimilarDecisions]) -> None:
-            self._rails, self._similar = answer
-            self._draw_evidence(self.query_one("#stack", CardStack).front)
+        self.read(
+            lambda engine: read_evidence(engine, card.id), self._show_evidence, group="rails", wait=EVIDENCE_DEBOUNCE_S
+        )
 
-        def read(engine: Engine) -> tuple[tuple[RailVerdict, ...], SimilarDecisions]:
-            from clawpy_console.screens.mission.evidence import SimilarDecisions
-
-            return engine.cards.rails(card.id), SimilarDecisions(*engine.cards.similar(card.id))
-
-        self.read(read, on_answer, group="rails", wait=EVIDENCE_DEBOUNCE_S)
+    def _show_evidence(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._draw_evidence(self._stack.front)
 
     def _workspaces(self) -> list[str]:
         """The workspaces of the engine, and others that pending cards belong to."""
@@ -269,7 +268,7 @@ class MissionScreen(ConsoleScreen):
         if checked:
             place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
             head = f"✓ Nothing needs you\n\nChecked {place} at {formats.moment(min(checked), self.app.now())}"
-        return f"{head}\n{remarks}{when}\n{shown_key('mission.predict', self.app.keymap)} checks now"
+        return f"{head}\n{remarks}{when}\n{self.key_of('mission.predict')} checks now"
 
     # Greeting
 
@@ -283,7 +282,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(CardStack.Changed)
     def _stack_changed(self) -> None:
-        stack = self.query_one("#stack", CardStack)
+        stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
         self._draw_stack_texts(stack)
         rows.show(lines.card_rows(stack.cards, len(self._workspaces()) > 1))
@@ -297,7 +296,7 @@ class MissionScreen(ConsoleScreen):
 
     @property
     def _undo_hint(self) -> str:
-        return f"  ·  Undo: {shown_key('stack.undo', self.app.keymap)}"
+        return f"  ·  Undo: {self.key_of('stack.undo')}"
 
     @on(CardStack.Decided)
     def _on_decision(self, message: CardStack.Decided) -> None:
@@ -319,7 +318,7 @@ class MissionScreen(ConsoleScreen):
     def _on_refusal(self, card: Card, refusal: Refusal) -> None:
         # A stop concerns no single card, and its message is removed when the stop ends.
         is_stop = bool(self.app.holds) and refusal.message.startswith("kill: ")
-        self.query_one("#stack", CardStack).restore(card, "" if is_stop else refusal.message)
+        self._stack.restore(card, "" if is_stop else refusal.message)
         self.show_message(f"✗ {refusal}", "$wrong")
         self._is_stop_message = is_stop
 
@@ -327,7 +326,7 @@ class MissionScreen(ConsoleScreen):
         """Put `card` in front: its decision was undone, or the operator just wrote it."""
         if not self._filter([card]):
             self._workspace = ""
-        self.query_one("#stack", CardStack).restore(card, "")
+        self._stack.restore(card, "")
 
     def show_message(self, text: str, style: str) -> None:
         """Show in the line under the card what was just done. A grey text is cropped, and removed after a while."""
@@ -344,7 +343,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#cards")
     def _clicked_card(self, message: Rows.Opened) -> None:
-        stack = self.query_one("#stack", CardStack)
+        stack = self._stack
         stack.focus()
         if stack.front is not None and stack.front.id == message.row_id:
             self.action_details()
@@ -353,7 +352,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_details(self) -> None:
         """Open the details of the card in front."""
-        if (card := self.query_one("#stack", CardStack).front) is not None:
+        if (card := self._stack.front) is not None:
             from clawpy_console.screens.mission.details import show_details
 
             show_details(self.app, card)
@@ -384,7 +383,7 @@ class MissionScreen(ConsoleScreen):
         if action == "back":
             return self.pane != "stack"
         if action == "details":
-            return self.ready and self.query_one("#stack", CardStack).front is not None
+            return self.ready and self._stack.front is not None
         return len(self._workspaces()) > 1 if action == "filter" else super().check_action(action, parameters)
 
     def action_back(self) -> None:
@@ -392,7 +391,7 @@ class MissionScreen(ConsoleScreen):
         self.go_to("stack")
 
     def output_grew(self, sessions: frozenset[str]) -> None:
-        live = self.query_one("#live", Transcript)
+        live = self._live
         if live.session_id in sessions and self.app.transcript is not None:
             live.pull(self.app.transcript)
 
@@ -403,76 +402,19 @@ class MissionScreen(ConsoleScreen):
 
     # The lists
 
+    @property
     def _waiting(self) -> Waiting | None:
         """What the cursor is on in the list of what waits for the operator."""
-        current = self.query_one("#queue", Rows).current
-        return next((waiting for waiting in self.state.waiting if waiting.id == current), None)
+        return self.query_one("#queue", Rows).find(self.state.waiting)
 
     @on(Rows.Opened, "#queue")
     def _open_waiting(self) -> None:
-        if (waiting := self._waiting()) is None:
-            return
-        match waiting.kind:
-            case "fact":
-                self.app.open("memory", Layer.PARA, waiting.id)
-            case "candidate" | "learning":
-                self.app.open("learning", waiting.id)
-            case "bubble" if waiting.text:
-                self._confirm_approval(waiting)
-            case "bubble":
-                from clawpy_console.dialogs.ask import send_up
-
-                send_up(self.app)
-            case "notification":
-                self._confirm_retry(waiting)
-            case _:
-                change = next((change for change in self.state.changes if change.id == waiting.id), None)
-                if session_id := waiting.session_id or (change.session_id if change else ""):
-                    self.app.open("work", session_id)
-
-    def _confirm_approval(self, waiting: Waiting) -> None:
-        """Ask whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
-        hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
-        question = (
-            f"{hostile}{one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
-            "If you approve it, it becomes a pattern of a leader and goes into the prompts of all agents below."
-        )
-
-        def approve() -> None:
-            self.app.ask(lambda engine: engine.wisdom.approve(waiting.id), on_approved)
-
-        def on_approved(finding: Bubble) -> None:
-            self.app.say(f"Approved. It reaches {finding.leader} with the next round.")
-            self.app.renew(["changes"])
-
-        from clawpy_console.dialogs.ask import confirm
-
-        confirm(self.app, "Use it as guidance?", question, "approve", approve, risky=bool(hostile))
-
-    def _confirm_retry(self, waiting: Waiting) -> None:
-        """Ask whether to send a notification again; one that is out of date by then is not sent."""
-        question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
-
-        def retry() -> None:
-            self.app.ask(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: self.app.renew(["changes"]))
-
-        from clawpy_console.dialogs.ask import confirm
-
-        confirm(self.app, "Try again?", question, "try again", retry)
+        if (waiting := self._waiting) is not None:
+            waiting_items.open_item(self.app, waiting)
 
     def action_dismiss_waiting(self) -> None:
-        """Dismiss a notification or an interrupted session; nothing else can be dismissed here."""
-        waiting = self._waiting()
-        dismissals: dict[str, Callable[[Engine, str], object]] = {
-            "notification": lambda engine, id: engine.notify.dismiss_waiting(id),
-            "interrupted": lambda engine, id: engine.acknowledge(id),
-        }
-        if waiting is None:
-            return
-        if (call := dismissals.get(waiting.kind)) is not None:
-            self.app.ask(lambda engine: call(engine, waiting.id), lambda _: self.app.renew(["changes"]))
-        else:
-            self.app.say("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
+        if (waiting := self._waiting) is not None:
+            waiting_items.dismiss(self.app, waiting)
 
     @on(Rows.Opened, "#sessions")
     def _open_session(self, message: Rows.Opened) -> None:
@@ -491,7 +433,7 @@ class MissionScreen(ConsoleScreen):
             self.app.open("hierarchy", message.row_id)
 
     def copy_text(self) -> str:
-        focused, front = self.focused, self.query_one("#stack", CardStack).front
+        focused, front = self.focused, self._stack.front
         if isinstance(focused, Transcript):
             return focused.session_id
         if isinstance(focused, Rows):

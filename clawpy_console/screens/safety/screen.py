@@ -16,7 +16,7 @@ from textual.widgets import Static
 from clawpy_console import formats, state_words
 from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState
@@ -137,7 +137,7 @@ class SafetyScreen(FilterableScreen):
         state, rows = self.state, self.query_one("#rails", Rows)
         rows.show(list(rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
-        keys = [shown_key(action, self.app.keymap) for action in ("app.resume", "safety.dnd")]
+        keys = [self.key_of(action) for action in ("app.resume", "safety.dnd")]
         fields = [
             *safety_fields.rails_fields(state, rail, now),
             *safety_fields.state_fields(state, self.app.holds, now, *keys),
@@ -160,7 +160,7 @@ class SafetyScreen(FilterableScreen):
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
-        entry, key = self._blocked_entry, shown_key("safety.allow_once", self.app.keymap)
+        entry, key = self._blocked_entry, self.key_of("safety.allow_once")
         self.show_fields("#why", safety_fields.blocked_fields(entry, self.app.now(), key) if entry else ())
         self.refresh_bindings()
 
@@ -199,11 +199,11 @@ class SafetyScreen(FilterableScreen):
         )
 
         def allow() -> None:
-            self.app.ask(lambda engine: engine.safety.allow_once(entry.prediction_id), on_allowed)
-
-        def on_allowed(_: object) -> None:
-            self.app.say("Allowed once. Approve the card to run it.")
-            self.app.renew(["log", "cards", "rails"])
+            message = "Allowed once. Approve the card to run it."
+            self.app.ask(
+                lambda engine: engine.safety.allow_once(entry.prediction_id),
+                lambda _: self.app.report(message, "log", "cards", "rails"),
+            )
 
         confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)
 
@@ -250,8 +250,7 @@ class SafetyScreen(FilterableScreen):
 
         def on_done(until: datetime | None) -> None:
             message = f"Nothing runs by itself until {clock_time(until)}" if until else "Do not disturb is off."
-            self.app.say(message)
-            self.app.renew(["rails", "autonomy"])
+            self.app.report(message, "rails", "autonomy")
 
         self.app.ask(lambda engine: engine.autonomy.dnd(duration), on_done)
 

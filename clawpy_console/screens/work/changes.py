@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.formats import one_line, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.base_screen import BaseScreen
@@ -190,7 +190,7 @@ class Changes(Vertical):
         files = change.files if change else ()
         lines += file_warnings(files, max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2)
         if self.has_comments_to_send:
-            key = shown_key("work.send_comments", self.app.keymap)
+            key = self._base_screen.key_of("work.send_comments")
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
         head = Content("\n").join([*lines, Content("")])
         if not head.is_same(self._head):

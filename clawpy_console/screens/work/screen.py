@@ -15,7 +15,7 @@ from textual.widgets import Static
 from clawpy_console import formats
 from clawpy_console.dialogs.ask import confirm
 from clawpy_console.formats import one_line
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.diff_view import DiffView
@@ -94,8 +94,7 @@ class WorkScreen(SessionActions, FilterableScreen):
     @property
     def session(self) -> SessionView | None:
         """The session under the cursor."""
-        current = self.query_one("#sessions", Rows).current
-        return next((session for session in self.state.sessions if session.id == current), None)
+        return self.query_one("#sessions", Rows).find(self.state.sessions)
 
     @property
     def change(self) -> ChangeSet | None:
@@ -313,7 +312,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         return (reasons | changes).get(action_id) or super().disabled_reason(action_id)
 
     def action_land(self) -> None:
-        undo, changes = shown_key("work.undo", self.app.keymap), self.query_one(Changes)
+        undo, changes = self.key_of("work.undo"), self.query_one(Changes)
         parts, before = changes.parts, self.change
         if before is not None and not self._operation_name:
             if problem := changes.landing_problem(before):
@@ -350,7 +349,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
-        done = f"Landing undone. {shown_key('work.land', self.app.keymap)} lands it again."
+        done = f"Landing undone. {self.key_of('work.land')} lands it again."
         self._carry_out("undo", lambda engine, id: engine.changes.undo(id), lambda _: done)
 
     # Comments
@@ -365,7 +364,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         def add_comment(text: str) -> None:
             self.app.ask(
                 lambda engine: engine.changes.comments.add(change.id, path, line, text, old=old),
-                lambda _: self._on_comments_changed("Comment added."),
+                lambda _: self.app.report("Comment added.", "changes"),
             )
 
         self.query_one(ReplyLine).open(
@@ -381,12 +380,8 @@ class WorkScreen(SessionActions, FilterableScreen):
         if (change := self.change) is not None:
             self.app.ask(
                 lambda engine: engine.changes.comments.remove(change.id, message.number),
-                lambda _: self._on_comments_changed("Comment removed."),
+                lambda _: self.app.report("Comment removed.", "changes"),
             )
-
-    def _on_comments_changed(self, text: str) -> None:
-        self.app.say(text)
-        self.app.renew(["changes"])
 
     def action_send_comments(self) -> None:
         change, session = self.change, self.session
@@ -453,8 +448,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         self.app.ask(lambda engine: call(engine, change.id), lambda result: self._report(describe(result)), on_refusal)
 
     def _report(self, text: str) -> None:
-        self.app.say(text)
-        self.app.renew(["changes", "sessions", "cards", "place"])
+        self.app.report(text, "changes", "sessions", "cards", "place")
 
     def copy_text(self) -> str:
         return self.session.id if self.session else ""

@@ -91,15 +91,15 @@ class SessionActions(ConsoleScreen):
         permission = PermissionAnswer(answer)
         label = ("allowed" if permission.allows else "denied") + (" for this session" if permission.lasts else "")
 
-        def done(_: object) -> None:
-            self.app.say(f"{label}: {request.title}")
-            self.app.renew(["permissions", "sessions"])
-
         def on_refusal(refusal: Refusal) -> None:
             self.app.say(str(refusal), "warning")
             self.app.renew(["permissions"])
 
-        self.app.ask(lambda engine: engine.permissions.answer(request.id, permission), done, on_refusal)
+        self.app.ask(
+            lambda engine: engine.permissions.answer(request.id, permission),
+            lambda _: self.app.report(f"{label}: {request.title}", "permissions", "sessions"),
+            on_refusal,
+        )
 
     def action_next_request(self) -> None:
         self.query_one(PermissionPane).select_next()

@@ -63,15 +63,13 @@ class XRay(Dialog[PromptSource | None]):
         self._shown_call = ""  # id and state of the call whose prompt is shown
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -whole") as frame:
-            frame.border_title = Content(f"X-ray  {crop(one_line(self._session.prompt), 60)}")
-            frame.border_subtitle = Content(self._session.id)
-            with Horizontal(id="body"):
-                yield Rows(id="calls", empty="Loading…")
-                with Vertical(id="sent"):
-                    yield ReflowingText(id="call")
-                    yield PromptLines(id="prompt")
-                    yield ReflowingText(id="standing")
+        title = f"X-ray  {crop(one_line(self._session.prompt), 60)}"
+        with self.frame(title, self._session.id, classes="-whole"), Horizontal(id="body"):
+            yield Rows(id="calls", empty="Loading…")
+            with Vertical(id="sent"):
+                yield ReflowingText(id="call")
+                yield PromptLines(id="prompt")
+                yield ReflowingText(id="standing")
         yield KeyLine()
 
     def on_mount(self) -> None:
@@ -81,8 +79,7 @@ class XRay(Dialog[PromptSource | None]):
     @property
     def call(self) -> ModelCall | None:
         """The call under the cursor."""
-        current = self.query_one("#calls", Rows).current
-        return next((call for call in self._calls if call.id == current), None)
+        return self.query_one("#calls", Rows).find(self._calls)
 
     def _read_calls_if_running(self) -> None:
         running_sessions = {session.id for session in self.app.state.running}

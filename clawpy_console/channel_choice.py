@@ -1,0 +1,107 @@
+"""Asks which coding agent or model of this machine should serve koji-core, and says who could."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.content import Content
+
+from clawpy_console.dialogs.ask import Ask, tell
+from clawpy_console.formats import crop
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
+    from engine import Engine
+    from engine.model import FoundAgent, LocalModels
+
+KEYS = "123456789"
+"""The keys of the answers."""
+
+
+class ChannelOptions(NamedTuple):
+    """Who serves koji-core, and the agents and models of this machine that could."""
+
+    served_by: str
+    """ "" for nobody."""
+    agents: list[FoundAgent]
+    local: LocalModels
+
+
+def read_options(engine: Engine) -> ChannelOptions:
+    """Find the agents and models of this machine. Blocking: call it in a thread."""
+    setup = engine.channel_setup
+    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.local_models())
+
+
+def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
+    """List the agents and models on this machine; the one that you choose serves koji-core. `on_assigned` is called
+    once it does."""
+    app.look_up(read_options, lambda options: _ask(app, options, on_assigned))
+
+
+def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
+    agents, models, faults = options.agents, options.local.ids, options.local.faults
+    if not agents and not models:
+        message = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
+        app.say("; ".join((*faults, message)), "warning")
+        return
+    for fault in faults:
+        app.say(fault, "warning")
+    meanings = dict.fromkeys(models, "a model on this machine") | {agent.name: _describe(agent) for agent in agents}
+    names = dict(zip(KEYS, [*(agent.name for agent in agents), *models], strict=False))
+
+    def on_choice(key: str | None) -> None:
+        if key:
+            name = names[key]
+            app.ask(lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent))
+
+    def on_result(name: str, agent: FoundAgent | None) -> None:
+        _show_result(app, name, agent)
+        on_assigned()
+
+    answers = [(key, name, meanings[name]) for key, name in names.items()]
+    app.push_screen(
+        Ask("Which agent or model should serve koji-core?", "", answers, present=options.served_by), on_choice
+    )
+
+
+def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
+    """Have a model or an agent serve koji-core. Returns the agent."""
+    agent = None
+    if is_model:
+        engine.channel_setup.assign_model(name)
+    else:
+        agent = engine.channel_setup.assign_agent(name)
+    engine.cards.refresh_runners()  # pending cards say at once who would do them
+    return agent
+
+
+def _show_result(app: Console, name: str, agent: FoundAgent | None) -> None:
+    app.renew(["settings", "cards"])
+    if agent is None:
+        app.say(f"koji-core is served by {name}")
+        return
+    message = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
+    tell(app, f"koji-core is served by {agent.title}", message)
+
+
+def _describe(agent: FoundAgent) -> str:
+    if agent.missing:
+        return f"{agent.title}, once its adapter is installed: {agent.missing}"
+    if not agent.hosts:
+        return agent.title
+    more = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
+    return f"{agent.title}; reaches {agent.hosts[0]}{more}"
+
+
+def hint(options: ChannelOptions, key: str) -> Content:
+    """Who answers text prompts; if nobody, who could, once `key` or a verb connects it."""
+    if options.served_by:
+        return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
+    names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
+    names = names or [f"{agent.title} (adapter missing)" for agent in options.agents]
+    if not names:
+        return Content.styled("no model configured: clawpy key set openai", "$grey")
+    text = f" connects {crop(' or '.join(names), 60)}, found here; or clawpy key set openai"
+    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))
