@@ -6,20 +6,19 @@ from datetime import datetime
 
 from engine.execution import snapshots
 from engine.execution.merging import find_unsupported, merge_three_way
-from engine.execution.snapshots import PlainGit, printable_path
+from engine.execution.snapshots import printable_path
 from engine.execution.tree_diff import diff_trees
 from engine.git import Git, GitError, session_branch
 from engine.model import Refusal
 
 
-def commit_diff(plain: PlainGit, *, base: str, result: str, message: str, at: datetime) -> str:
+def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime) -> str:
     """Commit exactly the changes from tree `base` to tree `result` onto HEAD; no ref points to the commit yet.
 
     The author is git's user, else a fallback. Raises `Refusal`: `conflict` when the changes need uncommitted work that
     HEAD does not have, `nothing_to_commit`, `unsupported_files`.
     """
-    git = plain.git
-    unsupported = find_unsupported(plain, result, diff_trees(git, base, result))
+    unsupported = find_unsupported(git, result, diff_trees(git, base, result))
     if unsupported:
         names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in unsupported.items())
         raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")

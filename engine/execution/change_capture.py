@@ -8,13 +8,13 @@ import os
 from functools import partial
 
 from engine.events import ChangeSetReady
-from engine.execution import snapshots
 from engine.execution.change_store import ChangeReader, ChangeSetRow
 from engine.execution.diffs import file_changes
 from engine.execution.merging import merge_three_way
-from engine.execution.snapshots import PlainGit, join_paths, printable_path
+from engine.execution.snapshots import join_paths, printable_path
 from engine.execution.worktrees import StartingTreeBuilder, Worktree, Worktrees
 from engine.frozen import frozen
+from engine.git import Git
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
 from engine.storage.database import Transaction
 
@@ -42,7 +42,7 @@ class ChangeCapture:
         result = self._worktrees.capture(worktree)
         if result.tree == worktree.base:
             return None
-        git = snapshots.plain_git(worktree.workspace).git
+        git = Git(worktree.workspace).pin()
         files = file_changes(git, worktree.base, result.tree, result.nested)
         return CapturedChanges(worktree, result.tree, files)
 
@@ -83,9 +83,9 @@ class ChangeCapture:
         return partial(_merge_onto, row)
 
 
-def _merge_onto(former: ChangeSetRow, plain: PlainGit, present: str) -> str:
+def _merge_onto(former: ChangeSetRow, git: Git, present: str) -> str:
     """The tree `present` with the changes of `former`. Raises `Refusal` `conflict` when both changed the same lines."""
-    merge = merge_three_way(plain.git, base=former.landed_tree, ours=present, theirs=former.result_tree)
+    merge = merge_three_way(git, base=former.landed_tree, ours=present, theirs=former.result_tree)
     if merge.conflicts:
         names = join_paths([printable_path(path) for path in merge.conflicts])
         raise Refusal(

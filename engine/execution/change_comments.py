@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable
 from io import BytesIO
-from pathlib import Path
 
 from engine.events import ChangeSetCommented
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, require_objects
 from engine.execution.diffs import printable_text
-from engine.execution.snapshots import join_paths, plain_git, printable_path
+from engine.execution.snapshots import join_paths, printable_path
 from engine.execution.tree_diff import changed_files
 from engine.git import Git
 from engine.model import ChangeSet, DiffComment, Refusal, sanitise
@@ -37,7 +36,7 @@ class ChangeComments:
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
         row = self._reader.row(change_set_id)
-        git = plain_git(Path(row.workspace)).git
+        git = row.open_git()
         require_objects(git, row)
         quote = _quote_line(git, row.base_tree, row.result_tree, path, line, old=old)
 

@@ -77,6 +77,10 @@ class ChangeSetRow(Row, table=True):
         body = f"{remainder.strip()}\n\n" if remainder.strip() else ""
         return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {self.session_id}\n"
 
+    def open_git(self) -> Git:
+        """git in its repository. Raises `Refusal` when it is no repository."""
+        return Git(Path(self.workspace)).pin()
+
     def keep_landed_part(self, note: str) -> bool:
         """Reduce it to its landed part; False when nothing is landed."""
         if self.landings:
@@ -188,7 +192,7 @@ class ChangeReader:
         """Its files with their hunks: those that wait, or all of them once it is decided. Old lines have the numbers of
         the session's start. Raises `Refusal` `unknown_change_set`, `diff_gone` (git collected it)."""
         row = self.row(change_set_id)
-        git = snapshots.plain_git(Path(row.workspace)).git
+        git = row.open_git()
         require_objects(git, row)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
         return diffs.file_diffs(git, row.base_tree, row.result_tree, landed)

@@ -122,9 +122,9 @@ class ChangeSets(ChangeReader):
         """Whether it, or `only` these parts, could be landed on the present files; changes nothing."""
         row = self.row(change_set_id)
         with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
-            plain = snapshots.plain_git(Path(row.workspace))
-            present, target = snapshots.take_snapshot(plain).tree, target_tree(plain, row, only)
-            return check_landing(plain, root, row, present=present, target=target).preview
+            git = row.open_git()
+            present, target = snapshots.take_snapshot(git).tree, target_tree(git, row, only)
+            return check_landing(git, root, row, present=present, target=target).preview
 
     # Decisions
 
@@ -137,13 +137,13 @@ class ChangeSets(ChangeReader):
         `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
         """
         with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
-            plain = snapshots.plain_git(Path(row.workspace))
-            tree = target_tree(plain, row, only)
-            plan = self._plan_landing(plain, root, row, tree)
-            staging.keep_blobs(plain.git, plan, row.session_id, len(row.landings))
+            git = row.open_git()
+            tree = target_tree(git, row, only)
+            plan = self._plan_landing(git, root, row, tree)
+            staging.keep_blobs(git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
-                snapshots.keep_object(plain.git, row.session_id, f"landed-{tree}", tree)
-            return self._apply_plan(plain, root, row, plan, ChangeState.LANDED, tree)
+                snapshots.keep_object(git, row.session_id, f"landed-{tree}", tree)
+            return self._apply_plan(git, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
         """Undo the last landing, byte for byte and mode for mode.
@@ -155,14 +155,14 @@ class ChangeSets(ChangeReader):
             plan = dataclasses.replace(
                 landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._randomness.new_id("land")
             )
-            plain = snapshots.plain_git(Path(row.workspace))
+            git = row.open_git()
             changed = landing.find_changed(root, plan)
             if changed:
                 raise later_edits(changed)
             empty = staging.replaced_folders(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
-            return self._apply_plan(plain, root, row, plan, ChangeState.UNDONE, tree)
+            return self._apply_plan(git, root, row, plan, ChangeState.UNDONE, tree)
 
     def reverse(self, session_id: str) -> bool:
         """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`,
@@ -196,20 +196,20 @@ class ChangeSets(ChangeReader):
         workspace = self.row(change_set_id).workspace
         with self._locks.hold(workspace):
             row = self.row(change_set_id, becoming=ChangeState.BRANCHED)
-            plain = snapshots.plain_git(Path(workspace))
+            git = row.open_git()
             commit = commit_diff(
-                plain,
+                git,
                 base=row.landed_tree,
                 result=row.result_tree,
                 message=row.commit_message,
                 at=self._clock.local(),
             )
-            name = free_branch_name(plain.git, row.title, row.session_id)
+            name = free_branch_name(git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
             intent = self._database.write(lambda tx: intents.begin(tx, BRANCHING, row.id, payload))
             self._step("branch intent")
             try:
-                create_branch(plain.git, name, commit)
+                create_branch(git, name, commit)
             except Refusal:
                 self._drop_intent(intent)
                 raise
@@ -250,18 +250,18 @@ class ChangeSets(ChangeReader):
 
     # Helpers
 
-    def _plan_landing(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
+    def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
         """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it cannot be landed."""
         for _ in range(MAX_PLANS):
-            present = snapshots.take_snapshot(plain).tree
-            check = check_landing(plain, root, row, present=present, target=target)
+            present = snapshots.take_snapshot(git).tree
+            check = check_landing(git, root, row, present=present, target=target)
             refuse_unless_clean(check.preview, row.id)
             plan = staging.plan_for(
-                plain, root, check.tree, check.changes, token=self._randomness.new_id("land"), scratch=self._scratch
+                git, root, check.tree, check.changes, token=self._randomness.new_id("land"), scratch=self._scratch
             )
             self._step("planned")
             # Two snapshots with the same contents before and after the plan: it has the merged contents.
-            edited = {change.path for change in diff_trees(plain.git, present, snapshots.take_snapshot(plain).tree)}
+            edited = {change.path for change in diff_trees(git, present, snapshots.take_snapshot(git).tree)}
             if not edited & {change.path for change in check.changes}:
                 return plan
         raise Refusal(
@@ -272,7 +272,7 @@ class ChangeSets(ChangeReader):
 
     def _apply_plan(
         self,
-        plain: snapshots.PlainGit,
+        git: Git,
         root: Beneath,
         row: ChangeSetRow,
         plan: landing.Plan,
@@ -280,7 +280,7 @@ class ChangeSets(ChangeReader):
         tree: str,
     ) -> ChangeSet:
         """Carry out `plan`; the change set is then landed up to `tree`."""
-        files, landed = _files_after(plain.git, row, tree)
+        files, landed = _files_after(git, row, tree)
         payload = {
             "change_set": row.id,
             "workspace": row.workspace,
@@ -293,7 +293,7 @@ class ChangeSets(ChangeReader):
         intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
-            written = landing.carry_out(root, plan, staging.blobs_of(plain.git, plan), self._step)
+            written = landing.carry_out(root, plan, staging.blobs_of(git, plan), self._step)
         except landing.NotRestored as error:
             raise Refusal(
                 "not_restored",
@@ -406,12 +406,12 @@ class ChangeSets(ChangeReader):
         payload = intent.payload
         workspace, plan = payload["workspace"], landing.Plan.from_json(payload["plan"])
         with self._locks.hold(workspace), _open_workspace(workspace) as root:
-            plain = snapshots.plain_git(Path(workspace))
+            git = Git(Path(workspace)).pin()
             if landing.is_carried_out(root, plan):
                 settled = landing.settle_plan(root, plan)
                 self._record_landing(payload, settled, landing.modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
-            rollback = landing.roll_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
+            rollback = landing.roll_back(root, plan, staging.blobs_of(git, plan), self._step)
         self._drop_intent(intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
         others = rollback.changed_by_others
@@ -422,7 +422,7 @@ class ChangeSets(ChangeReader):
     def _recover_branch(self, intent: intents.Intent) -> str:
         payload = intent.payload
         try:
-            git = snapshots.plain_git(Path(payload["workspace"])).git
+            git = Git(Path(payload["workspace"])).pin()
             if branch_is_at(git, payload["branch"], payload["commit"]):
                 self._record_branch(payload, intent.id)
                 return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} exists"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
 
-from engine.execution.snapshots import PlainGit, join_paths, printable_path, scratch_index
+from engine.execution.snapshots import join_paths, printable_path, scratch_index
 from engine.execution.staging import durable_environment
 from engine.execution.tree_diff import ChangedFile, TreeChange, changed_files, diff_trees, read_patches
 from engine.git import Git
@@ -73,14 +73,13 @@ def find_landed_hunks(
     return find_hunks(present, old, new, parse_spans(patch))
 
 
-def write_tree_with(plain: PlainGit, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
+def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
     """The tree `landed`, a part of the change from `base` to `result`, with `parts` of that change added. All its
     objects are on disk.
 
     Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` when a part is landed already, `inseparable`
     when a file replaces one that is not among `parts`.
     """
-    git = plain.git
     files = {printable_path(file.path): file for file in changed_files(git, base, result)}
     remaining = {change.path: change for change in diff_trees(git, landed, result)}
     waiting = [path for path, file in files.items() if remaining.keys() & {file.path, file.old_path}]
@@ -101,7 +100,7 @@ def write_tree_with(plain: PlainGit, base: str, result: str, landed: str, parts:
         if not change.is_removed:
             lines.append(f"{mode} {oid}\t".encode() + file.path)
     with scratch_index() as index:
-        partial = plain.work_tree(plain.folder, index)
+        partial = git.over(git.folder, index)
         partial.output("read-tree", landed)
         partial.output(
             "update-index", "--replace", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines)

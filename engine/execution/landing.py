@@ -46,6 +46,11 @@ class Image:
     mode: int = 0
     """Its permission bits without setuid and setgid, which are neither read nor set."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether anything is at the path."""
+        return self.kind is not Kind.ABSENT
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Image:
         """The image that `dataclasses.asdict` made JSON of."""
@@ -55,23 +60,13 @@ class Image:
 ABSENT = Image(Kind.ABSENT)
 
 
-def observe_image(
-    root: Beneath, path: str, *, algorithm: str = "sha1", folds_case: bool = False, copy: Path | None = None
-) -> Image:
-    """The image of `path` now. Behind a parent that is a link or a file it is absent; a file of another spelling is
-    another file, even where the file system treats both as one (`folds_case`)."""
-    if folds_case and not is_spelled_exactly(root, path):
-        return ABSENT
-    return image_of(root, path, algorithm, copy)
-
-
 def is_spelled_exactly(root: Beneath, path: str) -> bool:
     """Whether the folder lists exactly this name, case included."""
     folder, _, name = path.rpartition("/")
     return root.is_folder(folder) and name in root.names(folder)
 
 
-def image_of(root: Beneath, path: str, algorithm: str = "sha1", copy: Path | None = None) -> Image:
+def image_of(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
     """The image of `path`, whose last component is not followed; its bytes go to `copy` too. A folder is absent, as for
     git. A file that is replaced or written meanwhile is `Kind.OTHER`."""
     status = root.lstat(path)
@@ -182,13 +177,16 @@ class Plan:
         )
 
     def observe_image(self, root: Beneath, path: str, copy: Path | None = None) -> Image:
-        """The image of `path` now; its bytes go to `copy` too."""
-        return observe_image(root, path, algorithm=self.algorithm, folds_case=self.folds_case, copy=copy)
+        """The image of `path` now; its bytes go to `copy` too. Behind a parent that is a link or a file it is absent; a
+        file of another spelling is another file, even where the file system treats both as one (`folds_case`)."""
+        if self.folds_case and not is_spelled_exactly(root, path):
+            return ABSENT
+        return image_of(root, path, self.algorithm, copy)
 
     @property
     def removed_paths(self) -> set[str]:
         """The paths that the plan removes."""
-        return {entry.path for entry in self.entries if entry.after.kind is Kind.ABSENT}
+        return {entry.path for entry in self.entries if not entry.after.exists}
 
 
 class FilesChanged(Exception):
@@ -217,11 +215,11 @@ def find_changed(root: Beneath, *plans: Plan) -> list[str]:
     changed = []
     images: dict[str, Image] = {}  # by path, after the earlier plans
     for plan in plans:
-        removed = plan.removed_paths | {path for path, image in images.items() if image.kind is Kind.ABSENT}
+        removed = plan.removed_paths | {path for path, image in images.items() if not image.exists}
         for entry in plan.entries:
             if (images.get(entry.path) or plan.observe_image(root, entry.path)) != entry.before:
                 changed.append(entry.path)
-            elif entry.after.kind is not Kind.ABSENT and (obstacle := find_obstacle(root, entry.path, removed)):
+            elif entry.after.exists and (obstacle := find_obstacle(root, entry.path, removed)):
                 changed.append(obstacle)
         images |= {entry.path: entry.after for entry in plan.entries}
     return list(dict.fromkeys(changed))
@@ -362,12 +360,12 @@ def _commit_changes(
     """Commit a plan: removals first (for a case-only rename, or a folder in place of a file), then folders, then new
     contents. `carried_out` receives the entries. Returns the `mtime_ns` of every path written."""
     for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
-        if entry.after.kind is Kind.ABSENT and entry.before.kind is not Kind.ABSENT:
+        if not entry.after.exists and entry.before.exists:
             step(f"remove {entry.path}")
             _require_image(root, entry, plan)
             root.unlink(entry.path)
             carried_out.append(entry)
-    needed = {parent for entry in plan.entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
+    needed = {parent for entry in plan.entries if entry.after.exists for parent in parents(entry.path)}
     for folder, _ in sorted(plan.old_folders, reverse=True):
         if folder not in needed:
             step(f"remove folder {folder}")
@@ -375,7 +373,7 @@ def _commit_changes(
     _make_folders(root, needed, dict(plan.new_folders), step)
     written = {}
     for entry in plan.entries:
-        if entry.after.kind is not Kind.ABSENT and entry.after != entry.before:
+        if entry.after.exists and entry.after != entry.before:
             step(f"write {entry.path}")
             _require_image(root, entry, plan)
             _put_image(root, entry, temporaries[entry.path], contents)
@@ -411,13 +409,13 @@ def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
 def _put_image(root: Beneath, entry: Entry, temporary: str, contents: Contents) -> None:
     if entry.after.kind is Kind.LINK:
         target = os.fsdecode(contents(entry.after.blob))
-        if entry.before.kind is Kind.ABSENT:
+        if not entry.before.exists:
             root.symlink(target, entry.path)  # fails when the path exists by now
         else:
             _unlink(root, temporary)
             root.symlink(target, temporary)
             root.replace(temporary, entry.path)
-    elif entry.before.kind is Kind.ABSENT:
+    elif not entry.before.exists:
         _place_new(root, temporary, entry.path)
     else:
         root.replace(temporary, entry.path)

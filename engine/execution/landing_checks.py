@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from engine.execution.change_store import ChangeSetRow
 from engine.execution.hunks import write_tree_with
 from engine.execution.merging import find_unsupported, merge_three_way
-from engine.execution.snapshots import PlainGit, join_paths, printable_path
+from engine.execution.snapshots import join_paths, printable_path
 from engine.execution.staging import find_obstacles
 from engine.execution.tree_diff import TreeChange, diff_trees
 from engine.frozen import frozen
+from engine.git import Git
 from engine.model import FilePart, LandPreview, Refusal
 from engine.storage.beneath import Beneath
 
@@ -26,13 +27,13 @@ class LandingCheck:
     """The difference from the present files to the merged tree."""
 
 
-def check_landing(plain: PlainGit, root: Beneath, row: ChangeSetRow, *, present: str, target: str) -> LandingCheck:
+def check_landing(git: Git, root: Beneath, row: ChangeSetRow, *, present: str, target: str) -> LandingCheck:
     """Whether `row` can be landed up to the tree `target` on the files beneath `root`, whose tree is `present`."""
-    merge = merge_three_way(plain.git, base=row.landed_tree, ours=present, theirs=target)
+    merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=target)
     if merge.conflicts:
         return LandingCheck(LandPreview(False, tuple(printable_path(path) for path in merge.conflicts)))
-    changes = diff_trees(plain.git, present, merge.tree)
-    reasons = find_unsupported(plain, merge.tree, changes)
+    changes = diff_trees(git, present, merge.tree)
+    reasons = find_unsupported(git, merge.tree, changes)
     in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
     preview = LandPreview(
         clean=not reasons and not in_the_way,
@@ -43,11 +44,11 @@ def check_landing(plain: PlainGit, root: Beneath, row: ChangeSetRow, *, present:
     return LandingCheck(preview, merge.tree, tuple(changes))
 
 
-def target_tree(plain: PlainGit, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+def target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
     """The tree after landing `only` these parts, or the rest if there are none."""
     if not only:
         return row.result_tree
-    return write_tree_with(plain, row.base_tree, row.result_tree, row.landed_tree, only)
+    return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
 
 
 def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:

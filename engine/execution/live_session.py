@@ -152,12 +152,22 @@ class LiveSession:
 
     def note(self, text: str, *, error: bool = False) -> None:
         """Put a note into the transcript, also while the session is ending."""
-        self._clock.note_activity()
-        self.transcript.append("error" if error else "note", sanitise(text).split("\n"))
+        self.write("error" if error else "note", text)
 
     def write(self, kind: str, text: str) -> None:
         """Put lines of a `TranscriptLine` kind into the transcript; they count as activity."""
-        self._record(kind, sanitise(text).split("\n"))
+        self._clock.note_activity()
+        self.transcript.append(kind, sanitise(text).split("\n"))
+
+    def note_output(self, lines: Sequence[str]) -> None:
+        """Note activity, and put these lines of a command's output, which are clean, into the transcript."""
+        self._clock.note_activity()
+        if lines:
+            self.transcript.append("output", [*lines])
+
+    def new_redactor(self) -> Redactor:
+        """A redactor for a new stream of output."""
+        return Redactor(self._rails.secrets)
 
     def pause_clock(self) -> AbstractContextManager[None]:
         """Pause the session's clock while it waits for a person; another session may run in its place meanwhile."""
@@ -254,46 +264,25 @@ class LiveSession:
         removed from its output."""
         confinement = confinement or self._confinement
         environment = self._prepare_command(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
-        tail = Tail(MAX_OUTPUT_CHARACTERS)
-        splitter = LineSplitter(Redactor(self._rails.secrets))
-
-        def receive(lines: list[str]) -> None:
-            self._clock.note_activity()
-            listen(lines)
-            tail.add(lines)
-            if lines and not quiet:
-                self.transcript.append("output", lines)
-
-        refused_hosts: list[str] = []
-
-        def note_refusal(message: str) -> None:
-            self.note(message)
-            refused_hosts.append(message)
-
-        try:
-            with self._open_gate(confinement, note_refusal) as gated:
-                finished = self.processes.run(
-                    self.sandbox.wrap(argv, gated, cwd=cwd),
-                    cwd=cwd,
-                    env=environment,
-                    on_output=lambda chunk: receive(splitter.split(chunk)),
-                    timeout=timeout,
-                    cancel=cancel,
-                )
-        except GroupClosed:
-            raise SessionStopped(self.id) from None
-        except OSError as error:
-            raise _start_error(argv, error) from error
-        receive(splitter.end())
-        tail.add(list(refused_hosts))  # the caller learns the hosts that the command could not reach
+        output = _CommandOutput(self, listen, quiet=quiet)
+        with self._open_gate(confinement, output.note_refused_host) as gated, self._start_errors(argv):
+            finished = self.processes.run(
+                self.sandbox.wrap(argv, gated, cwd=cwd),
+                cwd=cwd,
+                env=environment,
+                on_output=output.receive,
+                timeout=timeout,
+                cancel=cancel,
+            )
+        text = output.end()
         exit_code = TIMED_OUT if finished.timed_out else finished.exit_code
         if not quiet:
             ending = f"exit {exit_code}"
             if finished.timed_out:
                 ending = "ended" if cancel is not None and cancel.is_set() else f"ended after its {timeout:g} s"
-            self._record("exit", [f"{ending} · {seconds_in_words(finished.seconds)}"])
+            self.write("exit", f"{ending} · {seconds_in_words(finished.seconds)}")
         self.check_running()
-        return CommandResult(exit_code, tail.text(), finished.seconds, finished.timed_out)
+        return CommandResult(exit_code, text, finished.seconds, finished.timed_out)
 
     @contextmanager
     def spawn(
@@ -301,26 +290,30 @@ class LiveSession:
         argv: Sequence[str],
         *,
         cwd: Path,
-        env: Mapping[str, str] | None = None,
-        quiet: bool = False,
-        confinement: Confinement | None = None,
+        env: Mapping[str, str],
+        confinement: Confinement,
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Start a command in the sandbox whose pipes are the caller's; it ends with the block. The caller does not reap
         it (see `Processes.start`). The operator approved it in the settings, so the content filter only blocks it.
         Raises as `execute`."""
-        confinement = confinement or self._confinement
-        environment = self._prepare_command(argv, cwd, env, confinement, quiet=quiet, cleared=True)
+        environment = self._prepare_command(argv, cwd, env, confinement, quiet=False, cleared=True)
         with self._open_gate(confinement, self.note) as gated:
-            try:
+            with self._start_errors(argv):
                 process = self.processes.start(self.sandbox.wrap(argv, gated, cwd=cwd), cwd=cwd, env=environment)
-            except GroupClosed:
-                raise SessionStopped(self.id) from None
-            except OSError as error:
-                raise _start_error(argv, error) from error
             try:
                 yield process
             finally:
                 self.processes.finish(process)
+
+    @contextmanager
+    def _start_errors(self, argv: Sequence[str]) -> Iterator[None]:
+        """Raise the errors of a command that cannot be started as `SessionStopped` or `CannotRun`."""
+        try:
+            yield
+        except GroupClosed:
+            raise SessionStopped(self.id) from None
+        except OSError as error:
+            raise CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}") from error
 
     @contextmanager
     def _open_gate(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
@@ -340,7 +333,7 @@ class LiveSession:
         confinement: Confinement,
         *,
         quiet: bool,
-        cleared: bool = False,
+        cleared: bool,
     ) -> dict[str, str]:
         """Check that a command may start, and announce it; its environment. Raises when it may not."""
         self.check_running()
@@ -358,16 +351,12 @@ class LiveSession:
             raise CannotRun(missing.sentence, missing_fix(missing, ""))
         if not quiet:
             where = "" if cwd == self.folder else f"   (in {cwd})"
-            self._record("command", [sanitise(command.replace("\n", " ")) + where])
+            self.write("command", command.replace("\n", " ") + where)
         return environment
 
     def check_command(self, command: str, cwd: Path) -> RailVerdict:
         """The content filter's verdict on a shell command (SPEC 3.5)."""
         return self._rails.check(command, cwd)
-
-    def _record(self, kind: str, lines: list[str]) -> None:
-        self._clock.note_activity()
-        self.transcript.append(kind, lines)
 
     # For those who stop it
 
@@ -407,13 +396,41 @@ class LiveSession:
         return self._clock.seconds
 
 
+class _CommandOutput:
+    """The output of one command on its way to the transcript, to a listener and to the result."""
+
+    def __init__(self, live: LiveSession, listen: Callable[[list[str]], None], *, quiet: bool) -> None:
+        self._live = live
+        self._listen = listen
+        self._quiet = quiet
+        self._tail = Tail(MAX_OUTPUT_CHARACTERS)
+        self._splitter = LineSplitter(live.new_redactor())
+        self._refused_hosts: list[str] = []
+
+    def receive(self, chunk: bytes) -> None:
+        """Accept the next bytes of the output."""
+        self._add(self._splitter.split(chunk))
+
+    def note_refused_host(self, message: str) -> None:
+        """Note a host that the command could not reach; the end of its result names it."""
+        self._live.note(message)
+        self._refused_hosts.append(message)
+
+    def end(self) -> str:
+        """The end of the output, once it is complete."""
+        self._add(self._splitter.end())
+        self._tail.add(self._refused_hosts)
+        return self._tail.text()
+
+    def _add(self, lines: list[str]) -> None:
+        self._live.note_output(() if self._quiet else lines)
+        self._listen(lines)
+        self._tail.add(lines)
+
+
 def _program_exists(program: Path, confinement: Confinement) -> bool:
     """Whether a program exists inside the session."""
     for inside, source in confinement.bind_mounts:
         if program.is_relative_to(inside):
             return os.path.lexists(source / program.relative_to(inside))
     return program.is_file()
-
-
-def _start_error(argv: Sequence[str], error: OSError) -> CannotRun:
-    return CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 
-from engine.execution.snapshots import PlainGit, commit_of, printable_path, scratch_index
+from engine.execution.snapshots import commit_of, printable_path, scratch_index
 from engine.execution.tools.folder_jail import is_git_name
 from engine.execution.tree_diff import GITLINK, LINK, TreeChange
 from engine.frozen import frozen
@@ -38,18 +38,18 @@ def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResu
     return MergeResult(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
 
 
-def find_unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
     """The paths among `changes` that cannot be landed, with the reason: those of `find_refused`, and files with a
     configured filter."""
-    reasons = find_refused(plain.git, tree, changes)
-    if plain.filters:
+    reasons = find_refused(git, tree, changes)
+    if filters := git.repository.filters:
         with scratch_index() as index:
-            git = plain.work_tree(plain.folder, index)
-            git.output("read-tree", tree)
+            staged = git.over(git.folder, index)
+            staged.output("read-tree", tree)
             paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
-            answer = split_nul(git.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
+            answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
         for path, value in zip(answer[0::3], answer[2::3], strict=True):
-            if value.decode(errors="surrogateescape") in plain.filters:
+            if value.decode(errors="surrogateescape") in filters:
                 reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
     return reasons
 

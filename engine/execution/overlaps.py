@@ -91,7 +91,7 @@ class Overlaps:
         sharing = [(row, sorted(paths & _changed_paths(row.files))) for row in others]
         if not any(shared for _, shared in sharing):
             return []
-        git = snapshots.plain_git(Path(workspace)).git
+        git = Git(Path(workspace)).pin()
         return [
             Overlap(
                 row.id,

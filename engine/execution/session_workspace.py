@@ -229,9 +229,7 @@ class SessionWorkspaces:
             self._run_setup(live, worktree)
             if salvage is not None:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
-            workspace = SessionWorkspace(
-                worktree.folder, snapshots.plain_git(worktree.folder).git, worktree, continues=former
-            )
+            workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=former)
             yield workspace
         except BaseException as error:
             live.processes.end(grace=0)
@@ -404,7 +402,7 @@ def bound_check(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
 def snapshot_of(workspace: SessionWorkspace) -> Snapshot | None:
     """A snapshot of the present files; None when git fails, so that tests can still run."""
     try:
-        now = snapshots.take_snapshot(snapshots.plain_git(workspace.git))
+        now = snapshots.take_snapshot(workspace.git)
     except Refusal as refusal:
         log.warning("the state of %s is unknown: %s", workspace.folder, refusal)
         return None

@@ -8,6 +8,7 @@ module has the queue, the threads, and the end of each session.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -172,13 +173,10 @@ class Sessions(SessionStore):
         with self._lock:
             ended = self._ended.get(session_id)
         if ended is not None:
-            deadline = None if timeout is None else time.monotonic() + timeout
+            deadline = math.inf if timeout is None else time.monotonic() + timeout
             # In intervals: an interrupt just before an endless wait would be noticed only after it.
-            while not ended.wait(
-                WAIT_INTERVAL_S if deadline is None else min(WAIT_INTERVAL_S, deadline - time.monotonic())
-            ):
-                if deadline is not None and time.monotonic() >= deadline:
-                    break
+            while not ended.wait(min(WAIT_INTERVAL_S, deadline - time.monotonic())) and time.monotonic() < deadline:
+                pass
         return self.get(session_id)
 
     def reply(self, session_id: str, text: str) -> None:
@@ -295,32 +293,27 @@ class Sessions(SessionStore):
         """Start queued sessions, up to the limit on running ones."""
         sandbox = self.sandbox  # its first trial takes a moment: not under the lock, which a stop needs too
         while True:
-            problem = ""
             with self._lock:
                 occupied = sum(not live.is_waiting for live in self._live.values())
                 free = self._settings.current.max_running_sessions - occupied
                 if self._closed or self._held_back or free <= 0 or not self._queue:
                     return
                 row = self._queue.popleft()
+                live, problem = None, ""
                 try:
                     live = self._live[row.id] = self._make_live_session(row, sandbox)
                     live.on_waiting = self._dispatch
-                except (OSError, Refusal) as error:
-                    problem = str(error) or repr(error)
-            if problem:
-                self._finish(row.id, StopRequest(SessionState.FAILED, f"it could not be started: {problem}"))
-                continue
-            thread = threading.Thread(target=self._run_thread, args=(live,), name=f"clawpy-{row.id}", daemon=True)
-            with self._lock:
-                try:
+                    thread = threading.Thread(
+                        target=self._run_thread, args=(live,), name=f"clawpy-{row.id}", daemon=True
+                    )
                     thread.start()
                     self._threads.add(thread)
-                except RuntimeError as error:  # the machine has no thread left
-                    problem = str(error)
+                except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
+                    problem = str(error) or repr(error)
             if problem:
                 self._finish(row.id, StopRequest(SessionState.FAILED, f"it could not be started: {problem}"), live)
-                continue
-            self._supervisor.wake()  # never under our lock: it holds its own while it asks for ours
+            else:
+                self._supervisor.wake()  # never under our lock: it holds its own while it asks for ours
 
     def _run_thread(self, live: LiveSession) -> None:
         """Run a session in its own thread, from its first transaction to its last."""

@@ -54,29 +54,8 @@ class Snapshot:
     """Nested repositories that are no submodules, which are left out."""
 
 
-@frozen
-class PlainGit:
-    """git bound to one repository."""
-
-    git: Git
-    folder: Path
-    git_dir: Path
-    filters: frozenset[str]
-    """The filters for which a configuration names programs."""
-
-    def work_tree(self, folder: Path, index: Path) -> Git:
-        """git for the same repository with other files and another index; see `Git.over`."""
-        return self.git.over(folder, index)
-
-
-def plain_git(place: Path | Git) -> PlainGit:
-    """The repository whose top folder is `place`. Raises `Refusal` when it is no repository."""
-    git = (place if isinstance(place, Git) else Git(place)).pin()
-    return PlainGit(git, git.folder, git.repository.git_dir, git.repository.filters)
-
-
 def take_snapshot(
-    plain: PlainGit,
+    git: Git,
     *,
     folder: Path | None = None,
     index: Path | None = None,
@@ -89,14 +68,14 @@ def take_snapshot(
     tracked, whatever the session did to its index. Untracked files in `without` are left out. A file that cannot be
     read stays as in the index.
     """
-    head, committed = _head_of(plain.git)
-    with scratch_index(index or plain.git_dir / "index") as scratch:
-        git = plain.work_tree(folder or plain.folder, scratch)
+    head, committed = _head_of(git)
+    with scratch_index(index or git.repository.git_dir / "index") as scratch:
+        scanned = git.over(folder or git.folder, scratch)
         if base:
-            git.output("read-tree", "--reset", base)
-        nested = update_index(git, skip_prefix=TEMPORARY_PREFIX, skip_paths=without)
-        tree = git.text("write-tree", "--missing-ok")
-    return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)), nested)
+            scanned.output("read-tree", "--reset", base)
+        nested = update_index(scanned, skip_prefix=TEMPORARY_PREFIX, skip_paths=without)
+        tree = scanned.text("write-tree", "--missing-ok")
+    return Snapshot(head, tree, tree == (committed or empty_tree(git)), nested)
 
 
 def _head_of(git: Git) -> tuple[str, str]:
@@ -176,10 +155,9 @@ def missing_objects(git: Git, *oids: str) -> list[str]:
     return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
 
 
-def check_git_version(plain: PlainGit) -> Refusal | None:
-    """The refusal of a git that is too old to merge without a working tree, or None."""
+def require_merge_tree() -> None:
+    """Raises `Refusal` `old_git` when git cannot merge without a working tree."""
     version = git_version()
     match = re.search(r"(\d+)\.(\d+)", version)
     if match and (int(match[1]), int(match[2])) < MIN_VERSION:
-        return Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
-    return None
+        raise Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")

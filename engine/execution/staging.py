@@ -16,7 +16,7 @@ from pathlib import Path
 
 from engine.execution import snapshots
 from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obstacle, image_of, is_spelled_exactly
-from engine.execution.snapshots import PlainGit, scratch_index
+from engine.execution.snapshots import scratch_index
 from engine.execution.tree_diff import LINK, TreeChange
 from engine.git import Git
 from engine.git.nul_lists import join_nul
@@ -85,12 +85,10 @@ def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def plan_for(
-    plain: PlainGit, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path
-) -> Plan:
-    """The plan that applies `changes`, which lead to `tree`, to the files of `plain` beneath `root`. All contents,
+def plan_for(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
+    """The plan that applies `changes`, which lead to `tree`, to the files of `git` beneath `root`. All contents,
     present and new, are then blobs of the repository. `scratch` is a folder for large temporary files."""
-    folds_case = plain.git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
+    folds_case = git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
     empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
     scratch.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -98,7 +96,7 @@ def plan_for(
         stage, store = Path(folder, "files"), Path(folder, "store")
         stage.mkdir()
         store.mkdir()
-        _check_out(plain, stage, tree, [change.path for change in changes if not change.is_removed])
+        _check_out(git, stage, tree, [change.path for change in changes if not change.is_removed])
         entries = []
         staged = stack.enter_context(Beneath.open(stage))
         for number, change in enumerate(changes):
@@ -108,7 +106,7 @@ def plan_for(
             if not change.is_removed:
                 after = image_of(staged, path, empty.algorithm, store / f"a{number}")
             entries.append(Entry(path, before, _fit_image(change, before, after)))
-        _write_blobs(plain.git, store)
+        _write_blobs(git, store)
     return replace(
         empty,
         entries=tuple(entries),
@@ -136,14 +134,14 @@ def blobs_of(git: Git, plan: Plan) -> BlobReader:
     return BlobReader(git, [entry.after.blob for entry in plan.entries] + [entry.before.blob for entry in plan.entries])
 
 
-def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
+def _check_out(git: Git, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
     """Have git write `paths` of `tree` into the empty folder `stage`, with the attributes of the tree itself."""
     with scratch_index() as index:
-        git = plain.work_tree(stage, index)
+        staged = git.over(stage, index)
         no_sparse = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
-        git.output(*no_sparse, "read-tree", tree)
+        staged.output(*no_sparse, "read-tree", tree)
         if paths:
-            git.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=join_nul(paths), timeout=600)
+            staged.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=join_nul(paths), timeout=600)
 
 
 def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
@@ -186,7 +184,7 @@ def _old_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, in
     """Folders that may be empty afterwards: above removed files, and those that a file replaces."""
     modes = dict(replaced_folders(root, entries))
     for entry in entries:
-        if entry.after.kind is Kind.ABSENT:
+        if not entry.after.exists:
             for parent in parents(entry.path):
                 _note_mode(root, parent, modes)
     return tuple(sorted(modes.items()))
@@ -196,7 +194,7 @@ def replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str
     """Folders that a file replaces if they are empty, as in git."""
     modes: dict[str, int] = {}
     for entry in entries:
-        if entry.after.kind is not Kind.ABSENT and root.is_folder(entry.path):
+        if entry.after.exists and root.is_folder(entry.path):
             inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
             for folder in (entry.path, *inside):
                 _note_mode(root, folder, modes)
@@ -211,7 +209,7 @@ def _note_mode(root: Beneath, folder: str, modes: dict[str, int]) -> None:
 
 def _new_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     umask = _read_umask()
-    needed = {parent for entry in entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
+    needed = {parent for entry in entries if entry.after.exists for parent in parents(entry.path)}
     return tuple(sorted((folder, 0o777 & ~umask) for folder in needed if not root.is_folder(folder)))
 
 

@@ -123,7 +123,7 @@ def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | Non
 def apply_patch(workspace: Path, base: str, result: str) -> str:
     """The patch from one tree to another for `git apply`; "" when git no longer has a tree, or when the patch is not
     UTF-8."""
-    git = snapshots.plain_git(workspace).git
+    git = Git(workspace).pin()
     if snapshots.missing_objects(git, base, result):
         return ""
     try:

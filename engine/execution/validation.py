@@ -261,9 +261,9 @@ class _ChangedTests:
         return frozenset(failing) & frozenset(check.failing)
 
     def _changed_paths(self) -> list[str]:
-        plain = snapshots.plain_git(self._workspace.git)
-        present_tree = snapshots.take_snapshot(plain).tree
-        changes = diff_trees(plain.git, self._worktree.base, present_tree)
+        git = self._workspace.git
+        present_tree = snapshots.take_snapshot(git).tree
+        changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
         # A name that is not UTF-8 belongs to no tool's tests.
         return [path for change in changes if not change.is_removed and (path := _decode_path(change.path))]

@@ -15,7 +15,7 @@ from engine.execution import snapshots
 from engine.execution.workspace_locks import WorkspaceLocks
 from engine.execution.worktree_include import NOTHING_INCLUDED, IncludedFiles, copy_included_files
 from engine.frozen import frozen
-from engine.git import GitError
+from engine.git import Git, GitError
 from engine.git.nul_lists import join_nul, split_nul
 from engine.home import Home
 from engine.model import Refusal
@@ -30,7 +30,7 @@ INTENT = "worktree"
 _INCLUDED = "clawpy-included"
 """The file in git's folder of a worktree that lists the ignored files copied into it."""
 
-StartingTreeBuilder = Callable[[snapshots.PlainGit, str], str]
+StartingTreeBuilder = Callable[[Git, str], str]
 """Builds the tree with which a session begins, from the repository and the operator's present tree."""
 
 
@@ -67,10 +67,8 @@ class Worktrees:
         left then.
         """
         folder = self.folder_of(session_id)
-        plain = snapshots.plain_git(workspace)
-        refusal = snapshots.check_git_version(plain)
-        if refusal is not None:
-            raise refusal
+        git = Git(workspace).pin()
+        snapshots.require_merge_tree()
         intent = self._database.write(
             lambda tx: intents.begin(
                 tx, INTENT, session_id, {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
@@ -78,18 +76,18 @@ class Worktrees:
         )
         try:
             with self.locks.hold(str(workspace)):
-                snapshot = snapshots.take_snapshot(plain)
-            tree = onto(plain, snapshot.tree) if onto is not None else snapshot.tree
+                snapshot = snapshots.take_snapshot(git)
+            tree = onto(git, snapshot.tree) if onto is not None else snapshot.tree
             start = snapshot.head
             if tree != snapshot.tree or not (snapshot.clean and snapshot.head):
-                start = snapshots.commit_of(plain.git, tree, *([snapshot.head] if snapshot.head else []))
-            snapshots.keep_object(plain.git, session_id, "base", snapshot.tree)
+                start = snapshots.commit_of(git, tree, *([snapshot.head] if snapshot.head else []))
+            snapshots.keep_object(git, session_id, "base", snapshot.tree)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            (plain.git.repository.common / "worktrees").mkdir(exist_ok=True)
-            plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
-            included = copy_included_files(plain.git, folder)
+            (git.repository.common / "worktrees").mkdir(exist_ok=True)
+            git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
+            included = copy_included_files(git, folder)
             if included.names:
-                (_admin_folder(plain, folder) / _INCLUDED).write_bytes(join_nul(included.names))
+                (_admin_folder(git, folder) / _INCLUDED).write_bytes(join_nul(included.names))
         except (Refusal, OSError):
             self._clear_away(intent, workspace, folder)
             self.release(workspace, session_id)
@@ -128,14 +126,14 @@ class Worktrees:
     def capture(self, worktree: Worktree) -> snapshots.Snapshot:
         """Store the worktree's files as a tree in the operator's repository, under the session's refs, without the
         ignored files that were copied into it."""
-        plain = snapshots.plain_git(worktree.workspace)
-        admin = _admin_folder(plain, worktree.folder)
+        git = Git(worktree.workspace).pin()
+        admin = _admin_folder(git, worktree.folder)
         brought = admin / _INCLUDED
         without = frozenset(split_nul(brought.read_bytes())) if brought.is_file() else frozenset()
         result = snapshots.take_snapshot(
-            plain, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
+            git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
         )
-        snapshots.keep_object(plain.git, worktree.session_id, "result", result.tree)
+        snapshots.keep_object(git, worktree.session_id, "result", result.tree)
         return result
 
     def remove(self, session_id: str) -> None:
@@ -149,7 +147,7 @@ class Worktrees:
         """Let git collect the trees of a session, if they and the repository still exist."""
         if workspace.is_dir():
             with contextlib.suppress(GitError):  # no repository any more
-                snapshots.release_objects(snapshots.plain_git(workspace).git, session_id)
+                snapshots.release_objects(Git(workspace).pin(), session_id)
 
     def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
         """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
@@ -186,19 +184,19 @@ class Worktrees:
         if not workspace.is_dir():
             return  # the repository is gone
         try:
-            plain = snapshots.plain_git(workspace)
+            git = Git(workspace).pin()
         except GitError:
             return  # no repository any more
-        admin = _admin_folder(plain, folder)
+        admin = _admin_folder(git, folder)
         if _points_to(admin, folder):
             remove_folder(admin)
             with contextlib.suppress(OSError):  # others have worktrees too
                 admin.parent.rmdir()
 
 
-def _admin_folder(plain: snapshots.PlainGit, folder: Path) -> Path:
+def _admin_folder(git: Git, folder: Path) -> Path:
     """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
-    return plain.git.repository.common / "worktrees" / folder.name
+    return git.repository.common / "worktrees" / folder.name
 
 
 def _points_to(admin: Path, folder: Path) -> bool:

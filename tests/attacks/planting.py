@@ -103,7 +103,7 @@ def in_tree(folder: Path, scratch: Path) -> list[str]:
         lambda: flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
         lambda: flow("report_branches", folder, scratch),
         lambda: flow("draft_changelog", folder, scratch, since="upstream"),
-        lambda: snapshots.take_snapshot(snapshots.plain_git(folder)),
+        lambda: snapshots.take_snapshot(Git(folder).pin()),
         lambda: _diff(folder),
     ]
     for step in steps:
@@ -115,7 +115,7 @@ def in_tree(folder: Path, scratch: Path) -> list[str]:
 
 
 def _diff(folder: Path) -> None:
-    git = snapshots.plain_git(folder).git
+    git = Git(folder).pin()
     base, result = (git.text("rev-parse", f"{name}^{{tree}}") for name in ("upstream", "HEAD"))
     file_changes(git, base, result)
     file_diffs(git, base, result)
@@ -125,7 +125,7 @@ def session(world: World) -> None:
     """A session: its worktree, a merge rehearsed there, its diff captured, landed, undone, made a branch."""
 
     def work(folder: Path) -> None:
-        git = snapshots.plain_git(folder).git
+        git = Git(folder).pin()
         in_worktree(world, folder, git)
         (folder / "a.txt").write_text("worked\n")
 

@@ -161,11 +161,11 @@ def test_in_an_uninitialised_submodule_of_a_sessions_worktree(world: World, outs
     shop, trap = with_submodule(world), Trap.set(outside)
 
     def work(folder: Path) -> None:
-        git = snapshots.plain_git(folder).git
+        git = Git(folder).pin()
         plant(folder, trap)
         plain_git(folder, proof)
         assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-        snapshots.take_snapshot(snapshots.plain_git(git))
+        snapshots.take_snapshot(Git(git).pin())
         assert not trap.sprung()
         in_worktree(world, folder, git)
         plant(folder, trap) if not (folder / "sub/.git").exists() else None
@@ -204,13 +204,13 @@ def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exch
     trap = Trap.set(outside)
 
     def work(folder: Path) -> None:
-        git = snapshots.plain_git(folder).git
+        git = Git(folder).pin()
         (folder / "a.txt").write_text("worked\n")
         exchange(folder, trap)
         trap.sprung()
         plain_git(folder, STATUS)
         assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-        snapshots.take_snapshot(snapshots.plain_git(git))
+        snapshots.take_snapshot(Git(git).pin())
 
     change = world.changed(work)
     assert not trap.sprung()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import snapshots
+from engine.git import Git
 from tests.conftest import Repository
 from tests.execution.landing_world import git_state, picture
 
@@ -28,7 +29,7 @@ def content(repository: Repository, tree: str, path: str) -> bytes:
 
 
 def take(repository: Repository) -> snapshots.Snapshot:
-    return snapshots.take_snapshot(snapshots.plain_git(repository.path))
+    return snapshots.take_snapshot(Git(repository.path).pin())
 
 
 def test_staged_unstaged_and_untracked_are_in_it_ignored_are_not(repository: Repository) -> None:
@@ -191,7 +192,7 @@ def test_a_split_index_and_an_unusual_git_folder(repository: Repository, tmp_pat
     (other / "b").write_text("3")
 
     assert content(repository, take(repository).tree, "a") == b"2"
-    linked = snapshots.take_snapshot(snapshots.plain_git(other))
+    linked = snapshots.take_snapshot(Git(other).pin())
     assert content(repository, linked.tree, "b") == b"3"
     assert sorted(file.name for file in (repository.path / ".git").glob("sharedindex.*")) == shared
 
@@ -218,8 +219,9 @@ def test_a_file_of_an_unknown_encoding_is_taken_byte_for_byte(repository: Reposi
 UNREADABLE = """
 import sys
 from pathlib import Path
+from engine.git import Git
 from engine.execution import snapshots
-print(snapshots.take_snapshot(snapshots.plain_git(Path(sys.argv[1]))).tree)
+print(snapshots.take_snapshot(Git(Path(sys.argv[1])).pin()).tree)
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import snapshots
+from engine.git import Git
 from tests.execution.escape.jail import Jail
 
 
@@ -103,7 +104,7 @@ def test_filters_and_attributes_planted_in_the_worktree(jail: Jail) -> None:
         mark=str(mark),
     )
     assert tried.exit_code == 0, tried.errors
-    snapshots.take_snapshot(snapshots.plain_git(jail.folder))
+    snapshots.take_snapshot(Git(jail.folder).pin())
     for arguments in (("status",), ("diff",), ("-C", str(jail.folder), "status"), ("-C", str(jail.folder), "diff")):
         jail.git(*arguments)
     assert not mark.exists()
