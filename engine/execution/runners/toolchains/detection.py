@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.execution.runners.toolchains import python_environments
 from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
+from engine.execution.runners.toolchains.python_environments import ON_PATH
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     LINTERS,
@@ -131,7 +132,7 @@ class ProjectFolder:
     def has_pytest(self, where: str, interpreter: Path) -> bool:
         if interpreter not in self.pytest_by_interpreter:
             self.pytest_by_interpreter[interpreter] = python_environments.has_pytest(
-                interpreter, operators=where.endswith(" on the PATH")
+                interpreter, operators=where.endswith(ON_PATH)
             )
         return self.pytest_by_interpreter[interpreter]
 
@@ -162,14 +163,32 @@ def _detect_unittest(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[
 
 
 def _detect_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    bins = [interpreter.parent for where, interpreter in folder.interpreters] if row.kind == "python" else []
-    program = folder.find_program(row.program, own=bins)
-    return _note_program(folder, row, program)
+    """A program among the project's own packages, else the operator's. The operator's linter only where the project is
+    configured for it, and never one that belongs to the packages of Node."""
+    bins = _program_folders(folder, row)
+    if row.kind == "node" or not files:
+        return _note_program(folder, row, _first_executable(bins, row.program))
+    return _note_program(folder, row, folder.find_program(row.program, own=bins))
+
+
+def _program_folders(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> list[Path]:
+    """The folders with the programs of the project's own packages."""
+    if row.kind == "node":
+        return [above / "node_modules" / ".bin" for above in folders_up_to(folder.workspace, folder.top)]
+    if row.kind == "php":
+        return [folder.workspace / "vendor" / "bin"]
+    if row.kind != "python":
+        return []
+    interpreters = folder.interpreters
+    if isinstance(row, LinterRow):
+        interpreters = [pair for pair in interpreters if not pair[0].endswith(ON_PATH)]
+        interpreters = [pair for pair in interpreters if (pair[1].parent.parent / "pyvenv.cfg").exists()]
+    return [interpreter.parent for _, interpreter in interpreters]
 
 
 def _note_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, program: str | None) -> Placeholders | None:
     if isinstance(row, TestRunnerRow):
-        folder.searched.append(f"{row.program} on the PATH")
+        folder.searched.append(f"{row.program}{ON_PATH}")
         if program is None:
             folder.missing.append((row.kind, row.program))
     return None if program is None else {"program": (program,)}
@@ -190,10 +209,6 @@ def _detect_bundle(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files:
     return _note_program(folder, row, folder.find_program(row.program))
 
 
-def _detect_vendor(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    return _note_program(folder, row, folder.find_program(row.program, own=[folder.workspace / "vendor" / "bin"]))
-
-
 def _detect_script(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
     """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program takes
     any other. The script that `npm init` writes is no test."""
@@ -206,7 +221,7 @@ def _detect_script(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[st
         return None
     manager = _node_manager(folder)
     if not folder.find_program(manager):
-        folder.searched.append(f"{manager} on the PATH")
+        folder.searched.append(f"{manager}{ON_PATH}")
         folder.missing.append((row.kind, manager))
         return None
     return {**_manager_placeholders(manager), "script": tuple(rest)}
@@ -227,8 +242,7 @@ def _script_arguments(script: str, runner: str) -> list[str] | None:
 
 def _node_manager(folder: ProjectFolder) -> str:
     """npm, pnpm, yarn or bun: by the lock file of the package, or of a folder above it."""
-    packages = detect_packages(folder)
-    return next((package.manager for package in packages if package.kind == "node"), "npm")
+    return next((package.manager for package in detect_packages(folder) if package.kind == "node"), "npm")
 
 
 def _manager_placeholders(name: str) -> Placeholders:
@@ -242,32 +256,8 @@ def _detect_target(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[st
     return None if match is None or words is None else {**words, "target": (match["target"],)}
 
 
-def _python_bins(folder: ProjectFolder) -> list[Path]:
-    """The programs of the project's own Python environments."""
-    own = [interpreter for where, interpreter in folder.interpreters if not where.endswith(" on the PATH")]
-    return [interpreter.parent for interpreter in own if (interpreter.parent.parent / "pyvenv.cfg").exists()]
-
-
 def _first_executable(folders: Iterable[Path], name: str) -> str | None:
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
-
-
-def _node_bins(folder: ProjectFolder) -> list[Path]:
-    return [above / "node_modules" / ".bin" for above in folders_up_to(folder.workspace, folder.top)]
-
-
-def _detect_in_environment(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
-    """A program of the project's Python environment; the operator's only where the project is configured for it."""
-    bins = _python_bins(folder)
-    return _note_program(
-        folder,
-        row,
-        folder.find_program(row.program, own=bins) if files else _first_executable(bins, row.program),
-    )
-
-
-def _detect_node_module(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
-    return _note_program(folder, row, _first_executable(_node_bins(folder), row.program))
 
 
 def _detect_lint_script(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
@@ -280,11 +270,8 @@ DETECTORS: Mapping[str, Callable[[ProjectFolder, Any, Sequence[str]], Placeholde
     "program": _detect_program,
     "wrapper": _detect_wrapper,
     "bundle": _detect_bundle,
-    "vendor": _detect_vendor,
     "script": _detect_script,
     "target": _detect_target,
-    "environment": _detect_in_environment,
-    "node_modules": _detect_node_module,
     "lint script": _detect_lint_script,
 }
 """The functions that detect a tool, by the value of `detected_by` in the table. Each gets the folder, the row and the
@@ -358,14 +345,14 @@ def _find_formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) 
     """The placeholders of a formatter: prettier, or the script `format`; black where the project is configured for it,
     else ruff where it lints with ruff."""
     if row.kind == "node":
-        prettier = _first_executable(_node_bins(folder), "prettier")
+        prettier = _first_executable(_program_folders(folder, row), "prettier")
         if prettier:
             return {"prettier": (prettier,)}
         return {"format": ()} if "format" in folder.scripts else {}
     if row.kind != "python":
         return {}
     if folder.search_files(folder.find_files(("pyproject.toml",)), r"^\[tool\.black\b"):
-        black = folder.find_program("black", own=_python_bins(folder))
+        black = folder.find_program("black", own=_program_folders(folder, row))
         if black:
             return {"formatter": (black, "--quiet")}
     return {"formatter": (*words["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
@@ -448,7 +435,7 @@ def _pip_commands(folder: ProjectFolder) -> tuple[tuple[str, ...], ...]:
 
 def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
     if row.kind == "python":
-        return any(not where.endswith(" on the PATH") for where, _ in folder.interpreters)
+        return any(not where.endswith(ON_PATH) for where, _ in folder.interpreters)
     if row.kind == "node" and not re.search(
         r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', folder.read_file("package.json")
     ):

@@ -24,6 +24,9 @@ from engine.execution.sandbox.environment import which
 ENVIRONMENTS = (".venv", "venv", "env")
 """Folders that hold a project's environment by custom; uv makes the first."""
 
+ON_PATH = " on the PATH"
+"""The end of the place, in words, of an interpreter that is the operator's and not the project's."""
+
 ADD_COMMANDS = {
     "uv": "uv add --dev",
     "poetry": "poetry add --group dev",
@@ -244,7 +247,7 @@ def find_interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
     for program in ("python3", "python"):
         path = which(program, project=top)
         if path:
-            pairs.append((f"{program} on the PATH", Path(path)))
+            pairs.append((f"{program}{ON_PATH}", Path(path)))
             break
     return pairs
 

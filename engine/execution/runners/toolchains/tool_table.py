@@ -31,7 +31,7 @@ class ToolRow:
     name: str
     kind: str
     """Its language."""
-    detected_by: str
+    detected_by: str = "program"
     """How the tool is found: a key of `detection.DETECTORS`."""
     output_format: str = "words"
     """A reader of `output_readers`."""
@@ -151,7 +151,7 @@ def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
 
 def _test_runner(row: Mapping[str, Any]) -> TestRunnerRow:
     program = row.get("program", row["name"])
-    title = "" if row["detected_by"] == "script" else program  # that of a script names the package manager
+    title = "" if row.get("detected_by") == "script" else program  # that of a script names the package manager
     return build_row(
         TestRunnerRow, {"program": program, "title": title, **language_of(row["kind"]).test_runners, **row}
     )
