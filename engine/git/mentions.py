@@ -20,9 +20,9 @@ MAX_LINES: Final = 1_000
 MIN_NAME_LENGTH: Final = 4
 TIMEOUT_S: Final = 5.0
 
-_DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
-_IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in _DOCUMENTS)
-_ELSEWHERE: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in _DOCUMENTS)
+DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
+_IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+_ELSEWHERE: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
 _NO_DOCUMENTATION: Final = re.compile(
     r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
     r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.git import Git
-from engine.git.own_changes import own_changes, statement_lines, without_lines
+from engine.git.debugging import statement_lines, without_lines
+from engine.git.own_changes import own_changes
 from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch
 from engine.git.reader import GitReader
 from tests.conftest import Repository

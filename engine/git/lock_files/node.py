@@ -57,10 +57,7 @@ def compare_yarn(pair: LockPair) -> Iterator[str]:
     if folders is None:
         return
     locked = _yarn_1_packages(pair.lock)
-    manifests = {"": manifest}
-    for folder in folders:
-        if (text := pair.read_member(f"{folder}/package.json")) is not None:
-            manifests[f"{folder}/package.json"] = json.loads(text)
+    manifests = {"": manifest} | {name: json.loads(text) for _, text, name in pair.member_manifests(folders)}
     members = {member.get("name") for member in manifests.values()}
     for name, member in manifests.items():
         for package, wanted in _requirements(member, _SECTIONS).items():

@@ -32,12 +32,10 @@ def compare_cargo(pair: LockPair) -> Iterator[str]:
     folders = pair.workspace_folders(workspace.get("members", []))
     if folders is None or "replace" in top:
         return
+    excluded = [".", *(pattern.rstrip("/") for pattern in workspace.get("exclude", []))]
+    members = [folder for folder in folders if not any(fnmatchcase(folder, pattern) for pattern in excluded)]
     manifests = {"": top} if "package" in top else {}
-    for folder in folders:
-        if any(fnmatchcase(folder, pattern.rstrip("/")) for pattern in workspace.get("exclude", [])):
-            continue
-        if (text := pair.read_member(f"{folder}/Cargo.toml")) is not None and folder != ".":
-            manifests[f"{folder}/Cargo.toml"] = tomllib.loads(text)
+    manifests |= {name: tomllib.loads(text) for _, text, name in pair.member_manifests(members)}
     for name, manifest in manifests.items():
         yield from _compare_cargo_package(pair, manifest, workspace, own, versions, name)
 

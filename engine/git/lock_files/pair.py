@@ -39,11 +39,6 @@ class LockPair:
     lock_name: str
     stamps: FileStamps
 
-    def read_member(self, name: str) -> str | None:
-        """The manifest of a workspace's package; None when it is absent, not below the folder, no plain file, too
-        large."""
-        return read_text(self.folder, name, self.stamps, MAX_MEMBER_BYTES)
-
     def missing(self, name: str, constraint: str = "", manifest: str = "") -> str:
         required = f"{name} {constraint}".strip()
         return f"{manifest or self.manifest_name} asks for {required}, but {self.lock_name} does not have it"
@@ -59,13 +54,15 @@ class LockPair:
 
     def member_manifests(self, paths: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         """Path, text and name of the manifests of a workspace's packages; the name is "" for the one beside the lock
-        file."""
+        file. What is absent, not below the folder, no plain file or too large is left out."""
         for path in itertools.islice(paths, MAX_MEMBERS):
             name = f"{path}/{self.manifest_name}"
             if path in ("", "."):
                 yield path, self.manifest, ""
-            elif not path.startswith("..") and (text := self.read_member(name)) is not None:
-                yield path, text, name
+            elif not path.startswith(".."):
+                text = read_text(self.folder, name, self.stamps, MAX_MEMBER_BYTES)
+                if text is not None:
+                    yield path, text, name
 
     def workspace_folders(self, patterns: Iterable[str]) -> list[str] | None:
         """The folders that the patterns of a workspace name, as far as they exist; None when a pattern is not

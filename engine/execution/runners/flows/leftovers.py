@@ -16,6 +16,7 @@ from engine.execution.runners.flows.test_runs import all_tests, combine_checks, 
 from engine.execution.runners.flows.wording import as_facts, count, describe_check, join_names, one_line
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
+from engine.git.debugging import statement_lines, without_lines
 from engine.git.leftovers import scan_line
 from engine.git.own_changes import (
     MARKER,
@@ -23,9 +24,7 @@ from engine.git.own_changes import (
     LocatedLeftover,
     OwnChanges,
     own_changes,
-    read,
-    statement_lines,
-    without_lines,
+    read_text,
 )
 from engine.git.reader import GitReader
 from engine.model import CheckResult
@@ -71,7 +70,7 @@ class LookForLeftovers(Flow):
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         removable = 0
         for path in dict.fromkeys(finding.path for finding in findings):
-            text = read(job.git, path)
+            text = read_text(job.git, path)
             of_file = [finding for finding in findings if finding.path == path]
             for finding in of_file:
                 job.say(f"{one_line(finding.path)}:{finding.line}  {finding.kind}")
