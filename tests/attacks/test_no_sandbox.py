@@ -65,8 +65,8 @@ WAYS: dict[str, Callable[[Engine, Card], object]] = {
     "verb, false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
     "verb, no flag": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
     "edited": lambda engine, card: engine.cards.approve(card.id, edit="paths: []"),
-    "button": lambda engine, card: GatewayService(engine, at_once=1).confirm(card.id, ConfirmBody()),
-    "gateway trigger": lambda engine, card: GatewayService(engine, at_once=1).trigger(
+    "button": lambda engine, card: GatewayService(engine, max_slow_requests=1).confirm(card.id, ConfirmBody()),
+    "gateway trigger": lambda engine, card: GatewayService(engine, max_slow_requests=1).trigger(
         TriggerBody(predictionId=card.id)
     ),
     "by itself": lambda engine, card: engine.cards.approve(card.id, by=DecidedBy.AUTONOMY),

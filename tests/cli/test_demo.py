@@ -29,7 +29,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
         doors = {
             "cards": dispatch(engine, "cards", {})["predictions"],
             "predict": dispatch(engine, "predict", {})["predictions"],
-            "latest": GatewayService(engine, at_once=1).latest(50)["predictions"],
+            "latest": GatewayService(engine, max_slow_requests=1).latest_cards(50)["predictions"],
         }
         for door, found in doors.items():
             assert [item["id"] for item in found] == [item.id for item in stack], door

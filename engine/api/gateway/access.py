@@ -15,7 +15,6 @@ import secrets
 import threading
 from typing import Any
 
-from engine.frozen import frozen
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import ENVIRONMENT, FILE, Keys
@@ -26,13 +25,13 @@ from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
-NAME = "gateway"
+TOKEN_NAME = "gateway"
 """The name of the token in the key stores."""
 
-PREFIX = "clawpy_"
-PASS = "pass_"
+TOKEN_PREFIX = "clawpy_"
+PASS_PREFIX = "pass_"
 
-USED_PASSES = "gateway.passes"
+USED_PASSES_KEY = "gateway.passes"
 """The key of the state that lists used passes and when they expire."""
 
 THIS_RUN = "this run"
@@ -43,24 +42,16 @@ MIN_TOKEN_CHARS = 20
 
 def new_token() -> str:
     """A token of 256 random bits with a prefix by which scanners and people recognise it."""
-    return PREFIX + secrets.token_urlsafe(32)
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
-@frozen
-class StoredToken:
-    """Where a token is stored: "keyring", "file", "environment" or "this run"; `words` says so to the operator."""
-
-    source: str
-    words: str
-
-
-def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, StoredToken]:
-    """Replace the token. A running gateway refuses the old one within 15 s.
+def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
+    """Replace the token; returns it, and where it is stored. A running gateway refuses the old one within 15 s.
 
     Raises `Refusal` `in_environment` when a variable sets the token, `no_keyring` with the file as the way out, and
     what `Keys.set` raises.
     """
-    if keys.where(NAME) == "environment":
+    if keys.where(TOKEN_NAME) == "environment":
         raise Refusal(
             "in_environment",
             "the token comes from CLAWPY_GATEWAY_API_KEY in the environment",
@@ -68,13 +59,13 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, StoredToken
         )
     token = new_token()
     try:
-        source = keys.set(NAME, token, consent_file=in_file)
+        source = keys.set(TOKEN_NAME, token, consent_file=in_file)
     except Refusal as refusal:
         if refusal.code != "no_keyring":
             raise
         fix = "store it in a file that only you can read: clawpy token new --store file; or set your own in"
         raise Refusal("no_keyring", refusal.message, f"{fix} CLAWPY_GATEWAY_API_KEY where clawpy is started") from None
-    return token, StoredToken(source, f"the token is stored in the {source}; the old one stops working within 15 s")
+    return token, source
 
 
 class Access:
@@ -88,12 +79,12 @@ class Access:
         self._lock = threading.Lock()
         self._digest = b""
         self._pass_key = b""
-        self._own = ""
+        self._unstored_token = ""
         self.source = ""
         self.generation = 0
         """Incremented with each new token: connections made with an earlier one are closed."""
 
-    def begin(self, *, in_file: bool = False) -> str:
+    def load_or_make(self, *, in_file: bool = False) -> str:
         """Find the token, or make the first one. Returns a token that was made now, to be shown once, else "".
 
         Without a keyring and without consent to a file the token lasts for this run only. Raises `Refusal`
@@ -101,7 +92,7 @@ class Access:
         """
         if self.refresh():
             return ""
-        if (key := self._keys.get(NAME)) is not None:
+        if (key := self._keys.get(TOKEN_NAME)) is not None:
             message = f"the gateway's token in the {key.source} has fewer than {MIN_TOKEN_CHARS} characters"
             new = "unset CLAWPY_GATEWAY_API_KEY, and " if key.source == ENVIRONMENT else ""
             raise Refusal(
@@ -109,11 +100,11 @@ class Access:
             )
         token = new_token()
         try:
-            self._keys.set(NAME, token, consent_file=in_file)
+            self._keys.set(TOKEN_NAME, token, consent_file=in_file)
         except Refusal as refusal:
             if refusal.code != "no_keyring":
                 raise
-            self._own = token
+            self._unstored_token = token
         self.refresh()
         return token
 
@@ -121,13 +112,13 @@ class Access:
         """Read the token again; False when there is none. After a removal nobody gets in; a store that cannot be read
         changes nothing."""
         try:
-            key = self._keys.get(NAME)
+            key = self._keys.get(TOKEN_NAME)
         except Refusal as refusal:
             log.warning("the gateway's token cannot be read: %s", refusal.message)
             return bool(self._digest)
-        token, source = (key.value, key.source) if key else (self._own, THIS_RUN)
+        token, source = (key.value, key.source) if key else (self._unstored_token, THIS_RUN)
         if len(token) < MIN_TOKEN_CHARS:
-            if key is None and self._digest and (self.source == FILE or not self._keys.keyring_fault(NAME)):
+            if key is None and self._digest and (self.source == FILE or not self._keys.keyring_fault(TOKEN_NAME)):
                 log.warning("the gateway's token was removed: nobody can connect until a new one is set")
                 with self._lock:
                     self._digest = self._pass_key = b""
@@ -151,8 +142,8 @@ class Access:
     def is_pass(self, credential: str, *, method: str, path: str, now: float) -> bool:
         """Whether a credential is an unexpired pass for this request. It must still be spent. `now` is in seconds since
         1970."""
-        until, _, signed = credential.removeprefix(PASS).partition(".")
-        if not self._pass_key or not credential.startswith(PASS):
+        until, _, signed = credential.removeprefix(PASS_PREFIX).partition(".")
+        if not self._pass_key or not credential.startswith(PASS_PREFIX):
             return False
         if not (until.isascii() and until.isdigit() and len(until) <= 12):
             return False
@@ -163,22 +154,24 @@ class Access:
         """Use a pass up; False when it was used before. Raises `Refusal` when that cannot be stored."""
         if self._database is None:
             return False
-        until, _, signed = credential.removeprefix(PASS).partition(".")
+        until, _, signed = credential.removeprefix(PASS_PREFIX).partition(".")
 
         def work(tx: Transaction) -> bool:
-            spent = {signature: end for signature, end in state.get(tx.session, USED_PASSES, {}).items() if end > now}
+            spent = {
+                signature: end for signature, end in state.get(tx.session, USED_PASSES_KEY, {}).items() if end > now
+            }
             if signed in spent:
                 return False
-            state.put(tx, USED_PASSES, spent | {signed: int(until)})
+            state.put(tx, USED_PASSES_KEY, spent | {signed: int(until)})
             return True
 
         return self._database.write(work)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
-        """A pass for one method and path, valid until `until` (seconds since 1970); "" before `begin`."""
+        """A pass for one method and path, valid until `until` (seconds since 1970); "" before `load_or_make`."""
         if not self._pass_key:
             return ""
-        return f"{PASS}{int(until)}.{self._sign(method, path, int(until))}"
+        return f"{PASS_PREFIX}{int(until)}.{self._sign(method, path, int(until))}"
 
     def _sign(self, method: str, path: str, until: int) -> str:
         message = f"{method} {path} {until}".encode("utf-8", "surrogateescape")
@@ -196,9 +189,10 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
     holder = read_holder(home)
     where = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
     if new:
-        token, storage = rotate_token(keys, in_file=in_file)
-        return {"token": token, "source": storage.source, "message": storage.words, **where, "badge": keys.badge()}
-    key = keys.get(NAME)
+        token, source = rotate_token(keys, in_file=in_file)
+        message = f"the token is stored in the {source}; the old one stops working within 15 s"
+        return {"token": token, "source": source, "message": message, **where, "badge": keys.badge()}
+    key = keys.get(TOKEN_NAME)
     if key is None:
         raise _no_token(keys, listening=bool(where["url"]))
     return {"token": key.value, "source": key.source, "message": f"it is stored in the {key.source}", **where}

@@ -7,7 +7,7 @@ its own name to this machine still sends that name as Host, so unknown names are
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,20 +28,13 @@ class ListenOptions:
     port: int | None = None
     certificate: str | None = None
     certificate_key: str | None = None
-    tunnel: bool = False
+    tunnel: bool | None = None
 
-    def over(self, settings: GatewaySettings) -> GatewaySettings:
+    def override(self, settings: GatewaySettings) -> GatewaySettings:
         """The settings with these options. Raises `Refusal` `bad_address`."""
-        overrides = {
-            "host": self.host,
-            "port": self.port,
-            "certificate": self.certificate,
-            "certificate_key": self.certificate_key,
-            "tunnel": self.tunnel or None,
-        }
-        chosen = settings.model_dump() | {name: value for name, value in overrides.items() if value is not None}
+        overrides = {name: value for name, value in asdict(self).items() if value is not None}
         try:
-            return GatewaySettings.model_validate(chosen)
+            return GatewaySettings.model_validate(settings.model_dump() | overrides)
         except ValidationError as error:
             fault = error.errors()[0]
             message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
@@ -60,7 +53,7 @@ class ListenAddress:
     origins: frozenset[str]
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether only this machine can reach it."""
         return ipaddress.ip_address(self.host).is_loopback
 
@@ -73,11 +66,11 @@ class ListenAddress:
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
-    def at(self, port: int) -> ListenAddress:
+    def with_port(self, port: int) -> ListenAddress:
         """The same with the port that was chosen."""
         return replace(self, port=port)
 
-    def called(self, settings: GatewaySettings) -> ListenAddress:
+    def with_names(self, settings: GatewaySettings) -> ListenAddress:
         """The same with the host names and origins of these settings."""
         return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
 
@@ -93,7 +86,7 @@ class ListenAddress:
         except ValueError:
             return False
         # A page that rebinds comes by a name; who writes out an address means this machine.
-        return address.is_loopback or not self.local
+        return address.is_loopback or not self.is_local
 
 
 def listen_address(settings: GatewaySettings) -> ListenAddress:
@@ -102,25 +95,25 @@ def listen_address(settings: GatewaySettings) -> ListenAddress:
     for file in filter(None, (certificate, key)):
         if not Path(file).expanduser().is_file():
             path = sanitise(str(Path(file).expanduser().absolute()))[:4096]
-            raise Refusal("no_certificate", f"there is no file {path}", f"name a PEM file; {MAKE_PAIR}")
+            raise Refusal("no_certificate", f"there is no file {path}", f"name a PEM file; {HOW_TO_MAKE_PAIR}")
     if key and not certificate:
         raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
-    place = ListenAddress(
+    address = ListenAddress(
         host=settings.host,
         port=settings.port,
         certificate=str(Path(certificate).expanduser()) if certificate else "",
         certificate_key=str(Path(key).expanduser()) if key else "",
         names=LOOPBACK,
         origins=frozenset(),
-    ).called(settings)
-    if not place.local and not certificate and not settings.tunnel:
+    ).with_names(settings)
+    if not address.is_local and not certificate and not settings.tunnel:
         raise Refusal(
             "unsafe_address",
             f"{settings.host} can be reached by other machines, and the connection is not encrypted",
             "give --certificate and --certificate-key; or --tunnel if something in front of it encrypts; "
             "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
         )
-    return place
+    return address
 
 
 def host_name(host: str) -> str | None:
@@ -138,49 +131,51 @@ def host_name(host: str) -> str | None:
     return name.lower() or None
 
 
-MAKE_PAIR = (
+HOW_TO_MAKE_PAIR = (
     "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
 )
-MAKE_PAIR += "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
+HOW_TO_MAKE_PAIR += "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
 
 
-def check_pair(certificate: str, key: str) -> None:
+def check_certificate(certificate: str, key: str) -> None:
     """Load both without asking for a pass phrase, as OpenSSL would on the terminal. Raises `Refusal`
     `bad_certificate`."""
     import ssl  # only who has a certificate pays for it
 
-    _look(certificate, "CERTIFICATE-----", "certificate", MAKE_PAIR)
-    _look(key, "PRIVATE KEY-----", "private key", "name the file that contains it with --certificate-key")
+    _check_pem(certificate, "CERTIFICATE-----", "certificate", HOW_TO_MAKE_PAIR)
+    _check_pem(key, "PRIVATE KEY-----", "private key", "name the file that contains it with --certificate-key")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: _locked(key))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            certificate, key, password=lambda: _refuse_passphrase(key)
+        )
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise _bad(
+            raise _bad_certificate(
                 f"{key} is not the key of {certificate}", "name the certificate and key that were made together"
             ) from error
         message = f"{certificate} with {key} cannot be used: {error.reason or error}"
-        raise _bad(
+        raise _bad_certificate(
             message, "`openssl x509 -noout -text -in` and `openssl pkey -check -in` show what is wrong"
         ) from error
 
 
-def _look(file: str, mark: str, kind: str, fix: str) -> None:
+def _check_pem(file: str, mark: str, kind: str, fix: str) -> None:
     try:
         is_pem = mark in Path(file).read_text(errors="replace")
     except OSError as error:
-        raise _bad(
+        raise _bad_certificate(
             f"{file} cannot be read: {error.strerror or error}", "make it readable for the user that runs clawpy"
         ) from error
     if not is_pem:
-        raise _bad(f"{file} has no {kind} in PEM form", fix)
+        raise _bad_certificate(f"{file} has no {kind} in PEM form", fix)
 
 
-def _locked(key: str) -> NoReturn:
+def _refuse_passphrase(key: str) -> NoReturn:
     fix = (
         f"clawpy cannot ask for it at every start; remove it: openssl pkey -in {key} -out open.pem, and name that file"
     )
-    raise _bad(f"the key in {key} is protected by a passphrase", fix)
+    raise _bad_certificate(f"the key in {key} is protected by a passphrase", fix)
 
 
-def _bad(message: str, fix: str) -> Refusal:
+def _bad_certificate(message: str, fix: str) -> Refusal:
     return Refusal("bad_certificate", sanitise(message), sanitise(fix))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
@@ -27,9 +25,7 @@ from engine.api.operations.operation import NO_OBJECT, in_words
 from engine.api.services import ApiServices
 from engine.model import Refusal
 
-log = logging.getLogger(__name__)
-
-API = "/api/v1"
+API_PATH = "/api/v1"
 
 DESCRIPTION = """The engine of the console, for a phone, a watch, a script or another agent.
 
@@ -37,8 +33,8 @@ Every request carries `Authorization: Bearer TOKEN` (`clawpy token` shows it). W
 `/pulse`: say `{"type": "subscribe", "channels": ["crosspoll"], "after": LAST_ID}` and get `prediction.new`,
 `prediction.executed`, `prediction.expired`, `crosspoll.status`, `crosspoll.paused`, `crosspoll.resumed`."""
 
-BUSY = frozenset({"busy", "too_many_cards"})
-UNABLE = frozenset({"engine_closed", "disk_full", "unwritable_home", "damaged_home"})
+_BUSY_CODES = frozenset({"busy", "too_many_cards"})
+_UNAVAILABLE_CODES = frozenset({"engine_closed", "disk_full", "unwritable_home", "damaged_home"})
 
 
 def status_of(refusal: Refusal) -> int:
@@ -47,9 +43,9 @@ def status_of(refusal: Refusal) -> int:
         return 422
     if refusal.code.startswith("unknown_"):
         return 404
-    if refusal.code in BUSY:
+    if refusal.code in _BUSY_CODES:
         return 429
-    return 503 if refusal.code in UNABLE else 409
+    return 503 if refusal.code in _UNAVAILABLE_CODES else 409
 
 
 def _error(status: int, words: str, code: str, message: str, fix: str = "") -> dict[int | str, dict[str, Any]]:
@@ -63,7 +59,7 @@ def _error(status: int, words: str, code: str, message: str, fix: str = "") -> d
     }
 
 
-ALWAYS: dict[int | str, dict[str, Any]] = {
+COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     **_error(400, "Malformed request", "bad_request", "the body is not JSON"),
     **_error(401, "No token, or a wrong one", "no_token", "the gateway's token is missing or wrong"),
     **_error(403, "Request from a web page", "foreign_origin", "requests from web pages are refused"),
@@ -75,12 +71,12 @@ ALWAYS: dict[int | str, dict[str, Any]] = {
     **_error(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
     **_error(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
 }
-MISSING = _error(
+NO_CARD = _error(
     404, "No such card", "unknown_card", "there is no card pred_7k2m", "clawpy cards lists what is pending"
 )
-PACKED = _error(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
+COMPRESSED = _error(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
 
-NO_CALL: dict[int | str, dict[str, Any]] = {
+MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
     400: {
         "model": replies.ErrorReply | replies.RpcReply,
         "description": "Malformed call",
@@ -88,34 +84,26 @@ NO_CALL: dict[int | str, dict[str, Any]] = {
     }
 }
 
-SILENT: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 """No telemetry is sent, whatever environment variables are set."""
 
 CardId = Annotated[bodies.Id, Path(alias="id", description="a card's whole id")]
 
 
-class Reply(JSONResponse):
-    """A document serialised as the verbs do it."""
-
-    def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-
-
 def build(engine: ApiServices, access: Access, feed: Feed, address: ListenAddress, limits: Limits) -> Guard:
     """The whole application behind its guard."""
-    service = GatewayService(engine, at_once=limits.triggers)
+    service = GatewayService(engine, max_slow_requests=limits.triggers)
     app = FastAPI(
         title="Clawpy Console",
         version=engine.version,
         description=DESCRIPTION,
-        openapi_url=f"{API}/openapi.json",
+        openapi_url=f"{API_PATH}/openapi.json",
         docs_url=None,  # its page would come from another machine
         redoc_url=None,
         servers=[{"url": address.url}] if address.port else None,
-        default_response_class=Reply,
-        responses=ALWAYS,
+        responses=COMMON_ERRORS,
         redirect_slashes=False,
-        telemetry=SILENT,
+        telemetry=NO_TELEMETRY,
     )
     app.include_router(_router(engine, service))
     pulse = Pulse(engine, service, feed, limits)
@@ -130,13 +118,13 @@ def build(engine: ApiServices, access: Access, feed: Feed, address: ListenAddres
 
 def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
     router = APIRouter(
-        prefix=API, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
+        prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )
 
     @router.get("/health", response_model=replies.Health, tags=["looking"])
     def health() -> Any:
         """That the engine answers, and how it stands."""
-        return Reply(service.health())
+        return JSONResponse(service.health())
 
     @router.get("/twin/predict", response_model=replies.Predictions, tags=["cards"])
     def predict(
@@ -145,55 +133,55 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
         shown: Annotated[bool, Query(description="a person looks at them now")] = False,
     ) -> Any:
         """Pending predictions, best first."""
-        return Reply(service.latest(count, channel, shown=shown))
+        return JSONResponse(service.latest_cards(count, channel, shown=shown))
 
-    @router.post("/twin/serve", response_model=replies.TwinReply, responses=PACKED, tags=["internal"])
+    @router.post("/twin/serve", response_model=replies.TwinReply, responses=COMPRESSED, tags=["internal"])
     def serve(body: bodies.TwinBody) -> Any:
         """The single most valuable action to take right now, as the Twin sees it."""
-        return Reply(service.serve_twin(body))
+        return JSONResponse(service.serve_twin(body))
 
     @router.post(
-        "/crosspoll/trigger", response_model=replies.Triggered, responses={**MISSING, **PACKED}, tags=["cards"]
+        "/crosspoll/trigger", response_model=replies.Triggered, responses={**NO_CARD, **COMPRESSED}, tags=["cards"]
     )
     def trigger(body: Annotated[bodies.TriggerBody | None, Body()] = None) -> Any:
         """Approve a card, or ask for one to be run."""
-        return Reply(service.trigger(body or bodies.TriggerBody()))
+        return JSONResponse(service.trigger(body or bodies.TriggerBody()))
 
     decided: dict[str, Any] = {
         "response_model": replies.Decided,
-        "responses": {**MISSING, **PACKED},
+        "responses": {**NO_CARD, **COMPRESSED},
         "tags": ["cards"],
     }
 
     @router.post("/predictions/{id}/confirm", **decided)
     def confirm(card_id: CardId, body: Annotated[bodies.ConfirmBody | None, Body()] = None) -> Any:
         """Approve: it runs."""
-        return Reply(service.confirm(card_id, body or bodies.ConfirmBody()))
+        return JSONResponse(service.confirm(card_id, body or bodies.ConfirmBody()))
 
     @router.post("/predictions/{id}/reject", **decided)
     def reject(card_id: CardId, body: Annotated[bodies.RejectBody | None, Body()] = None) -> Any:
         """Dismiss. A reason may come with it, or later in a call of its own."""
-        return Reply(service.reject(card_id, (body or bodies.RejectBody()).reason))
+        return JSONResponse(service.reject(card_id, (body or bodies.RejectBody()).reason))
 
     @router.post("/predictions/{id}/snooze", **decided)
     def snooze(card_id: CardId, body: Annotated[bodies.SnoozeBody | None, Body()] = None) -> Any:
         """Put off."""
-        return Reply(service.snooze(card_id, (body or bodies.SnoozeBody()).seconds))
+        return JSONResponse(service.snooze(card_id, (body or bodies.SnoozeBody()).seconds))
 
     @router.post("/predictions/{id}/undo", **decided)
     def undo(card_id: CardId) -> Any:
         """Take the last decision back: reopen the card, end its session, or reverse its landing."""
-        return Reply(service.undo(card_id))
+        return JSONResponse(service.undo(card_id))
 
     @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
     def metrics(days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = DAYS) -> Any:
         """Accuracy and calibration of the last days."""
-        return Reply(dispatch(engine, "metrics", {"days": days}))
+        return JSONResponse(dispatch(engine, "metrics", {"days": days}))
 
-    @router.patch("/crosspoll/config", response_model=replies.Configured, responses=PACKED, tags=["internal"])
+    @router.patch("/crosspoll/config", response_model=replies.Configured, responses=COMPRESSED, tags=["internal"])
     def configure(body: bodies.ConfigBody) -> Any:
         """Change settings for this run only; a restart brings the file's back."""
-        return Reply(service.configure(body))
+        return JSONResponse(service.configure(body))
 
     @router.get("/tasks", response_model=replies.Tasks, tags=["looking"])
     def tasks(
@@ -202,46 +190,50 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Any:
         """The task board."""
-        return Reply(dispatch(engine, "tasks", {"state": state, "workspace": workspace, "limit": limit}))
+        return JSONResponse(dispatch(engine, "tasks", {"state": state, "workspace": workspace, "limit": limit}))
 
-    @router.post("/rpc", response_model=replies.RpcReply, responses={**NO_CALL, **PACKED}, tags=["rpc"])
+    @router.post("/rpc", response_model=replies.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
     def call(body: bodies.RpcCall) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
-        return Reply(rpc.answer(service, body.method, body.params, body.id))
+        return JSONResponse(rpc.answer(service, body.method, body.params, body.id))
 
     return router
 
 
 def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
-    def refused(request: Request, refusal: Refusal) -> Response:
+    def handle_refusal(request: Request, refusal: Refusal) -> Response:
         headers = {"retry-after": "2"} if status_of(refusal) == 429 else None
-        return Reply(refusal.document(), status_code=status_of(refusal), headers=headers)
+        return JSONResponse(refusal.document(), status_code=status_of(refusal), headers=headers)
 
     @app.exception_handler(RequestValidationError)
-    def not_understood(request: Request, error: RequestValidationError) -> Response:
+    def handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        words, fix = in_words(fault), f"see {API}/openapi.json"
+        words, fix = in_words(fault), f"see {API_PATH}/openapi.json"
         if fault["type"] == NO_OBJECT and "json" not in request.headers.get("content-type", ""):
             words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
-        if request.url.path == f"{API}/rpc":
+        if request.url.path == f"{API_PATH}/rpc":
             code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST
-            return Reply(rpc.fault(None, code, f"{words}; {fix}"), status_code=400)
+            return JSONResponse(rpc.fault(None, code, f"{words}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
-            return _wrong(400, "bad_request", "the body is not JSON", fix)
-        return _wrong(422, "bad_arguments", words, fix)
+            return _error_response(400, "bad_request", "the body is not JSON", fix)
+        return _error_response(422, "bad_arguments", words, fix)
 
     @app.exception_handler(Exception)
-    def broken(request: Request, error: Exception) -> Response:
+    def handle_bug(request: Request, error: Exception) -> Response:
         # It is raised again after this, and the guard keeps it in the log.
-        return _wrong(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
+        return _error_response(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
 
     @app.exception_handler(HTTPException)
-    def not_there(request: Request, error: HTTPException) -> Response:
+    def handle_http_error(request: Request, error: HTTPException) -> Response:
         words = {404: ("unknown_path", "there is no such path"), 405: ("bad_method", "that method is not allowed here")}
         code, message = words.get(error.status_code, ("bad_request", "the request cannot be read"))
-        return _wrong(error.status_code, code, message, f"see {API}/openapi.json", dict(error.headers or {}))
+        return _error_response(
+            error.status_code, code, message, f"see {API_PATH}/openapi.json", dict(error.headers or {})
+        )
 
 
-def _wrong(status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None) -> Response:
-    return Reply(Refusal(code, message, fix).document(), status_code=status, headers=headers)
+def _error_response(
+    status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None
+) -> Response:
+    return JSONResponse(Refusal(code, message, fix).document(), status_code=status, headers=headers)

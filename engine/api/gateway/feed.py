@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from engine.api.gateway.access import Access
 from engine.api.gateway.limits import Limits
-from engine.api.gateway.messages import STATUS_EVENTS, frame, messages, serialise, status_message
+from engine.api.gateway.messages import STATUS_FACT_KINDS, join_messages, messages, serialise, status_message
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 BATCH_SIZE = 500
 """Facts that are read at once."""
 
-STATUS_EVERY = 0.25
+STATUS_INTERVAL_S = 0.25
 """Seconds between two reads of the status: that asks a dozen services, and facts may come by the thousand."""
 
-THREADS = 4
+THREAD_COUNT = 4
 """One each for facts, status, the token (a keyring may be slow), and clients that read the ledger."""
 
 Answer = TypeVar("Answer")
@@ -39,7 +39,7 @@ POLL_S = 5.0
 
 
 class Frame(NamedTuple):
-    """Messages as one text to send, and the cursor of a client that has received it."""
+    """Messages as one text to send, "" for none, and the cursor of a client that has received it."""
 
     text: str
     cursor: float
@@ -62,16 +62,17 @@ class Feed:
         self._frames: dict[int, Frame] = {}
         self._status_stale = False
         """Whether the status may have changed since it was sent."""
-        self._status_at = float("-inf")
+        self._status_read_at = float("-inf")
         """When the status was read last, on the loop's clock."""
-        self._threads = ThreadPoolExecutor(THREADS, "clawpy-gateway-feed")
-        self._news = asyncio.Event()
+        self._threads = ThreadPoolExecutor(THREAD_COUNT, "clawpy-gateway-feed")
+        self.news = asyncio.Event()
+        """Set when there are new messages; each time it is another event."""
         self.clients = 0
         self.dropped = 0
         """The number of clients that were too slow."""
 
     @property
-    def generation(self) -> int:
+    def token_generation(self) -> int:
         """Which token is valid."""
         return self._access.generation
 
@@ -102,58 +103,63 @@ class Feed:
                 subscription.drain()  # only its waking counts: what happened is read from the ledger
                 woken.clear()
                 try:
-                    while await self._read():
+                    while await self._read_facts():
                         pass
                 except Exception:
                     # The disk may be full, or the engine about to end: the next refresh may succeed.
                     log.exception("the gateway could not read what happened")
                     await asyncio.sleep(1.0)
-                timeout = max(0.0, self._status_at + STATUS_EVERY - loop.time()) if self._status_stale else POLL_S
+                timeout = (
+                    max(0.0, self._status_read_at + STATUS_INTERVAL_S - loop.time()) if self._status_stale else POLL_S
+                )
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(timeout):
                         await woken.wait()
                 # Nobody gets more frames than that, so little need be read more often.
-                await asyncio.sleep(self.pause / 2)
+                await asyncio.sleep(self.frame_pause_s / 2)
         finally:
             subscription.close()
 
     async def _watch_token(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
-            before = self.generation
+            before = self.token_generation
             try:
                 await self.run_in_thread(self._access.refresh)
             except Exception:
                 # A keyring is another program's. The token that was found stays in force, and is looked for again.
                 log.exception("the gateway could not read its token")
-            if self.generation != before:
+            if self.token_generation != before:
                 self._wake_clients()
 
     @property
-    def pause(self) -> float:
+    def frame_pause_s(self) -> float:
         """Seconds between two frames to a client."""
         return max(1 / self._limits.frames, self.clients / self._limits.all_frames)
 
-    @property
-    def news(self) -> asyncio.Event:
-        """The event that is set when there are new messages."""
-        return self._news
+    async def next_frame(self, cursor: float) -> Frame:
+        """The messages after `cursor`: from the buffer, or from the ledger for a client that is behind it."""
+        while cursor < self._floor:
+            facts = await self.run_in_thread(self._engine.ledger.since, int(cursor), BATCH_SIZE)
+            facts = [fact for fact in facts if fact.id <= self._floor]
+            if not facts:
+                cursor = self._floor
+                break
+            new_messages = await self.run_in_thread(messages, self._engine, facts)
+            cursor = last = facts[-1].id
+            if new_messages:
+                return Frame(join_messages([text for _, text in new_messages], last), cursor)
+        return self._buffered_frame(cursor)
 
-    @property
-    def floor(self) -> float:
-        """The buffer has every message after this id."""
-        return self._floor
-
-    def next_frame(self, cursor: float) -> Frame | None:
-        """The messages after `cursor` as one frame; None when there are none."""
+    def _buffered_frame(self, cursor: float) -> Frame:
         begin = bisect_right(self._ids, cursor)
         if begin == len(self._ids):
-            return None
+            return Frame("", cursor)
         cached = self._frames.get(begin)
         if cached is None:
             end = self._end_of_frame(begin)
             last = self._ids[end - 1]
-            cached = self._frames[begin] = Frame(frame(self._texts[begin:end], int(last)), last)
+            cached = self._frames[begin] = Frame(join_messages(self._texts[begin:end], int(last)), last)
         return cached
 
     def _end_of_frame(self, begin: int) -> int:
@@ -166,48 +172,34 @@ class Feed:
             end += 1  # what one fact came to is not torn: a client resumes behind it
         return end
 
-    def is_behind(self, cursor: float) -> bool:
-        """Whether the buffer no longer has what comes after `cursor`."""
-        return cursor < self._floor
-
-    async def catch_up(self, cursor: float) -> Frame | None:
-        """The next frame from the ledger; None when no fact before the buffer makes a message."""
-        while cursor < self._floor:
-            facts = await self.run_in_thread(self._engine.ledger.since, int(cursor), BATCH_SIZE)
-            facts = [fact for fact in facts if fact.id <= self._floor]
-            if not facts:
-                return None
-            new_messages = await self.run_in_thread(messages, self._engine, facts)
-            cursor = last = facts[-1].id
-            if new_messages:
-                return Frame(frame([text for _, text in new_messages], last), cursor)
-        return None
-
     def is_too_far_behind(self, cursor: int) -> bool:
         """Whether reading the state again is shorter than resuming from here."""
         return cursor < self.head - self._limits.resume_events
 
-    async def _read(self) -> bool:
+    async def _read_facts(self) -> bool:
         """Read the next facts; True when there may be more."""
         facts = await self.run_in_thread(self._engine.ledger.since, self.head, BATCH_SIZE)
         # Without anybody who listens nothing is made; who comes later, be it now, resumes from the ledger.
-        listened = self.clients > 0
+        has_clients = self.clients > 0
         new_messages: list[tuple[float, str]] = []
-        if facts and listened:
+        if facts and has_clients:
             new_messages += await self.run_in_thread(messages, self._engine, facts)
         if facts:
             self.head = facts[-1].id
-            self._status_stale = self._status_stale or any(fact.kind in STATUS_EVENTS for fact in facts)
-        if not listened:
+            self._status_stale = self._status_stale or any(fact.kind in STATUS_FACT_KINDS for fact in facts)
+        if not has_clients:
             self._status_stale = False  # who comes is told first of all how it stands
             if facts:
-                self._forget()
+                self._clear()
             return len(facts) == BATCH_SIZE
         self._append(new_messages)
-        if self._status_stale and (now := asyncio.get_running_loop().time()) - self._status_at >= STATUS_EVERY:
+        if (
+            self._status_stale
+            and (now := asyncio.get_running_loop().time()) - self._status_read_at >= STATUS_INTERVAL_S
+        ):
             head = self.head
             status = await self.run_in_thread(status_message, self._engine, head)
-            self._status_stale, self._status_at = False, now
+            self._status_stale, self._status_read_at = False, now
             self._append([(head + 0.5, serialise(status))])
         return len(facts) == BATCH_SIZE
 
@@ -223,7 +215,7 @@ class Feed:
             del self._ids[:excess], self._texts[:excess]
         self._wake_clients()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._ids.clear()
         self._texts.clear()
         self._frames.clear()
@@ -232,5 +224,5 @@ class Feed:
 
     def _wake_clients(self) -> None:
         self._frames.clear()
-        news, self._news = self._news, asyncio.Event()
+        news, self.news = self.news, asyncio.Event()
         news.set()

@@ -65,7 +65,7 @@ class Gateway:
         self._announce = announce
         self._limits = limits or Limits()
         self._access = Access(engine.keys, engine.database)
-        self._changing = threading.RLock()
+        self._state_lock = threading.RLock()
         self._server: Server | None = None
         self._feed: Feed | None = None
         self._fault = ""
@@ -81,7 +81,7 @@ class Gateway:
         Raises `Refusal`: `port_taken`, `bad_address`, `unsafe_address`, `no_certificate`, `bad_certificate`,
         `not_listening`, `weak_token`, and what the key stores raise.
         """
-        with self._changing:
+        with self._state_lock:
             if self._closed:
                 return ""
             if self._server is not None:
@@ -89,7 +89,7 @@ class Gateway:
                     return self.take_new_token()
                 self.close()  # the settings opened it, and this options goes over them
             try:
-                settings = ListenOptions(**options).over(self._engine.settings.current.gateway)
+                settings = ListenOptions(**options).override(self._engine.settings.current.gateway)
                 self._open(listen_address(settings), in_file)
             except Refusal as refusal:
                 self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message
@@ -99,13 +99,13 @@ class Gateway:
 
     def take_new_token(self) -> str:
         """A token that was made in this run and not shown yet; "" from then on."""
-        with self._changing:
+        with self._state_lock:
             fresh, self._new_token = self._new_token, ""
             return fresh
 
     def close(self) -> None:
         """Stop listening. Safe to call twice."""
-        with self._changing:
+        with self._state_lock:
             server, self._server, self._feed = self._server, None, None
             self._opened_by = None
             if server is not None:
@@ -115,13 +115,13 @@ class Gateway:
 
     def end(self) -> None:
         """Close for good: the engine ends."""
-        with self._changing:
+        with self._state_lock:
             self._closed = True
             self.close()
 
     def set_enabled(self, on: bool) -> str:
         """Switch the gateway on or off, and store that in the settings. Returns and raises as `open`."""
-        with self._changing:
+        with self._state_lock:
             self._engine.settings.set("gateway.enabled", on)
             if not on:
                 self.close()
@@ -140,14 +140,14 @@ class Gateway:
         """Open, close or rename as the settings say now. A fault is reported once, and tried again when they change. A
         gateway that the operator opened keeps its address, but takes on host names and origins."""
         settings = self._engine.settings.current.gateway
-        with self._changing:
-            if self._server is not None and not self._server.alive:
+        with self._state_lock:
+            if self._server is not None and not self._server.is_alive:
                 was = self._opened_by
                 self.close()
                 self._opened_by, self._fault = was, STOPPED_WORDS
                 self._engine.report("gateway", STOPPED_WORDS)
             if self._server is not None:
-                self._server.set_names(settings)
+                self._server.use_names_of(settings)
             if self._opened_by is not None and _without_names(settings) != _without_names(self._opened_by):
                 self.close()
                 self._fault = ""
@@ -182,7 +182,7 @@ class Gateway:
         from engine.api.gateway.feed import Feed
         from engine.api.gateway.server import Server
 
-        self._new_token = self._access.begin(in_file=in_file) or self._new_token
+        self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
         feed = Feed(self._engine, self._access, self._limits)
         app = self._build_app(self._engine, self._access, feed, address, self._limits)
         server = Server(app, address, self._limits, feed.run)
@@ -206,7 +206,7 @@ def _without_names(settings: GatewaySettings) -> GatewaySettings:
 def _protection_words(address: ListenAddress, source: str) -> str:
     reach = (
         "this machine only"
-        if address.local
+        if address.is_local
         else "other machines too" + (", TLS" if address.certificate else ", by tunnel")
     )
     source_words = "token of this run only" if source == THIS_RUN else f"token in the {source}"

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
 """Headers that may appear once: two readers could each believe a different value."""
 
-BEARER = "bearer."
+BEARER_PREFIX = "bearer."
 """The prefix of a WebSocket subprotocol that carries the token: a web page cannot set headers."""
 
 MAX_ADDRESSES = 1024
@@ -38,7 +38,7 @@ MAX_ADDRESSES = 1024
 RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class Fault(Refusal):
+class HttpRefusal(Refusal):
     """Why a request is refused, with its status and headers."""
 
     def __init__(self, status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None):
@@ -57,21 +57,21 @@ class Fault(Refusal):
         await response(scope, receive, send)
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket: `rate` requests a second, and `burst` at once."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate, self._burst = rate, burst
-        self._left, self._at = burst, now
+        self._tokens, self._updated_at = burst, now
 
-    def take(self, now: float) -> float:
+    def take_or_wait(self, now: float) -> float:
         """Take one; 0 when there was one, else the seconds until the next."""
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left >= 1:
-            self._left -= 1
+        self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._rate)
+        self._updated_at = now
+        if self._tokens >= 1:
+            self._tokens -= 1
             return 0.0
-        return (1 - self._left) / self._rate
+        return (1 - self._tokens) / self._rate
 
 
 class Guard:
@@ -91,8 +91,8 @@ class Guard:
         self.address = address
         self._limits = limits
         self._clock = clock
-        self._requests = Bucket(limits.requests, limits.burst, clock())
-        self._failures: OrderedDict[str, Bucket] = OrderedDict()
+        self._request_bucket = TokenBucket(limits.requests, limits.burst, clock())
+        self._failure_buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self.refused = 0
         """The number of refused requests."""
 
@@ -100,11 +100,11 @@ class Guard:
         """Handle a request (ASGI)."""
         if scope["type"] not in ("http", "websocket"):
             return
-        readable: dict[str, str] = {}
+        cors_headers: dict[str, str] = {}
         try:
-            headers = _headers(scope, self._limits)
+            headers = _read_headers(scope, self._limits)
             if origin := self._allowed_origin(headers):
-                readable = {"access-control-allow-origin": origin, "vary": "Origin"}
+                cors_headers = {"access-control-allow-origin": origin, "vary": "Origin"}
             is_preflight = scope["type"] == "http" and scope["method"] == "OPTIONS"
             if origin and is_preflight and "access-control-request-method" in headers:
                 allowed = {
@@ -112,41 +112,34 @@ class Guard:
                     "access-control-allow-headers": "authorization, content-type",
                     "access-control-max-age": "600",
                 }
-                await Response(status_code=204, headers=readable | allowed)(scope, receive, send)
+                await Response(status_code=204, headers=cors_headers | allowed)(scope, receive, send)
                 return
             with_pass = await self._authenticate(scope, headers)
             if scope["type"] == "http":
-                receive = await self._body(headers, receive, empty=with_pass)
-        except Fault as fault:
+                receive = await self._read_body(headers, receive, empty=with_pass)
+        except HttpRefusal as refusal:
             self.refused += 1
-            await fault.answer(scope, receive, send, readable)
+            await refusal.answer(scope, receive, send, cors_headers)
             return
-        await self._run_app(scope, receive, send, readable)
+        await self._run_app(scope, receive, send, cors_headers)
 
-    async def _run_app(self, scope: Scope, receive: Receive, send: Send, readable: dict[str, str]) -> None:
-        started = False
-
-        async def tell(message: Message) -> None:
-            nonlocal started
+    async def _run_app(self, scope: Scope, receive: Receive, send: Send, cors_headers: dict[str, str]) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                started = True
-                MutableHeaders(scope=message).update(RESPONSE_HEADERS | readable)
+                MutableHeaders(scope=message).update(RESPONSE_HEADERS | cors_headers)
             await send(message)
 
         try:
-            await self._app(scope, receive, tell)
-        except Exception as error:
-            # What went wrong is for the log; it may hold anything, so the caller learns its kind.
+            await self._app(scope, receive, send_with_headers)
+        except Exception:
+            # The application has answered. What went wrong is for the log alone, for it may hold anything.
             log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
-            if scope["type"] == "http" and not started:
-                fault = Fault(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
-                await fault.answer(scope, receive, send, readable)
 
     def _allowed_origin(self, headers: dict[str, str]) -> str:
-        """The Origin when the settings allow it; "" without one. Raises `Fault` for a foreign host or page."""
+        """The Origin when the settings allow it; "" without one. Raises `HttpRefusal` for a foreign host or page."""
         if not self.address.answers_to(headers.get("host", "")):
             message = "this gateway does not serve that host name"
-            raise Fault(421, "foreign_host", message, "if it should, add the name to gateway.hosts")
+            raise HttpRefusal(421, "foreign_host", message, "if it should, add the name to gateway.hosts")
         origin = headers.get("origin")
         if origin in self.address.origins:
             return origin
@@ -154,22 +147,22 @@ class Guard:
         if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             message = "requests from web pages are refused"
             fix = "to allow this page, add its origin to gateway.origins"
-            raise Fault(403, "foreign_origin" if foreign else "cross_site", message, fix)
+            raise HttpRefusal(403, "foreign_origin" if foreign else "cross_site", message, fix)
         return ""
 
     async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> bool:
-        """Check the credential; True when it was a pass. Raises `Fault`."""
+        """Check the credential; True when it was a pass. Raises `HttpRefusal`."""
         method = scope.get("method", "GET")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
-        credential = _credential(scope, headers)
+        credential = _find_credential(scope, headers)
         with_pass = scope["type"] == "http" and await self._redeem_pass(credential, method, path)
         if self._access.accepts(credential) or with_pass:
-            self._charge(self._requests)
+            self._charge(self._request_bucket)
             if with_pass and scope["query_string"]:
                 _refuse_content_with_pass()
             return with_pass
-        self._charge(self._failure(str((scope.get("client") or ("",))[0])))
-        raise Fault(
+        self._charge(self._failure_bucket(str((scope.get("client") or ("",))[0])))
+        raise HttpRefusal(
             401,
             "no_token",
             "the gateway's token is missing or wrong",
@@ -178,46 +171,46 @@ class Guard:
         )
 
     async def _redeem_pass(self, credential: str, method: str, path: str) -> bool:
-        """Whether the credential is a pass for this request, which is used up with this. Raises `Fault`."""
+        """Whether the credential is a pass for this request, which is used up with this. Raises `HttpRefusal`."""
         now = time.time()
         if not self._access.is_pass(credential, method=method, path=path, now=now):
             return False
         try:
             return await asyncio.to_thread(self._access.spend, credential, now=now)
         except Refusal as refusal:  # a pass that could open twice opens nothing
-            raise Fault(503, refusal.code, refusal.message, refusal.fix) from refusal
+            raise HttpRefusal(503, refusal.code, refusal.message, refusal.fix) from refusal
 
-    def _charge(self, bucket: Bucket) -> None:
-        if wait := bucket.take(self._clock()):
+    def _charge(self, bucket: TokenBucket) -> None:
+        if wait := bucket.take_or_wait(self._clock()):
             seconds = max(1, round(wait + 0.5))
             fix = f"wait {seconds} s and send fewer requests"
-            raise Fault(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
+            raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
 
-    def _failure(self, address: str) -> Bucket:
-        bucket = self._failures.pop(address, None)
+    def _failure_bucket(self, address: str) -> TokenBucket:
+        bucket = self._failure_buckets.pop(address, None)
         if bucket is None:
-            bucket = Bucket(self._limits.failures, self._limits.failure_burst, self._clock())
-        self._failures[address] = bucket
-        while len(self._failures) > MAX_ADDRESSES:
-            self._failures.popitem(last=False)
+            bucket = TokenBucket(self._limits.failures, self._limits.failure_burst, self._clock())
+        self._failure_buckets[address] = bucket
+        while len(self._failure_buckets) > MAX_ADDRESSES:
+            self._failure_buckets.popitem(last=False)
         return bucket
 
-    async def _body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
+    async def _read_body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
         """Read the whole body, so that the application never waits for a slow sender. It may have to be `empty`."""
         stated, limit = headers.get("content-length", "0"), self._limits.body
-        too_large = Fault(413, "too_large", f"a request may have at most {limit} bytes", "send less at a time")
+        too_large = HttpRefusal(413, "too_large", f"a request may have at most {limit} bytes", "send less at a time")
         if not (stated.isascii() and stated.isdigit()):
-            raise Fault(400, "bad_request", "Content-Length is not a number")
+            raise HttpRefusal(400, "bad_request", "Content-Length is not a number")
         if len(stated) > 12 or int(stated) > limit:
             raise too_large
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise Fault(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
+            raise HttpRefusal(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
         body = bytearray()
         more = True
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                raise Fault(400, "bad_request", "the request ended early")
+                raise HttpRefusal(400, "bad_request", "the request ended early")
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > limit:
@@ -232,38 +225,40 @@ class Guard:
         return replay
 
 
-def _headers(scope: Scope, limits: Limits) -> dict[str, str]:
-    """The headers by name. Raises `Fault` for a malformed request."""
+def _read_headers(scope: Scope, limits: Limits) -> dict[str, str]:
+    """The headers by name. Raises `HttpRefusal` for a malformed request."""
     target = scope.get("raw_path") or scope["path"].encode()
     if not target.startswith(b"/"):
-        raise Fault(400, "bad_request", "the target must be a path")
+        raise HttpRefusal(400, "bad_request", "the target must be a path")
     if len(scope["headers"]) > limits.headers:
-        raise Fault(431, "too_large", f"a request may have at most {limits.headers} headers")
+        raise HttpRefusal(431, "too_large", f"a request may have at most {limits.headers} headers")
     size = len(target) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
     if size > limits.head:
-        raise Fault(431, "too_large", f"the address and headers may have at most {limits.head} bytes")
+        raise HttpRefusal(431, "too_large", f"the address and headers may have at most {limits.head} bytes")
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
         if name in headers and name in SINGLE_HEADERS:
-            raise Fault(400, "bad_request", f"the header {name} appears twice")
+            raise HttpRefusal(400, "bad_request", f"the header {name} appears twice")
         headers[name] = value.decode("latin-1")
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise Fault(400, "bad_request", "the body has two lengths")
+        raise HttpRefusal(400, "bad_request", "the body has two lengths")
     return headers
 
 
-def _credential(scope: Scope, headers: dict[str, str]) -> str:
+def _find_credential(scope: Scope, headers: dict[str, str]) -> str:
     """The bearer token, of a WebSocket also from its subprotocols. Never from the address, which ends up in logs."""
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
     tokens = (
-        protocol.removeprefix(BEARER) for protocol in scope.get("subprotocols", ()) if protocol.startswith(BEARER)
+        protocol.removeprefix(BEARER_PREFIX)
+        for protocol in scope.get("subprotocols", ())
+        if protocol.startswith(BEARER_PREFIX)
     )
     return next(tokens, "")
 
 
 def _refuse_content_with_pass() -> NoReturn:
     """A pass goes through other people's servers, so nothing else may come with it, such as another prompt."""
-    raise Fault(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")
+    raise HttpRefusal(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")

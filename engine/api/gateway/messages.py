@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELD_STATES = frozenset({"PAUSED", "DISABLED"})
 """States of SPEC 7.1 in which nothing runs by itself."""
 
-STATUS_EVENTS = frozenset(
+STATUS_FACT_KINDS = frozenset(
     {
         "StateChanged",
         "HoldPlaced",
@@ -56,7 +56,7 @@ def serialise(document: Mapping[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def frame(texts: Sequence[str], last: int) -> str:
+def join_messages(texts: Sequence[str], last: int) -> str:
     """One frame: a single message, or several as a batch."""
     return texts[0] if len(texts) == 1 else f'{{"type":"batch","id":{last},"events":[{",".join(texts)}]}}'
 
@@ -70,7 +70,7 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterable[Document]:
             return
         yield {"type": "prediction.new", **about, "prediction": document(card)}
     elif fact.kind == "PredictionExecuted":
-        yield {"type": "prediction.executed", **about, **_executed(engine, fact)}
+        yield {"type": "prediction.executed", **about, **_execution_document(engine, fact)}
     elif fact.kind == "PredictionExpired":
         payload = fact.payload
         yield {
@@ -81,19 +81,19 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterable[Document]:
             "reason": payload["reason"],
         }
     elif fact.kind == "StateChanged":
-        was, now = fact.payload["before"] in HELD_STATES, fact.payload["after"] in HELD_STATES
-        if now:
-            yield {"type": "crosspoll.paused", **about, "reason": _reason(engine, fact.payload["cause"])}
-        elif was:
+        was_held, is_held = fact.payload["before"] in HELD_STATES, fact.payload["after"] in HELD_STATES
+        if is_held:
+            yield {"type": "crosspoll.paused", **about, "reason": _hold_reason(engine, fact.payload["cause"])}
+        elif was_held:
             yield {"type": "crosspoll.resumed", **about}
 
 
-def _reason(engine: Services, cause: str) -> str:
+def _hold_reason(engine: Services, cause: str) -> str:
     """Why nothing runs, in the words of the active hold."""
     return next((hold.reason for hold in engine.safety.holds()), cause)
 
 
-def _executed(engine: Services, fact: LedgerEntry) -> Document:
+def _execution_document(engine: Services, fact: LedgerEntry) -> Document:
     result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
     task = None
     try:

@@ -20,7 +20,7 @@ from engine.api.gateway import rpc
 from engine.api.gateway.bodies import RpcCall
 from engine.api.gateway.connections import DROP
 from engine.api.gateway.feed import Feed
-from engine.api.gateway.guard import Bucket
+from engine.api.gateway.guard import TokenBucket
 from engine.api.gateway.limits import Limits
 from engine.api.gateway.messages import serialise, status_message
 from engine.api.gateway.service import GatewayService
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
 CHANNELS = ("crosspoll",)
 SUBPROTOCOL = "pulse"
 
-POLICY, TRY_LATER, TOKEN_CHANGED = 1008, 1013, 4001
-"""Close codes: the client broke the rules; it was too slow or there are too many; the token has changed."""
+CLOSE_POLICY = 1008
+"""The close code of a client that broke the rules."""
 
-MAX_ID = 2**53
+CLOSE_TRY_LATER = 1013
+"""The close code of a client that was too slow, or one too many."""
+
+CLOSE_TOKEN_CHANGED = 4001
+
+MAX_EVENT_ID = 2**53
 
 
 class _Disconnect(Exception):
@@ -60,7 +65,7 @@ class Pulse:
         """Serve one client until it disconnects."""
         if self._feed.clients >= self._limits.sockets:
             await socket.accept()
-            await socket.close(TRY_LATER, "too many clients")
+            await socket.close(CLOSE_TRY_LATER, "too many clients")
             return
         self._feed.clients += 1
         try:
@@ -83,10 +88,10 @@ class _Client:
         self._feed = feed
         self._limits = limits
         self._socket = socket
-        self._generation = feed.generation
+        self._token_generation = feed.token_generation
         self._cursor: float = 0
         self._subscribed = asyncio.Event()
-        self._bucket = Bucket(limits.messages, limits.message_burst, time.monotonic())
+        self._bucket = TokenBucket(limits.messages, limits.message_burst, time.monotonic())
 
     async def serve(self) -> None:
         """Run until the client leaves or is dropped."""
@@ -102,15 +107,15 @@ class _Client:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- what it says
+    # -- receiving
 
     async def _receive(self) -> None:
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            if self._bucket.take(time.monotonic()):
-                raise _Disconnect(POLICY, "too many messages")
+            if self._bucket.take_or_wait(time.monotonic()):
+                raise _Disconnect(CLOSE_POLICY, "too many messages")
             try:
                 request: Any = json.loads(message.get("text") or "")
             except (ValueError, RecursionError):
@@ -130,7 +135,9 @@ class _Client:
         channels, after = message.get("channels"), message.get("after")
         if not isinstance(channels, list) or not channels or any(channel not in CHANNELS for channel in channels):
             return await self._send_error(f"channels must be a list of {', '.join(CHANNELS)}")
-        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < MAX_ID):
+        if after is not None and (
+            isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < MAX_EVENT_ID
+        ):
             return await self._send_error("after must be the id of the last message")
         if self._subscribed.is_set():
             return await self._send_error("already subscribed")
@@ -157,33 +164,28 @@ class _Client:
     async def _send_error(self, words: str) -> None:
         await self._send_document({"type": "error", "error": {"code": "bad_request", "message": words, "fix": ""}})
 
-    # -- what it is told
+    # -- sending
 
     async def _send_frames(self) -> None:
         try:
             async with asyncio.timeout(self._limits.subscribe_seconds):
                 await self._subscribed.wait()
         except TimeoutError as error:
-            raise _Disconnect(POLICY, "subscribe first") from error
+            raise _Disconnect(CLOSE_POLICY, "subscribe first") from error
         loop = asyncio.get_running_loop()
         while True:
-            if self._feed.generation != self._generation:
-                raise _Disconnect(TOKEN_CHANGED, "the token has changed")
+            if self._feed.token_generation != self._token_generation:
+                raise _Disconnect(CLOSE_TOKEN_CHANGED, "the token has changed")
             news = self._feed.news
-            if self._feed.is_behind(self._cursor):
-                frame = await self._feed.catch_up(self._cursor)
-                self._cursor = max(self._cursor, self._feed.floor) if frame is None else self._cursor
-            else:
-                frame = self._feed.next_frame(self._cursor)
-                if frame is None:
-                    await news.wait()
-                    continue
-            if frame is None:
+            frame = await self._feed.next_frame(self._cursor)
+            if not frame.text:
+                self._cursor = frame.cursor
+                await news.wait()
                 continue
             started = loop.time()
             await self._send(frame.text)
             self._cursor = frame.cursor
-            await asyncio.sleep(max(0.0, self._feed.pause - (loop.time() - started)))
+            await asyncio.sleep(max(0.0, self._feed.frame_pause_s - (loop.time() - started)))
 
     async def _send_document(self, document: Mapping[str, Any]) -> None:
         await self._send(serialise(document))
@@ -194,7 +196,7 @@ class _Client:
                 await self._socket.send_text(text)
         except TimeoutError as error:
             self._feed.dropped += 1
-            raise _Disconnect(TRY_LATER, f"too slow; resume after {int(self._cursor)}") from error
+            raise _Disconnect(CLOSE_TRY_LATER, f"too slow; resume after {int(self._cursor)}") from error
 
     def _drop(self, disconnect: _Disconnect) -> None:
         self._socket.scope["extensions"][DROP](disconnect.code, disconnect.reason)

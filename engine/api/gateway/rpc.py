@@ -46,7 +46,7 @@ METHODS: Mapping[str, tuple[type[Any], Callable[[GatewayService, Any], Document]
     ),
     "pulse.predictions.latest": (
         _Latest,
-        lambda service, arguments: service.latest(arguments.count, arguments.channel),
+        lambda service, arguments: service.latest_cards(arguments.count, arguments.channel),
     ),
     "pulse.crosspoll.status": (_Nothing, lambda service, arguments: service.status()),
 }

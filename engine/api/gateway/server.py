@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from engine.api.gateway.addresses import ListenAddress, check_pair
+from engine.api.gateway.addresses import ListenAddress, check_certificate
 from engine.api.gateway.connections import Connection, PulseConnection
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import Limits
@@ -59,10 +59,10 @@ class Server:
     def start(self) -> None:
         """Start to listen. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`, `not_listening`."""
         if self.address.certificate:
-            check_pair(self.address.certificate, self.address.certificate_key)
+            check_certificate(self.address.certificate, self.address.certificate_key)
         listening = _bind(self.address)
         try:
-            self.address = self.address.at(listening.getsockname()[1])
+            self.address = self.address.with_port(listening.getsockname()[1])
             config = self._config()
         except BaseException:
             listening.close()
@@ -75,13 +75,13 @@ class Server:
             raise Refusal("not_listening", f"the gateway did not start: {self._fault or 'it hangs'}", "see the log")
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it still listens."""
         return self._thread is not None and self._thread.is_alive()
 
-    def set_names(self, settings: GatewaySettings) -> None:
+    def use_names_of(self, settings: GatewaySettings) -> None:
         """Take on the host names and origins of these settings."""
-        self.address = self.address.called(settings)
+        self.address = self.address.with_names(settings)
         self._app.address = self.address
 
     def close(self) -> None:
@@ -94,7 +94,6 @@ class Server:
 
     def _config(self) -> uvicorn.Config:
         limits = self._limits
-        _quiet_uvicorn()
         config = uvicorn.Config(
             self._app,
             http=type("LimitedConnection", (Connection,), {"limits": limits, "waiting": {}}),
@@ -103,6 +102,7 @@ class Server:
             lifespan="off",
             interface="asgi3",
             log_config=None,
+            log_level="error",  # it would log addresses
             access_log=False,
             server_header=False,
             proxy_headers=False,
@@ -178,13 +178,3 @@ def _bind(address: ListenAddress) -> socket.socket:
             "bad_address", message, "name an address of this machine, and a port of 1024 or higher"
         ) from error
     return listening
-
-
-def _quiet_uvicorn() -> None:
-    """Log errors of uvicorn only: it would log addresses, and write to the terminal."""
-    for name in ("uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    root = logging.getLogger("uvicorn")
-    root.propagate = False
-    if not root.handlers:
-        root.addHandler(logging.NullHandler())

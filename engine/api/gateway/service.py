@@ -23,10 +23,10 @@ from engine.prediction.model_twin import UnusableReply
 if TYPE_CHECKING:
     from engine.services import Services
 
-GATEWAY = "gateway"
+TRIGGER_SOURCE = "gateway"
 """The source of triggers from programs, for the loop rail (SPEC 3.3)."""
 
-ASKED_BY = "requested over the gateway"
+CARD_REASONING = "requested over the gateway"
 
 RUN_SETTINGS = {
     "interval_ms": "cross_poll_interval_ms",
@@ -41,19 +41,19 @@ RUN_SETTINGS = {
 class GatewayService:
     """Blocking calls, from any thread. Each raises `Refusal` for what is not done."""
 
-    def __init__(self, engine: Services, *, at_once: int) -> None:
-        """`at_once`: slow requests that may be in progress at a time."""
+    def __init__(self, engine: Services, *, max_slow_requests: int) -> None:
+        """`max_slow_requests`: slow requests that may be in progress at a time."""
         self._engine = engine
-        self._slow = threading.BoundedSemaphore(at_once)
+        self._slow_slots = threading.BoundedSemaphore(max_slow_requests)
 
     # -- looking
 
-    def latest(self, count: int = 3, channel: str | None = None, *, shown: bool = False) -> Document:
+    def latest_cards(self, count: int = 3, channel: str | None = None, *, shown: bool = False) -> Document:
         """Pending cards, best first. `shown`: a person looks at them, so that they may later count as passed over."""
         pending = self._engine.cards.pending(channel=channel)[:count]
         if shown:
             self._engine.cards.mark_shown([card.id for card in pending])
-        return {"predictions": document(pending), "count": len(pending), **self._now()}
+        return {"predictions": document(pending), "count": len(pending), **self._timestamp_and_status()}
 
     def status(self) -> Document:
         """The document `crossPollStatus`."""
@@ -61,9 +61,9 @@ class GatewayService:
 
     def health(self) -> Document:
         """That the engine answers."""
-        return {"status": "ok", "version": self._engine.version, **self._now()}
+        return {"status": "ok", "version": self._engine.version, **self._timestamp_and_status()}
 
-    def _now(self) -> Document:
+    def _timestamp_and_status(self) -> Document:
         return {"timestamp": instant(self._engine.clock.now()), "crossPollStatus": self.status()}
 
     # -- deciding
@@ -106,29 +106,29 @@ class GatewayService:
         a program hints at, or the best, if every rail allows it."""
         cards, channel = self._engine.cards, body.target_channel
         if body.prediction_id is not None and body.from_channel is None:
-            return self._approved(body.prediction_id, body)
+            return self._approve_and_report(body.prediction_id, body)
         for name in (channel, body.from_channel):
             channel_named(self._engine, name)
         with self._slow_slot():
             if body.prediction_id is not None:
                 card: Card | None = cards.get(body.prediction_id)
             elif body.hint:
-                card = self._hinted(body.hint, channel, body.workspace)
+                card = self._card_of_hint(body.hint, channel, body.workspace)
             else:
                 self._engine.predictions.run_cycle(requested=True)
                 card = next(iter(cards.pending(channel=channel)), None)
             if card is None:
                 where = f" for #{channel}" if channel else ""
-                return self._triggered(None, channel, f"nothing to propose{where} now")
+                return self._trigger_document(None, channel, f"nothing to propose{where} now")
             try:
-                cards.trigger(card.id, force=body.force, by=body.from_channel or GATEWAY)
+                cards.trigger(card.id, force=body.force, by=body.from_channel or TRIGGER_SOURCE)
             except Refusal as refusal:
                 if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
                     raise
-                return self._triggered(card.id, channel, f"it is pending as a card: {refusal.message}")
-            return self._triggered(card.id, channel, "")
+                return self._trigger_document(card.id, channel, f"it is pending as a card: {refusal.message}")
+            return self._trigger_document(card.id, channel, "")
 
-    def _approved(self, card_id: str, body: TriggerBody) -> Document:
+    def _approve_and_report(self, card_id: str, body: TriggerBody) -> Document:
         work = self._engine.cards.get(card_id).assignment
         if body.target_channel not in (None, work.channel) or body.hint not in (None, work.prompt):
             raise Refusal(
@@ -139,10 +139,10 @@ class GatewayService:
         except Refusal as refusal:
             if refusal.code != "blocked":
                 raise
-            return self._triggered(card_id, body.target_channel, refusal.message)
-        return self._triggered(card_id, body.target_channel, "")
+            return self._trigger_document(card_id, body.target_channel, refusal.message)
+        return self._trigger_document(card_id, body.target_channel, "")
 
-    def _hinted(self, hint: str, channel: str | None, workspace: str | None) -> Card:
+    def _card_of_hint(self, hint: str, channel: str | None, workspace: str | None) -> Card:
         workspaces = self._engine.workspaces
         if workspace is not None and workspace not in workspaces:
             raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
@@ -154,9 +154,9 @@ class GatewayService:
             work = card.assignment
             if (work.prompt, work.workspace) == (words, where) and channel in (None, work.channel):
                 return card
-        return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=ASKED_BY)
+        return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=CARD_REASONING)
 
-    def _triggered(self, card_id: str | None, channel: str | None, obstacle: str) -> Document:
+    def _trigger_document(self, card_id: str | None, channel: str | None, obstacle: str) -> Document:
         about = (
             target_document(find_target(self._engine, card_id)) if card_id else {"prediction": None, "session": None}
         )
@@ -218,9 +218,9 @@ class GatewayService:
     @contextmanager
     def _slow_slot(self) -> Iterator[None]:
         """Take one of the slots for slow requests. Raises `Refusal` `busy`."""
-        if not self._slow.acquire(blocking=False):
+        if not self._slow_slots.acquire(blocking=False):
             raise Refusal("busy", "other requests are being processed", "try again in a few seconds")
         try:
             yield
         finally:
-            self._slow.release()
+            self._slow_slots.release()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.access import PASS
+from engine.api.gateway.access import PASS_PREFIX
 from engine.api.gateway.service import GatewayService
 from engine.model import Status
 from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
@@ -78,7 +78,7 @@ ATTEMPTS = [
     Attempt("the token in the address", get(b"/api/v1/health?token=%T", token=b""), 401, "no_token"),
     Attempt("the token in a cookie", get(b"/api/v1/health", b"Cookie: token=%T", token=b""), 401, "no_token"),
     Attempt("the token in a header of its own", get(b"/api/v1/health", b"X-Token: %T", token=b""), 401, "no_token"),
-    Attempt("a pass that nobody gave", get(token=PASS.encode() + b"9999999999.AAAA"), 401, "no_token"),
+    Attempt("a pass that nobody gave", get(token=PASS_PREFIX.encode() + b"9999999999.AAAA"), 401, "no_token"),
     Attempt("a token of letters that are none", get(token=b"\xff\xfe\x00"[:2]), 401, "no_token"),
     Attempt("two tokens, one right", get(b"/api/v1/health", b"Authorization: Bearer wrong"), 400, "bad_request"),
     Attempt("the document without a token", get(b"/api/v1/openapi.json", token=b""), 401, "no_token"),
@@ -193,8 +193,8 @@ def test_a_pass_opens_one_door_alone_and_for_a_time(served: Served) -> None:
     assert ask("GET", "/api/v1/health") == 401
     late = served.gateway.pass_for("POST", path, until=time.time() - 1)
     assert ask("POST", path, late) == 401
-    until, _, signed = given.removeprefix(PASS).partition(".")
-    assert ask("POST", path, f"{PASS}{int(until) + 1000}.{signed}") == 401
+    until, _, signed = given.removeprefix(PASS_PREFIX).partition(".")
+    assert ask("POST", path, f"{PASS_PREFIX}{int(until) + 1000}.{signed}") == 401
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.api.gateway.addresses import ListenOptions, check_pair, host_name, listen_address
+from engine.api.gateway.addresses import ListenOptions, check_certificate, host_name, listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
 from engine.config.gateway import GatewaySettings
@@ -98,7 +98,7 @@ def test_where_it_does_not_listen(settings: dict[str, Any], code: str) -> None:
 )
 def test_no_address(wish: ListenOptions) -> None:
     with pytest.raises(Refusal) as refused:
-        wish.over(GatewaySettings())
+        wish.override(GatewaySettings())
     assert refused.value.code == "bad_address"
 
 
@@ -267,12 +267,12 @@ def test_what_is_wrong_with_a_certificate_is_said_of_the_file(tmp_path: Path) ->
     alone.write_text("-----BEGIN CERTIFICATE-----" + Path(both).read_text().partition("-----BEGIN CERTIFICATE-----")[2])
     broken = tmp_path / "broken.pem"
     broken.write_text(alone.read_text().replace("MII", "MIJ", 1))
-    check_pair(both, both)
-    check_pair(str(alone), both)
+    check_certificate(both, both)
+    check_certificate(str(alone), both)
 
     def wrong(certificate: str | Path, key: str | Path) -> str:
         with pytest.raises(Refusal) as refused:
-            check_pair(str(certificate), str(key))
+            check_certificate(str(certificate), str(key))
         assert refused.value.code == "bad_certificate"
         assert refused.value.fix
         return refused.value.message
@@ -288,7 +288,7 @@ def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pyte
     """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
     both, key = pair(tmp_path, b"secret")
     with pytest.raises(Refusal) as refused:
-        check_pair(both, key)
+        check_certificate(both, key)
     assert refused.value.message == f"the key in {key} is protected by a passphrase"
     assert f"openssl pkey -in {key}" in refused.value.fix
     assert capfd.readouterr() == ("", "")
