@@ -107,7 +107,7 @@ def test_a_note_is_kept_with_its_author(engine: StandIn, monkeypatch: pytest.Mon
     kept: list[Any] = []
 
     class Memory:
-        def add(self, items: list[Any]) -> RememberResult:
+        def remember(self, items: list[Any]) -> RememberResult:
             kept.extend(items)
             return RememberResult(("mem_1",), 1)
 

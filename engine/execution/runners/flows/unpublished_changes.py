@@ -59,6 +59,8 @@ class ReviewUnpushed(Flow):
             span = Span(status.head, resolve_commit(job, self.upstream) if self.upstream else "", self.newest)
             unpushed = read_commits(job.git, span, leftovers=True)
         uncommitted = read_uncommitted(job.git, status.head, status.files)
+        if span is None and not uncommitted:
+            return FlowResult("Nothing to review: there is no commit yet, and nothing is staged")
         if not unpushed.commits and not uncommitted:
             whom = one_line(self.upstream) if self.upstream else "another branch"
             return FlowResult(f"Nothing to review: {whom} has every commit")
