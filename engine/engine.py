@@ -114,7 +114,7 @@ class Engine(ApiServices):
             self.cards.follow_landings,
             self.wisdom.follow,
             self.trials.catch_up,
-            self.adaptation.reflect,
+            self.adaptation.read_ledger,
         )
         for take_in in rounds:
             if time.monotonic() >= until:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from engine.keys import Keys
     from engine.learning.candidates.adaptation import Adaptation
     from engine.learning.candidates.fragments import LearnedGuidance
-    from engine.learning.candidates.trials import Overlays, Trials
+    from engine.learning.candidates.overlays import Overlays
+    from engine.learning.candidates.trials import Trials
     from engine.learning.decisions.decisions import Decisions
     from engine.learning.decisions.exporting import Exporter
     from engine.learning.decisions.insights import Figures

@@ -311,7 +311,7 @@ def learn(engine: Engine) -> None:
     engine.knowledge.nightly.run(engine.clock.local().date())
     for draft in engine.knowledge.drafts.waiting():
         engine.knowledge.drafts.promote(draft.id)
-    engine.adaptation.digest()
+    engine.adaptation.run_round()
 
 
 def _run(engine: Engine, prompt: str, workspace: str) -> None:

@@ -29,6 +29,7 @@ from engine.execution.tree_diff import diff_trees
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
+from engine.model.sessions import HANDED_BACK
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
@@ -176,7 +177,7 @@ class Validation:
             if step is Step.GIVE_UP:
                 live.say(f"repair ended: {reason}")
                 return _summarise(attempts, failed_before, reason)
-            live.say(f"{capitalised(describe_check(attempt.check))}; back to the agent, try {len(attempts)}")
+            live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
             repairs = self._repairs(broken=broken, **about)

@@ -211,7 +211,7 @@ class CandidateStatus(StrEnum):
     ROLLED_BACK = "rolled_back"  # its effect was active; it can be activated again
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether somebody decided on it."""
         return self not in (CandidateStatus.DRAFTED, CandidateStatus.REVIEW)
 
@@ -341,14 +341,20 @@ class Overlay:
         )
 
 
+class LiftVerdict(StrEnum):
+    """The result of a trial."""
+
+    NOT_ENOUGH = "not enough evidence"
+    HELPS = "helps"
+    HARMS = "harms"
+    NO_DIFFERENCE = "makes no difference"
+
+
 @frozen
 class Lift:
     """How an overlay changes the share of runs that go well (SPEC 5.7): the `difference` of the shares with and without
     it, and its interval from `low` to `high`, -1 to 1. Each end is wrong with a probability of at most a tenth, however
-    often it is read.
-
-    `verdict`: "not enough evidence", "helps", "harms" or "makes no difference".
-    """
+    often it is read."""
 
     overlay_id: str
     with_runs: int
@@ -358,7 +364,7 @@ class Lift:
     difference: float
     low: float
     high: float
-    verdict: str
+    verdict: LiftVerdict
 
 
 @frozen

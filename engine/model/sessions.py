@@ -157,3 +157,10 @@ class TranscriptLine:
     at: datetime
     kind: str
     text: str
+
+
+HANDED_BACK = "; back to the agent, try "
+"""Part of the note with which the validation loop returns failing tests to the agent."""
+
+CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
+"""Between a call and its error in a line of the kind "tool"."""

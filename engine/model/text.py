@@ -102,6 +102,11 @@ def plain(text: str, max_length: int = 60) -> str:
     return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
+def quote(text: str, max_length: int = 240) -> str:
+    """Hostile text in quotes, on one line, without its full stop, cut to `max_length` characters by an ellipsis."""
+    return f"“{plain(text, max_length).strip('.')}”"
+
+
 def tail(path: str, max_length: int = 32) -> str:
     """The end of a path, cut from the left."""
     line = plain(path, 4096)

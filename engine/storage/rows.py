@@ -86,7 +86,7 @@ AnyRow = TypeVar("AnyRow", bound=SQLModel)
 T = TypeVar("T")
 
 
-def value_of(row: Row, kind: Callable[..., T], **others: Any) -> T:
+def value_of(row: Row, kind: Callable[..., T], /, **others: Any) -> T:
     """The value of the dataclass `kind` that a row stands for: its fields are the row's columns of the same names, and
     `others`."""
     return kind(**{name: getattr(row, name) for name in _shared(type(row), kind) if name not in others}, **others)

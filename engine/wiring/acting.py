@@ -76,7 +76,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             core.learnings.housekeeping,
             follow_gateway,
             core.wisdom.follow,
-            core.adaptation.reflect,
+            core.adaptation.read_ledger,
             core.trials.catch_up,
             _cards_of_new_tasks(core),
             partial(_look_at_new_workspaces, core),
@@ -101,7 +101,9 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, is_stored=False),
             Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, is_stored=False),
             Job("readers", lambda: ROW_CHECK_EVERY, StalledConsumers(core.ledger, clock).check, is_stored=False),
-            Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.has_work, is_stored=False),
+            Job(
+                "adaptation", lambda: DIGEST_EVERY, core.adaptation.run_round, core.adaptation.has_work, is_stored=False
+            ),
             Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
             Job(
                 "export",

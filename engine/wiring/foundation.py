@@ -12,7 +12,8 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import FlowRegistry, LearnedFlow, learned_flow
 from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.fragments import LearnedGuidance
-from engine.learning.candidates.trials import Overlays, Trials
+from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import Trials
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer, database_of
 from engine.memory.memory import MemoryService

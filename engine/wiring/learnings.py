@@ -150,7 +150,7 @@ class SessionSource:
                 continue
             if candidate.status is CandidateStatus.PROMOTED:
                 core.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
-            elif not candidate.status.decided:
+            elif not candidate.status.is_decided:
                 core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
 
     def _first(self, session_id: str) -> str:

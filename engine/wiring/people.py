@@ -13,7 +13,7 @@ from engine.git.project_ids import ProjectIds, top_folder
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.sharing import PostgresStore
 from engine.hierarchy.wisdom import Wisdom
-from engine.learning.candidates.candidates import CandidateTexts
+from engine.learning.candidates.candidate_texts import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
 from engine.memory.agent_file_watcher import AgentFileWatcher

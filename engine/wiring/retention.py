@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 from sqlmodel import Session
 
-from engine.learning.candidates.adaptation import DIGESTED
+from engine.learning.candidates.adaptation import LAST_PROCESSED
 from engine.storage import state
 from engine.storage.ledger import MAX_CACHED as NEWEST
 from engine.storage.retention import RetentionRounds, Rule
@@ -33,7 +33,7 @@ RECORDS = Rule(
     "at",
     key="seq",
     kind="t.kind",
-    values=lambda session: {"digested": int(state.get(session, DIGESTED, 0))},
+    values=lambda session: {"digested": int(state.get(session, LAST_PROCESSED, 0))},
     deletable_when=(
         "t.seq <= :digested AND t.seq < (SELECT max(seq) FROM learning_records) AND t.id NOT IN ("
         "SELECT value FROM candidates, json_each(drafted_from) UNION ALL "

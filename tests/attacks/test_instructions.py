@@ -101,10 +101,10 @@ class Shop(ModelWorld):
         engine.learnings.catch_up()
         engine.learnings.chain(judge=True)
         engine.wisdom.round()
-        engine.adaptation.digest()
+        engine.adaptation.run_round()
         self.clock.advance(timedelta(days=1))
         engine.knowledge.nightly.run_due()
-        engine.adaptation.digest()
+        engine.adaptation.run_round()
         engine.wisdom.round()
 
     def next_prompt(self) -> str:

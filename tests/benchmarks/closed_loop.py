@@ -298,7 +298,7 @@ def approve(shop: Shop) -> list[Candidate]:
     """The operator approves whatever the engine proposes of its own evidence, and what he rolled back before."""
     engine = shop.engine
     for _ in range(8):
-        engine.adaptation.digest()
+        engine.adaptation.run_round()
         waiting = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
         if not waiting:
             break

@@ -22,7 +22,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.learning.candidates.candidates import add_candidate
+from engine.learning.candidates.candidate_rows import add_candidate
 from engine.model import SessionState
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
 from engine.storage.database import Transaction
@@ -209,9 +209,7 @@ def plant(shop: Shop, words: str) -> str:
     )
 
     def work(tx: Transaction) -> None:
-        row = add_candidate(tx, made, "planted")
-        assert row is not None
-        row.status = CandidateStatus.REVIEW.value
+        add_candidate(tx, made, "planted").status = CandidateStatus.REVIEW.value
 
     engine.database.write(work)
     engine.adaptation.approve(made.id)

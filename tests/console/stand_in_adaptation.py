@@ -18,6 +18,7 @@ from engine.model.adaptation import (
     FlowOffload,
     LearningRecord,
     Lift,
+    LiftVerdict,
     Overlay,
     PolicyTweak,
     PromptFragment,
@@ -106,8 +107,8 @@ EMOJI = candidate(
     reason="not here", drafted_from=("rec_000000000005",),
 )  # fmt: skip
 
-LIFT = Lift("over_000000000001", 38, 31, 12, 6, 0.316, 0.02, 0.58, "helps")
-YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, "not enough evidence")
+LIFT = Lift("over_000000000001", 38, 31, 12, 6, 0.316, 0.02, 0.58, LiftVerdict.HELPS)
+YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, LiftVerdict.NOT_ENOUGH)
 
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 
@@ -129,7 +130,7 @@ def stations(candidate: Candidate) -> tuple[Station, ...]:
     ]  # fmt: skip
     rejected = candidate.status is CandidateStatus.REJECTED
     last = Station("reject" if rejected else "promote", None, "", "ahead")
-    if candidate.status.decided:
+    if candidate.status.is_decided:
         last = Station(
             last.name, candidate.changed_at, f"by the operator: {candidate.reason}", "failed" if rejected else "done"
         )

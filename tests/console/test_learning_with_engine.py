@@ -94,6 +94,6 @@ def test_parameters_of_a_flow_are_no_words_of_the_operator(engine: Engine) -> No
         assert session is not None
         engine.sessions.wait(session.id, 60)
     engine.learnings.catch_up()
-    assert engine.adaptation.digest() == []
+    assert engine.adaptation.run_round() == []
     assert not [record for record in engine.adaptation.records() if "edited" in record.source_label]
     assert not [entry for entry in engine.learnings.entries() if "Summarise" in entry.text]

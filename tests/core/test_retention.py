@@ -14,7 +14,7 @@ from engine.config.config_problems import BadConfig
 from engine.config.setting_keys import describe_accepted, parse_key
 from engine.config.toml_settings import read_settings
 from engine.events import ChangeSetLanded
-from engine.learning.candidates.adaptation import DIGESTED
+from engine.learning.candidates.adaptation import LAST_PROCESSED
 from engine.model.adaptation import RecordKind
 from engine.storage import retention as rounds
 from engine.storage import state
@@ -109,7 +109,7 @@ def card(database: Database, id: str, status: str) -> None:
 
 
 def digested(database: Database, seq: int = 100) -> None:
-    database.write(lambda tx: state.put(tx, DIGESTED, seq))
+    database.write(lambda tx: state.put(tx, LAST_PROCESSED, seq))
 
 
 def read_to(database: Database, id: int) -> None:

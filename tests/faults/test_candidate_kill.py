@@ -19,7 +19,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.candidates.candidates import Candidates
+from engine.learning.candidates.candidate_rows import CandidateReader
 from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, append
@@ -55,7 +55,7 @@ def test_never_half(tmp_path: Path) -> None:
     world = opened(tmp_path)
     world.heal("sess_1")
     world.heal("sess_2")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
     world.database.close()
     chance = random.Random(1)
@@ -73,7 +73,7 @@ def test_never_half(tmp_path: Path) -> None:
         decider.stdout.close()
         world = opened(tmp_path)
         try:
-            row = Candidates(world.database).get(candidate.id)
+            row = CandidateReader(world.database).get(candidate.id)
             steps = [step["status"] for step in row.history]
             in_force = world.shelf.in_force
             assert in_force == ([candidate.id] if row.status == CandidateStatus.PROMOTED else [])

@@ -54,7 +54,7 @@ def test_a_card_offers_the_fix_and_landing_it_bears_it_out(monday: Situation) ->
     monday.engine.changes.land(done.change_set_id)
     assert (monday.path / "cart.py").read_text() == f"# With a discount.\n\n\n{SUM}"
 
-    monday.engine.adaptation.digest()
+    monday.engine.adaptation.run_round()
     (fix,) = monday.engine.adaptation.candidates()
     assert isinstance(fix.effect, FixTemplate)
     assert fix.effect.causes == ("ZeroDivisionError: division by zero in cart.py",)

@@ -178,7 +178,7 @@ def candidates(
         case "records":
             return {"records": document(service.records(kind, limit))}
         case "digest":
-            reply: Document = {"drafted": document(service.digest()), "notDrafted": service.not_drafted()}
+            reply: Document = {"drafted": document(service.run_round()), "notDrafted": service.not_drafted}
         case _:
             listed = service.candidates(status, type, limit)
             reply = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}

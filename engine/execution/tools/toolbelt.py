@@ -35,6 +35,7 @@ from engine.execution.tools.web import Target, Web, parse_url
 from engine.hierarchy.folders import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
+from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 from engine.storage.database import Database
 
 MAX_NAMES = 1_000
@@ -293,7 +294,7 @@ class Toolbelt:
         subject = self._live.without_secrets(_call_subject(arguments))[:MAX_SUBJECT]
         denied = refusal.code in RAIL_REFUSALS
         message = sanitise(refusal.message)
-        self._live.write("tool", f"{name} {subject}".strip() + (" refused: " if denied else " failed: ") + message)
+        self._live.write("tool", f"{name} {subject}".strip() + (CALL_REFUSED if denied else CALL_FAILED) + message)
         if denied:
             self._services.on_refusal(
                 ToolRefused(

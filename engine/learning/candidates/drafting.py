@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from engine.frozen import frozen
-from engine.learning.candidates import transcripts
+from engine.learning.candidates import transcript_evidence
 from engine.learning.candidates.effects import map_texts, validate_effect
 from engine.learning.candidates.evaluation import Opportunity
 from engine.learning.candidates.sources import Sources
-from engine.learning.candidates.transcripts import MAX_QUOTE_LENGTH, one_line, quote
 from engine.model import Trust, dollars
 from engine.model.adaptation import (
     MAX_PATCH,
@@ -32,7 +31,7 @@ from engine.model.adaptation import (
 )
 from engine.model.lessons import distil
 from engine.model.secrets import redact
-from engine.model.text import count
+from engine.model.text import count, plain, quote
 
 MAX_PRICE_RATIO = 0.8
 """Maximum price of a cheaper model, as a share of the price of the current one."""
@@ -45,6 +44,9 @@ MIN_COST = 50_000
 
 MAX_LINES = 5
 """Maximum number of lines of a prompt fragment."""
+
+MAX_FLOW_TITLE = 240
+"""Maximum number of characters of the title of a flow."""
 
 MIN_TASKS = 3
 """Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
@@ -70,62 +72,74 @@ class StillRunning(NothingToDraft):
     """A session of the evidence still runs; the opportunity is tried again later."""
 
 
-def require_ended(session_id: str, sources: Sources) -> str:
-    """The id of a session that is over. Raises `StillRunning`."""
-    if not sources.session_ended(session_id):
-        raise StillRunning(f"session {session_id} is still running")
-    return session_id
+@frozen
+class Evidence:
+    """What a draft is made from: the record of the opportunity, the records of its scope, newest first, and the
+    sources."""
+
+    record: LearningRecord
+    related: Sequence[LearningRecord]
+    sources: Sources
+
+    @property
+    def scope_agent(self) -> str:
+        """The agent that the record is about, "" if it is about a workspace or a leader."""
+        return self.record.scope_id if self.record.scope_type == "agent" else ""
+
+    def ended_session(self, session_id: str) -> str:
+        """The id of a session that is over. Raises `StillRunning`."""
+        if not self.sources.session_ended(session_id):
+            raise StillRunning(f"session {session_id} is still running")
+        return session_id
 
 
-def draft_candidate(opportunity: Opportunity, records: Sequence[LearningRecord], sources: Sources) -> Draft:
-    """Draft the change that an opportunity suggests, from the `records` of its scope, newest first. Secrets are
-    redacted (SPEC 11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
-    proposal = DRAFTERS[opportunity.type](opportunity.record, records, sources)
+def draft_candidate(opportunity: Opportunity, related: Sequence[LearningRecord], sources: Sources) -> Draft:
+    """Draft the change that an opportunity suggests, from the `related` records, newest first. Secrets are redacted
+    (SPEC 11.1). Raises `NothingToDraft`, and what `validate_effect` raises."""
+    draft = DRAFTERS[opportunity.type](Evidence(opportunity.record, related, sources))
     secrets = tuple(sources.secrets())
-    effect = map_texts(proposal.effect, lambda text: redact(text, secrets))
+    effect = map_texts(draft.effect, lambda text: redact(text, secrets))
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
-    return replace(proposal, effect=validate_effect(effect), title=redact(proposal.title, secrets))
+    return replace(draft, effect=validate_effect(effect), title=redact(draft.title, secrets))
 
 
 # -- a repair that worked
 
 
-def _draft_fix_template(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _draft_fix_template(evidence: Evidence) -> Draft:
+    record, sources = evidence.record, evidence.sources
     test = str(record.details["test"])
-    heal = record if record.kind is RecordKind.SUCCESSFUL_HEAL else _find_heal(test, records)
+    heals = (each for each in [record, *evidence.related] if each.kind is RecordKind.SUCCESSFUL_HEAL)
+    heal = next((each for each in heals if each.details.get("test") == test), None)
     if heal is None:
         raise NothingToDraft(f"nothing has fixed {test} yet")
-    session = require_ended(heal.session_id, sources)
+    session = evidence.ended_session(heal.session_id)
     patch = sources.patch(session, landed="landed" in heal.details)
-    repairs = transcripts.healing_lines(
+    repairs = transcript_evidence.healing_lines(
         sources.transcript(session), patch, sources.changed_files(session), sources.summary(session)
     )
     if not repairs:
         raise NothingToDraft(f"session {session} fixed {test} but does not say how")
     failing = tuple(dict.fromkeys([test, *map(str, heal.details["failing"])]))
     more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
-    causes = tuple(map(str, heal.details.get("causes", ())))
-    return Draft(
-        FixTemplate(
-            failing, repairs, patch if len(patch) <= MAX_PATCH else "", causes, heal.details.get("project", "")
-        ),
-        f"Keep the repair of {test}{more} as a playbook",
-        run_kind="heal",
-        workspace=record.workspace,
+    template = FixTemplate(
+        failing,
+        repairs,
+        patch=patch if len(patch) <= MAX_PATCH else "",
+        causes=tuple(map(str, heal.details.get("causes", ()))),
+        project=heal.details.get("project", ""),
     )
-
-
-def _find_heal(test: str, records: Sequence[LearningRecord]) -> LearningRecord | None:
-    heals = (record for record in records if record.kind is RecordKind.SUCCESSFUL_HEAL)
-    return next((heal for heal in heals if heal.details.get("test") == test), None)
+    title = f"Keep the repair of {test}{more} as a playbook"
+    return Draft(template, title, run_kind="heal", workspace=record.workspace)
 
 
 # -- a cheaper model
 
 
-def _draft_routing_hint(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
-    models = sources.models(record.agent)
+def _draft_routing_hint(evidence: Evidence) -> Draft:
+    record = evidence.record
+    models = evidence.sources.models(record.agent)
     if models is None:
         raise NothingToDraft(f"the price of the model of {record.agent} is not known")
     if not models.current.price:
@@ -140,14 +154,14 @@ def _draft_routing_hint(record: LearningRecord, records: Sequence[LearningRecord
     match record.kind:
         case RecordKind.BUDGET_INCIDENT:
             spent, budget = dollars(details["spent"]), dollars(details["budget"])
-            why = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {details['day']}"
+            reason = f"{record.agent} spent ${spent:.2f} of its ${budget:.2f} on {details['day']}"
         case RecordKind.TASK_CONFLICT:
-            why = f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
+            reason = f"the work of {record.agent} conflicted with other work in {', '.join(details['conflicting'][:3])}"
         case _:
-            why = f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
-    words = f"{why}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
+            reason = f"{record.agent} does good work: {details['leader']} adopted its finding {details['pattern']}"
+    reason = f"{reason}; {chosen.model} costs {saved:.0%} less than {models.current.model}"
     return Draft(
-        RoutingHint(chosen.model, models.channel, models.median_prompt, words),
+        RoutingHint(chosen.model, models.channel, models.median_prompt, reason),
         f"Give shorter tasks of {record.agent} to {chosen.model}",
         agent_id=record.agent,
         run_kind="task",
@@ -159,68 +173,65 @@ def _draft_routing_hint(record: LearningRecord, records: Sequence[LearningRecord
 # -- tighter bounds
 
 
-def _draft_policy_tweak(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _draft_policy_tweak(evidence: Evidence) -> Draft:
     """A limit below the attempts that failed, and not below those that ever fixed a test."""
-    agent = record.scope_id if record.scope_type == "agent" else ""
-    failed_retries = [
-        item for item in records if item.kind is RecordKind.REPEATED_RETRY and item.session_id != record.session_id
-    ]
-    if record.kind is RecordKind.REPEATED_RETRY:
-        failed_retries = [record]
+    record, agent = evidence.record, evidence.scope_agent
+    failed_retries = [record]
+    if record.kind is not RecordKind.REPEATED_RETRY:
+        retries = (each for each in evidence.related if each.kind is RecordKind.REPEATED_RETRY)
+        failed_retries = [each for each in retries if each.session_id != record.session_id]
     if not failed_retries:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
-    heals = [
-        record for record in records if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in record.details
-    ]
-    needed = max((int(record.details["attempts"]) - 1 for record in heals), default=1)
-    attempts = min(
-        max(int(record.details["attempts"]) - 1 for record in failed_retries), sources.max_healing_attempts()
-    )
+    heals = (each for each in evidence.related if each.kind is RecordKind.SUCCESSFUL_HEAL)
+    heals_by_agent = [heal for heal in heals if "landed" not in heal.details]
+    needed = max((_attempts(heal) for heal in heals_by_agent), default=1)
+    attempts = min(max(map(_attempts, failed_retries)), evidence.sources.max_healing_attempts())
     if needed >= attempts:
         raise NothingToDraft(f"a repair took {needed} attempts and a failure {attempts}: no limit separates them")
-    spent = max(int(record.details["cost"]) for record in failed_retries)
-    dearest = max((int(record.details["cost"]) for record in heals), default=0)
-    cost = max(MIN_COST, round(COST_MARGIN * dearest)) if heals else None
-    if cost is not None and cost >= spent:
-        cost = None
+    cost = None
+    if heals_by_agent:
+        cap = max(MIN_COST, round(COST_MARGIN * max(int(heal.details["cost"]) for heal in heals_by_agent)))
+        cost = cap if cap < max(int(retry.details["cost"]) for retry in failed_retries) else None
     capped = f", for at most ${dollars(cost):.2f}" if cost is not None else ""
+    times = {1: "once", 2: "twice"}.get(needed, f"{needed} times")
+    title = f"Try a repair at most {times}{capped}: attempt {attempts} changed nothing"
     return Draft(
-        PolicyTweak(needed, cost),
-        f"Try a repair at most {_times(needed)}{capped}: attempt {attempts} changed nothing"
-        + (f" for {agent}" if agent else ""),
-        agent_id=agent,
-        trust=Trust.MEASURED,
+        PolicyTweak(needed, cost), f"{title} for {agent}" if agent else title, agent_id=agent, trust=Trust.MEASURED
     )
 
 
-def _times(number: int) -> str:
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+def _attempts(record: LearningRecord) -> int:
+    """The number of attempts after the first test run."""
+    return int(record.details["attempts"]) - 1
 
 
 # -- a fragment of the prompt
 
 
-def _draft_prompt_fragment(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
-    lines, title, trust = FRAGMENT_DRAFTERS[record.kind](record, records, sources)
-    lines = [line for line in dict.fromkeys(map(one_line, lines)) if line][:MAX_LINES]
-    if not lines:
-        raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
-    agent = record.scope_id if record.scope_type == "agent" else ""
-    workspace = record.scope_id if record.scope_type == "workspace" else ""
-    return Draft(PromptFragment(tuple(lines)), title, agent_id=agent, workspace=workspace, trust=trust)
+def _draft_prompt_fragment(evidence: Evidence) -> Draft:
+    record = evidence.record
+    draft = FRAGMENT_DRAFTERS[record.kind](evidence)
+    return Draft(
+        PromptFragment(tuple(dict.fromkeys(draft.guidance))[:MAX_LINES]),
+        draft.title,
+        agent_id=evidence.scope_agent,
+        workspace=record.scope_id if record.scope_type == "workspace" else "",
+        trust=draft.trust,
+    )
 
 
 # -- a flow without a model
 
 
-def _flow(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> Draft:
+def _draft_flow(evidence: Evidence) -> Draft:
+    record = evidence.record
     calls = tuple(map(str, record.details["calls"]))
-    sessions = [sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
-    run = transcripts.common_commands(sessions, calls)
-    if not run:
+    sessions = [evidence.sources.transcript(str(session)) for session in record.details["sessions"][-10:]]
+    commands = transcript_evidence.common_commands(sessions, calls)
+    if not commands:
         raise NothingToDraft("no session has its steps as commands that run without a shell")
     return Draft(
-        FlowOffload(_flow_name(calls), " > ".join(run)[:MAX_QUOTE_LENGTH], run),
+        FlowOffload(_flow_name(calls), plain(" > ".join(commands), MAX_FLOW_TITLE), commands),
         f"Run {' > '.join(call.removeprefix('exec:') for call in calls)} as a flow, without a model",
         agent_id=record.agent,
         workspace=record.workspace,
@@ -235,100 +246,104 @@ def _flow_name(calls: Sequence[str]) -> str:
 
 # -- what a fragment says
 
-FragmentDraft = tuple[list[str], str, Trust]
-"""The lines of a fragment, the title of the candidate, and its trust."""
+
+@frozen
+class FragmentDraft:
+    """The lines of a fragment, the title of its candidate, and its trust."""
+
+    guidance: Sequence[str]
+    title: str
+    trust: Trust
 
 
-def _fragment_from_approval(
-    record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
-) -> FragmentDraft:
-    details = record.details
-    if "added" in details:
-        rule = distil(details["added"])
-        met = sum(item.source_label == record.source_label for item in records)
-        if not rule.general and met < MIN_TASKS:
-            raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")
-        return [rule.text], f"Tell {record.agent} what you keep adding: {quote(rule.text)}", Trust.OPERATOR
-    if "text" not in details:
-        raise NothingToDraft("you approved the proposal unchanged, so nothing needs to change")
-    title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
-    return [str(details["text"])], title, Trust(details.get("trust", Trust.QUOTED))
+def _fragment_from_approval(evidence: Evidence) -> FragmentDraft:
+    """What the operator added to a prompt, or a fact that the operator kept. Other approvals score too low."""
+    record, details = evidence.record, evidence.record.details
+    if "added" not in details:
+        title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
+        return FragmentDraft([details["text"]], title, Trust(details["trust"]))
+    rule = distil(details["added"])
+    tasks = sum(each.source_label == record.source_label for each in evidence.related)
+    if not rule.general and tasks < MIN_TASKS:
+        raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")
+    title = f"Tell {record.agent} what you keep adding: {quote(rule.text)}"
+    return FragmentDraft([rule.text], title, Trust.OPERATOR)
 
 
-def _fragment_from_error(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    details = record.details
-    tool, message = str(details["tool"]), str(details["message"])
+def _fragment_from_error(evidence: Evidence) -> FragmentDraft:
+    record, sources = evidence.record, evidence.sources
+    tool, message = str(record.details["tool"]), str(record.details["message"])
     cause = message.partition(": ")[2] or message
     line = f"A call of {tool} failed: {quote(cause)}."
-    session = require_ended(record.session_id, sources)
-    instead = transcripts.calls_after_error(sources.transcript(session), tool, message)
-    corrections = list(sources.corrections(session))
-    if not instead and not corrections:
+    session = evidence.ended_session(record.session_id)
+    remedies = transcript_evidence.calls_after_error(sources.transcript(session), tool, message)
+    corrections = sources.corrections(session)
+    if not remedies and not corrections:
         raise NothingToDraft(f"no remedy is known for {record.source_label}")
-    if instead:
-        line += f" What worked then: {', '.join(f'`{one_line(call)}`' for call in instead)}."
-    return [line, *corrections], f"Warn {record.agent} about an error of {tool}: {quote(cause, 60)}", Trust.QUOTED
+    if remedies:
+        line += f" What worked then: {', '.join(f'`{call}`' for call in remedies)}."
+    title = f"Warn {record.agent} about an error of {tool}: {quote(cause, 60)}"
+    return FragmentDraft([line, *corrections], title, Trust.QUOTED)
 
 
-def _fragment_from_noisy(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    details = record.details
+def _fragment_from_noisy(evidence: Evidence) -> FragmentDraft:
+    details = evidence.record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
-    text, trust = sources.guidance_text(str(details["ref"]))
-    if not text:
-        raise NothingToDraft(f"{details['ref']} is no longer in use")
+    text, trust = _guidance_text(evidence)
     line = (
         f"{details['leader']} says {quote(text)}. Of {details['told']} sessions with it {details['told_bad']} ended "
         f"badly, of {details['untold']} without it {details['untold_bad']}: where it and the task disagree, the task "
         "and its tests count."
     )
-    return [line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust
+    return FragmentDraft([line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust)
 
 
-def _fragment_from_stale(record: LearningRecord, records: Sequence[LearningRecord], sources: Sources) -> FragmentDraft:
-    details = record.details
-    text, trust = sources.guidance_text(str(details["ref"]))
-    if not text:
-        raise NothingToDraft(f"{details['ref']} is no longer in use")
-    why = (
-        [f"it is {count(details['days'], 'day')} old, where {details['most']} are the rule"] if details["most"] else []
+def _fragment_from_stale(evidence: Evidence) -> FragmentDraft:
+    details = evidence.record.details
+    text, trust = _guidance_text(evidence)
+    reasons = []
+    if details["most"]:
+        reasons.append(f"it is {count(details['days'], 'day')} old, where {details['most']} are the rule")
+    if details["gone"]:
+        reasons.append(f"files that it names are gone: {', '.join(map(str, details['gone'][:5]))}")
+    line = (
+        f"{details['leader']} says {quote(text)}, and {' and '.join(reasons)}: look whether it still holds before you "
+        "follow it."
     )
-    why += [f"files that it names are gone: {', '.join(map(str, details['gone'][:5]))}"] if details["gone"] else []
-    past = " and ".join(why)
-    line = f"{details['leader']} says {quote(text)}, and {past}: look whether it still holds before you follow it."
-    return [line], f"Mark advice from {details['leader']} as possibly out of date: {quote(text, 60)}", trust
+    title = f"Mark advice from {details['leader']} as possibly out of date: {quote(text, 60)}"
+    return FragmentDraft([line], title, trust)
 
 
-def _fragment_from_recalled(
-    record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
-) -> FragmentDraft:
-    text, trust = sources.memory_text(str(record.details["memory"]))
+def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
+    ref = str(evidence.record.details["ref"])
+    text, trust = evidence.sources.guidance_text(ref)
+    if not text:
+        raise NothingToDraft(f"{ref} is no longer in use")
+    return text, trust
+
+
+def _fragment_from_recalled(evidence: Evidence) -> FragmentDraft:
+    text, trust = evidence.sources.memory_text(str(evidence.record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
-    return [text], f"Always show {record.agent} what it recalls repeatedly: {quote(text, 60)}", trust
+    title = f"Always show {evidence.record.agent} what it recalls repeatedly: {quote(text, 60)}"
+    return FragmentDraft([text], title, trust)
 
 
-def _fragment_from_nothing(
-    record: LearningRecord, records: Sequence[LearningRecord], sources: Sources
-) -> FragmentDraft:
-    raise NothingToDraft(f"{record.kind} records a success, so nothing needs to change")
-
-
-FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Sources], FragmentDraft]] = {
+FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], FragmentDraft]] = {
     RecordKind.HUMAN_APPROVAL: _fragment_from_approval,
     RecordKind.AGENT_ERROR: _fragment_from_error,
     RecordKind.GUIDANCE_NOISY: _fragment_from_noisy,
     RecordKind.STALE_GUIDANCE: _fragment_from_stale,
     RecordKind.CLOUD_MEMORY_RECALL_HIT: _fragment_from_recalled,
-    RecordKind.GUIDANCE_APPLIED: _fragment_from_nothing,
-    RecordKind.TEACHING_REFRESH: _fragment_from_nothing,
 }
+"""For the kinds of records that score high enough: what only went well does not (see `scoring`)."""
 
-
-DRAFTERS: Mapping[CandidateType, Callable[[LearningRecord, Sequence[LearningRecord], Sources], Draft]] = {
+DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
     CandidateType.FIX_TEMPLATE: _draft_fix_template,
     CandidateType.ROUTING_HINT: _draft_routing_hint,
     CandidateType.POLICY_TWEAK: _draft_policy_tweak,
     CandidateType.PROMPT_FRAGMENT: _draft_prompt_fragment,
-    CandidateType.FLOW_OFFLOAD: _flow,
+    CandidateType.FLOW_OFFLOAD: _draft_flow,
 }

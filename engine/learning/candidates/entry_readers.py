@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from engine.frozen import frozen
 from engine.learning.candidates import scoring
-from engine.learning.candidates.scoring import Score, difference, error_kind, slug
+from engine.learning.candidates.scoring import RecordScore, slug
 from engine.learning.candidates.sources import Sources
-from engine.learning.candidates.transcripts import quote
 from engine.model import PermissionAnswer
 from engine.model.adaptation import RecordKind
 from engine.model.lessons import added_sentences, distil
+from engine.model.text import quote
 from engine.storage.ledger import LedgerEntry
 
 MAX_TESTS = 5
@@ -33,240 +32,315 @@ CountBefore = Callable[[str, Scope], int]
 
 
 @frozen
+class EntryContext:
+    """A ledger entry, and what readers may ask about it."""
+
+    entry: LedgerEntry
+    sources: Sources
+    count_before: CountBefore
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """The fields of the entry."""
+        return self.entry.payload
+
+    @property
+    def subject(self) -> str:
+        """What the entry is about."""
+        return self.entry.subject
+
+    @property
+    def workspace_scope(self) -> Scope:
+        """The scope of its workspace."""
+        return "workspace", self.entry.workspace
+
+    def select(self, *names: str) -> dict[str, Any]:
+        """These fields of the entry."""
+        return {name: self.payload[name] for name in names}
+
+
+@frozen
 class RecordDraft:
     """A learning record without an id."""
 
     kind: RecordKind
-    label: str
     scope: Scope
-    score: Score
+    score: RecordScore
+    details: Mapping[str, Any]
+    cause: str = ""
+    """Signature of the cause, for a kind with different causes."""
     key: str = ""
     """Distinguishes the records of one ledger entry."""
+    global_key: str = ""
+    """Where it is given, other entries with the same key make the same record."""
     agent: str = ""
+    """The agent of a record that is not in the scope of an agent."""
     session_id: str = ""
-    is_key_unique: bool = False
-    """Whether `key` is unique by itself, so that other entries with the same key make the same record."""
-    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """See `LearningRecord.source_label`."""
+        return label_of(self.kind, self.cause)
+
+
+def label_of(kind: RecordKind, cause: str) -> str:
+    """The label of records of a kind with the same cause."""
+    return f"{kind}/{cause}" if cause else kind.value
+
+
+Drafts = Iterator[RecordDraft]
 
 
 def _test_records(
-    entry: LedgerEntry, kind: RecordKind, score: Score, tests: list[str], **more: Any
-) -> Iterator[RecordDraft]:
-    """A record for each test, in the scope of its workspace."""
-    for test in sorted(tests)[:MAX_TESTS]:
-        details = {"test": test, "failing": sorted(tests), **more.get("details", {})}
-        scope = ("workspace", entry.workspace)
-        yield RecordDraft(kind, f"{kind}/{test}", scope, score, key=test, **more | {"details": details})
+    context: EntryContext,
+    kind: RecordKind,
+    score: RecordScore,
+    tests: Iterable[str],
+    *,
+    agent: str,
+    session_id: str,
+    details: Mapping[str, Any],
+) -> Drafts:
+    """A record for each test, in the scope of its workspace; once for each change set that was `landed`."""
+    failing = sorted(tests)
+    for test in failing[:MAX_TESTS]:
+        yield RecordDraft(
+            kind,
+            context.workspace_scope,
+            score,
+            {"test": test, "failing": failing, **details},
+            cause=test,
+            key=test,
+            global_key=f"{details['landed']}/{test}" if "landed" in details else "",
+            agent=agent,
+            session_id=session_id,
+        )
 
 
-def _read_validation(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
-    healed = entry.kind == "ValidationHealed"
-    weigh, kind = scoring.failed_tdd, RecordKind.FAILED_TDD
-    if healed:
-        weigh, kind = scoring.successful_heal, RecordKind.SUCCESSFUL_HEAL
-    tests = list(map(str, payload["failing"]))
-    details = {name: payload[name] for name in ("attempts", "cost")} | (
-        {} if healed else {"gave_up": payload["reason"]}
+def _read_failed_validation(context: EntryContext) -> Drafts:
+    details = context.select("attempts", "cost") | {"gave_up": context.payload["reason"]}
+    yield from _validation_records(context, RecordKind.FAILED_TDD, scoring.failed_tdd, details)
+
+
+def _read_healed_validation(context: EntryContext) -> Drafts:
+    details = context.select("attempts", "cost")
+    yield from _validation_records(context, RecordKind.SUCCESSFUL_HEAL, scoring.successful_heal, details)
+
+
+def _validation_records(
+    context: EntryContext, kind: RecordKind, score: Callable[[int, int, int], RecordScore], details: Mapping[str, Any]
+) -> Drafts:
+    payload = context.payload
+    points = score(payload["attempts"], payload["cost"], len(payload["failing"]))
+    tests = map(str, payload["failing"])
+    yield from _test_records(
+        context, kind, points, tests, agent=payload["agent"], session_id=context.subject, details=details
     )
-    about = {"agent": str(payload["agent"]), "session_id": entry.subject, "details": details}
-    yield from _test_records(entry, kind, weigh(payload["attempts"], payload["cost"], len(tests)), tests, **about)
 
 
-def _read_retry(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
+def _read_retry(context: EntryContext) -> Drafts:
+    payload = context.payload
     score = scoring.repeated_retry(payload["attempts"], payload["cost"])
-    yield _agent_record(
-        RecordKind.REPEATED_RETRY,
-        payload["agent"],
-        score,
-        entry.subject,
-        _select(payload, "attempts", "cost", "failing"),
+    details = context.select("attempts", "cost", "failing")
+    yield RecordDraft(
+        RecordKind.REPEATED_RETRY, ("agent", payload["agent"]), score, details, session_id=context.subject
     )
 
 
-def _read_overlap(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
+def _read_overlap(context: EntryContext) -> Drafts:
+    payload = context.payload
     score = scoring.task_conflict(len(payload["files"]), len(payload["conflicting"]))
-    details = _select(payload, "files", "conflicting", "other")
-    details |= {"change_set": entry.subject, "other_session": payload["other_session_id"]}
-    yield _agent_record(RecordKind.TASK_CONFLICT, payload["agent"], score, payload["session_id"], details)
+    details = context.select("files", "conflicting", "other")
+    details |= {"change_set": context.subject, "other_session": payload["other_session_id"]}
+    yield RecordDraft(
+        RecordKind.TASK_CONFLICT, ("agent", payload["agent"]), score, details, session_id=payload["session_id"]
+    )
 
 
-def _read_exceeded_budget(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
+def _read_exceeded_budget(context: EntryContext) -> Drafts:
     """One record a day, although a spent budget blocks the agent again and again."""
-    spent, budget, day = entry.payload["spent"], entry.payload["budget"], sources.local_day(entry.at)
-    details = {"spent": spent, "budget": budget, "day": day}
-    score = scoring.budget_incident(spent, budget)
-    record = _agent_record(RecordKind.BUDGET_INCIDENT, entry.subject, score, "", details, f"{entry.subject}/{day}")
-    yield replace(record, is_key_unique=True)
+    agent, day = context.subject, context.sources.local_day(context.entry.at)
+    details = context.select("spent", "budget") | {"day": day}
+    score = scoring.budget_incident(details["spent"], details["budget"])
+    yield RecordDraft(RecordKind.BUDGET_INCIDENT, ("agent", agent), score, details, global_key=f"{agent}/{day}")
 
 
-def _read_card_approval(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    by = entry.payload["decided_by"]
+def _read_card_approval(context: EntryContext) -> Drafts:
+    by = context.payload["decided_by"]
     if by == "autonomy":
         return
-    edit = sources.card_correction(entry.subject) if entry.payload.get("edited") else None
+    edit = context.sources.card_correction(context.subject) if context.payload.get("edited") else None
     if edit is None:
-        yield _approval_record(
-            entry, "card", scoring.approval(scoring.APPROVED, "a card was approved unchanged"), by=by
-        )
+        score = scoring.approval(scoring.APPROVED, "a card was approved unchanged")
+        yield RecordDraft(RecordKind.HUMAN_APPROVAL, context.workspace_scope, score, {"by": by}, cause="card")
         return
     for number, sentence in enumerate(added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
+        details = {
+            "card": context.subject,
+            "original": edit.original[:500],
+            "edited": edit.edited[:500],
+            "added": sentence[:300],
+            "kind": edit.kind,
+            "channel": edit.channel,
+            "by": by,
+        }
         yield RecordDraft(
             RecordKind.HUMAN_APPROVAL,
-            f"human_approval/edited:{edit.channel}:{slug(distil(sentence).text)}",
             ("agent", edit.agent),
-            scoring.edited_approval(difference(edit.original, edit.edited), len(sentence.split())),
+            scoring.edited_approval(scoring.difference(edit.original, edit.edited), len(sentence.split())),
+            details,
+            cause=f"edited:{edit.channel}:{slug(distil(sentence).text)}",
             key=f"edit {number}",
-            agent=edit.agent,
             session_id=edit.session,
-            details={
-                "card": entry.subject,
-                "original": edit.original[:500],
-                "edited": edit.edited[:500],
-                "added": sentence[:300],
-                "kind": edit.kind,
-                "channel": edit.channel,
-                "by": by,
-            },
         )
 
 
-def _read_permission(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
+def _read_permission(context: EntryContext) -> Drafts:
+    payload = context.payload
     if not PermissionAnswer(payload["answer"]).allows or payload.get("by"):  # `by`: an earlier answer that counts again
         return
-    lasts = payload["answer"] == PermissionAnswer.ALLOW_SESSION
-    points = scoring.LASTING_PERMISSION if lasts else scoring.PERMISSION
-    words = "a tool was allowed for the whole session" if lasts else "a tool was allowed once"
-    record = _approval_record(
-        entry, f"permission:{payload['tool']}", scoring.approval(points, words), tool=payload["tool"]
+    score = scoring.approval(scoring.PERMISSION, "a tool was allowed once")
+    if payload["answer"] == PermissionAnswer.ALLOW_SESSION:
+        score = scoring.approval(scoring.LASTING_PERMISSION, "a tool was allowed for the whole session")
+    yield RecordDraft(
+        RecordKind.HUMAN_APPROVAL,
+        context.workspace_scope,
+        score,
+        context.select("tool"),
+        cause=f"permission:{payload['tool']}",
+        session_id=payload["session_id"],
     )
-    yield replace(record, session_id=payload["session_id"])
 
 
-def _read_landing(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    if not entry.payload.get("left"):  # otherwise the operator has not decided on the rest yet
-        yield from _landed_changes(entry, sources, entry.payload["files"])
+def _read_landing(context: EntryContext) -> Drafts:
+    if not context.payload.get("left"):  # otherwise the operator has not decided on the rest yet
+        yield from _landed_changes(context, context.payload["files"])
 
 
-def _read_branch(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    if files := entry.payload.get("landed"):
-        yield from _landed_changes(entry, sources, files)
+def _read_branch(context: EntryContext) -> Drafts:
+    if files := context.payload.get("landed"):
+        yield from _landed_changes(context, files)
 
 
-def _landed_changes(entry: LedgerEntry, sources: Sources, files: int) -> Iterator[RecordDraft]:
+def _landed_changes(context: EntryContext, files: int) -> Drafts:
     """Records of landed changes, once for each change set: the approval, and the tests that it fixed."""
-    session_id = entry.payload["session_id"]
-    record = _approval_record(entry, "change_set", scoring.landed(files), files=files)
-    yield replace(record, session_id=session_id, key=entry.subject, is_key_unique=True)
-    repair = sources.healed_tests(session_id)
+    session_id, change_set = context.payload["session_id"], context.subject
+    yield RecordDraft(
+        RecordKind.HUMAN_APPROVAL,
+        context.workspace_scope,
+        scoring.landed(files),
+        {"files": files},
+        cause="change_set",
+        global_key=change_set,
+        session_id=session_id,
+    )
+    repair = context.sources.healed_tests(session_id)
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
-        details = {"causes": causes, "project": repair.project, "landed": entry.subject, "cost": repair.cost}
-        about = {"agent": repair.agent, "session_id": session_id, "details": details}
+        details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
         score = scoring.successful_heal(1, repair.cost, len(repair.tests))
-        for record in _test_records(entry, RecordKind.SUCCESSFUL_HEAL, score, list(repair.tests), **about):
-            yield replace(record, key=f"{entry.subject}/{record.key}", is_key_unique=True)
+        yield from _test_records(
+            context,
+            RecordKind.SUCCESSFUL_HEAL,
+            score,
+            repair.tests,
+            agent=repair.agent,
+            session_id=session_id,
+            details=details,
+        )
 
 
-def _read_kept_fact(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    para_fact = sources.kept_fact(entry.subject) if entry.payload["by"] == "operator" else None
-    if para_fact is None or not para_fact.fact:
+def _read_kept_fact(context: EntryContext) -> Drafts:
+    kept = context.sources.kept_fact(context.subject) if context.payload["by"] == "operator" else None
+    if kept is None or not kept.fact:
         return
-    what = f"fact:{slug(para_fact.category) or 'other'}"
-    number = count_before(f"human_approval/{what}", ("workspace", entry.workspace))
-    details = {"kept": entry.subject, "text": para_fact.fact, "trust": para_fact.trust.value}
-    yield _approval_record(
-        entry, what, scoring.kept_fact(para_fact.trust, number, quote(para_fact.fact, 120)), **details
+    kind, cause = RecordKind.HUMAN_APPROVAL, f"fact:{slug(kept.category) or 'other'}"
+    number = context.count_before(label_of(kind, cause), context.workspace_scope)
+    score = scoring.kept_fact(kept.trust, number, quote(kept.fact, 120))
+    details = {"kept": context.subject, "text": kept.fact, "trust": kept.trust.value}
+    yield RecordDraft(kind, context.workspace_scope, score, details, cause=cause)
+
+
+def _read_error(context: EntryContext) -> Drafts:
+    agent, tool, message = (str(context.payload[name]) for name in ("agent", "tool", "message"))
+    error = scoring.classify_error(tool, message)
+    kind, scope, cause = RecordKind.AGENT_ERROR, ("agent", agent), f"{tool}/{error.signature}"
+    score = scoring.agent_error(error, context.count_before(label_of(kind, cause), scope))
+    yield RecordDraft(
+        kind,
+        scope,
+        score,
+        {"tool": tool, "message": message},
+        cause=cause,
+        key=f"{tool}/{message}",
+        session_id=context.subject,
     )
 
 
-def _approval_record(entry: LedgerEntry, what: str, score: Score, **details: Any) -> RecordDraft:
-    scope = ("workspace", entry.workspace)
-    return RecordDraft(RecordKind.HUMAN_APPROVAL, f"human_approval/{what}", scope, score, details=details)
-
-
-def _read_error(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    agent, tool, message = (str(entry.payload[name]) for name in ("agent", "tool", "message"))
-    points, words, signature, explained = error_kind(tool, message)
-    label = f"agent_error/{tool}/{signature}"
-    score = scoring.agent_error(points, words, explained=explained, before=count_before(label, ("agent", agent)))
-    details = {"tool": tool, "message": message}
-    record = _agent_record(RecordKind.AGENT_ERROR, agent, score, entry.subject, details, f"{tool}/{message}")
-    yield replace(record, label=label)
-
-
-def _read_findings(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    columns = (entry.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
+def _read_findings(context: EntryContext) -> Drafts:
+    columns = (context.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
         score = scoring.successful_bubble(confidence, importance)
-        details = {"bubble": bubble, "leader": entry.subject, "pattern": pattern}
-        yield _agent_record(RecordKind.SUCCESSFUL_BUBBLE, agent, score, "", details, bubble)
+        details = {"bubble": bubble, "leader": context.subject, "pattern": pattern}
+        yield RecordDraft(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), score, details, key=bubble)
 
 
-def _read_guidance(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
+def _read_guidance(context: EntryContext) -> Drafts:
+    payload = context.payload
     score = scoring.guidance_applied(len(payload["items"]), len(payload["sources"]))
-    details = _select(payload, "call", "sources", "items")
-    yield _agent_record(RecordKind.GUIDANCE_APPLIED, entry.subject, score, payload["session_id"], details)
-
-
-def _read_noisy_guidance(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    """A record of harmful guidance, or of a harmful candidate: it is rolled back, and counts against similar ones."""
-    payload = entry.payload
-    promoted = entry.kind == "OverlayFoundHarmful"
-    score = scoring.guidance_noisy(max(0.0, -payload.get("high", 0.0)) if promoted else payload["harm"])
-    record = _agent_record(RecordKind.GUIDANCE_NOISY, payload["agent"], score, "", {"ref": entry.subject, **payload})
-    yield replace(record, label="guidance_noisy/overlay") if promoted else record
-
-
-def _read_stale_guidance(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
-    score = scoring.stale_guidance(payload["days"], payload["most"], len(payload["gone"]), payload["told"])
-    scope, details = ("leader", payload["leader"]), {"ref": entry.subject, **payload}
-    yield RecordDraft(RecordKind.STALE_GUIDANCE, "stale_guidance", scope, score, details=details)
-
-
-def _read_teaching(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    score = scoring.teaching_refresh(entry.payload["taught"], entry.payload["unchanged"])
+    details = context.select("call", "sources", "items")
     yield RecordDraft(
-        RecordKind.TEACHING_REFRESH, "teaching_refresh", ("leader", ""), score, details=dict(entry.payload)
+        RecordKind.GUIDANCE_APPLIED, ("agent", context.subject), score, details, session_id=payload["session_id"]
     )
 
 
-def _read_sync_failure(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    label, scope = f"cloud_sync_failure/{entry.subject}", ("leader", "")
-    score = scoring.cloud_sync_failure(entry.payload["unsent"], count_before(label, scope))
-    yield RecordDraft(RecordKind.CLOUD_SYNC_FAILURE, label, scope, score, details=dict(entry.payload))
+def _read_noisy_guidance(context: EntryContext) -> Drafts:
+    payload = context.payload
+    score = scoring.guidance_noisy(payload["harm"])
+    yield RecordDraft(RecordKind.GUIDANCE_NOISY, ("agent", payload["agent"]), score, _with_ref(context))
 
 
-def _read_recall(entry: LedgerEntry, sources: Sources, count_before: CountBefore) -> Iterator[RecordDraft]:
-    payload = entry.payload
-    for memory, origin in zip(payload["memories"], payload["origins"], strict=False):
-        label = f"cloud_memory_recall_hit/{memory}"
-        score = scoring.recall_hit(count_before(label, ("agent", entry.subject)))
+def _read_harmful_overlay(context: EntryContext) -> Drafts:
+    """A record of a harmful candidate: it is rolled back, and counts against similar ones."""
+    payload = context.payload
+    score = scoring.guidance_noisy(max(0.0, -payload["high"]))
+    scope = ("agent", payload["agent"])
+    yield RecordDraft(RecordKind.GUIDANCE_NOISY, scope, score, _with_ref(context), cause="overlay")
+
+
+def _read_stale_guidance(context: EntryContext) -> Drafts:
+    payload = context.payload
+    score = scoring.stale_guidance(payload["days"], payload["most"], len(payload["gone"]), payload["told"])
+    yield RecordDraft(RecordKind.STALE_GUIDANCE, ("leader", payload["leader"]), score, _with_ref(context))
+
+
+def _with_ref(context: EntryContext) -> Mapping[str, Any]:
+    """The fields of an entry about guidance, with its reference."""
+    return {"ref": context.subject, **context.payload}
+
+
+def _read_teaching(context: EntryContext) -> Drafts:
+    score = scoring.teaching_refresh(context.payload["taught"], context.payload["unchanged"])
+    yield RecordDraft(RecordKind.TEACHING_REFRESH, ("leader", ""), score, context.payload)
+
+
+def _read_sync_failure(context: EntryContext) -> Drafts:
+    kind, scope, cause = RecordKind.CLOUD_SYNC_FAILURE, ("leader", ""), context.subject
+    score = scoring.cloud_sync_failure(context.payload["unsent"], context.count_before(label_of(kind, cause), scope))
+    yield RecordDraft(kind, scope, score, context.payload, cause=cause)
+
+
+def _read_recall(context: EntryContext) -> Drafts:
+    kind, scope, payload = RecordKind.CLOUD_MEMORY_RECALL_HIT, ("agent", context.subject), context.payload
+    for memory, origin in zip(payload["memories"], payload["origins"], strict=True):
+        score = scoring.recall_hit(context.count_before(label_of(kind, memory), scope))
         details = {"memory": memory, "origin": origin}
-        record = _agent_record(
-            RecordKind.CLOUD_MEMORY_RECALL_HIT, entry.subject, score, payload["session_id"], details, memory
-        )
-        yield replace(record, label=label)
+        yield RecordDraft(kind, scope, score, details, cause=memory, key=memory, session_id=payload["session_id"])
 
 
-def _agent_record(
-    kind: RecordKind, agent: str, score: Score, session_id: str, details: Mapping[str, Any], key: str = ""
-) -> RecordDraft:
-    return RecordDraft(kind, kind.value, ("agent", agent), score, key, agent, session_id, details=details)
-
-
-def _select(payload: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: list(payload[name]) if isinstance(payload[name], (list, tuple)) else payload[name] for name in names}
-
-
-READERS: Mapping[str, Callable[[LedgerEntry, Sources, CountBefore], Iterator[RecordDraft]]] = {
-    "ValidationFailed": _read_validation,
-    "ValidationHealed": _read_validation,
+READERS: Mapping[str, Callable[[EntryContext], Drafts]] = {
+    "ValidationFailed": _read_failed_validation,
+    "ValidationHealed": _read_healed_validation,
     "RetryRepeated": _read_retry,
     "WorkOverlapped": _read_overlap,
     "BudgetExceeded": _read_exceeded_budget,
@@ -280,7 +354,7 @@ READERS: Mapping[str, Callable[[LedgerEntry, Sources, CountBefore], Iterator[Rec
     "MemoryBubbleFlushed": _read_findings,
     "GuidanceApplied": _read_guidance,
     "GuidanceFoundNoisy": _read_noisy_guidance,
-    "OverlayFoundHarmful": _read_noisy_guidance,
+    "OverlayFoundHarmful": _read_harmful_overlay,
     "GuidanceFoundStale": _read_stale_guidance,
     "TeachingRefreshed": _read_teaching,
     "CloudSyncFailed": _read_sync_failure,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from statistics import fmean
 
 from engine.frozen import frozen
-from engine.learning.candidates.scoring import OPPORTUNITY, mean
+from engine.learning.candidates.scoring import OPPORTUNITY
 from engine.model.adaptation import (
     Candidate,
+    CandidateStatus,
     CandidateType,
     Effect,
     FixTemplate,
@@ -24,6 +26,9 @@ from engine.model.adaptation import (
     RoutingHint,
     dedupe_key,
 )
+
+PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
+"""Statuses of candidates that nobody turned down."""
 
 MAX_DRAFTS = 5
 """Maximum number of candidates drafted at once."""
@@ -132,7 +137,7 @@ class Evaluation:
     reason: str
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether it comes up for review."""
         return bool(self.corroborated_by) and self.score >= MIN_REVIEW_SCORE
 
@@ -141,7 +146,7 @@ def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
     """`min(100, 0.85·mean + min(15, 5·n))` of the `scores` of supporting records; without any `drafted`, at most 45."""
     if not scores:
         return min(MAX_UNCORROBORATED, drafted)
-    return round(min(100.0, MEAN_WEIGHT * mean(scores) + min(MAX_BONUS, BONUS * len(scores))), 6)
+    return round(min(100.0, MEAN_WEIGHT * fmean(scores) + min(MAX_BONUS, BONUS * len(scores))), 6)
 
 
 def supporting_records(

@@ -13,9 +13,10 @@ from xml.sax.saxutils import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
-from engine.learning.candidates.trials import PROVENANCE, LiftVerdict, Overlays, Trials
+from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import PROVENANCE, Trials
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
-from engine.model.adaptation import Overlay, PromptFragment
+from engine.model.adaptation import LiftVerdict, Overlay, PromptFragment
 from engine.model.lessons import lessons_of
 
 BLOCK = "learned-guidance"

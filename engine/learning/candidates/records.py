@@ -15,11 +15,11 @@ from sqlmodel import Field, col
 
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, each_of, load_all, select_all
+from engine.storage.rows import Row, ask, each_of, load_all, select_all, value_of
 from engine.storage.types import UtcDateTime, utc_column
 
 MAX_PER_SCOPE = 500
-"""Maximum number of records of one label and scope that are read, the newest first."""
+"""Maximum number of records of one scope that are read, the newest first."""
 
 
 class LearningRecordRow(Row, table=True):
@@ -27,7 +27,8 @@ class LearningRecordRow(Row, table=True):
 
     __tablename__ = "learning_records"
 
-    seq: int | None = Field(default=None, primary_key=True)
+    seq: int = Field(default=None, primary_key=True)
+    """The database gives it."""
     id: str
     at: datetime = Field(sa_column=utc_column())
     kind: str
@@ -45,8 +46,7 @@ class LearningRecordRow(Row, table=True):
     @property
     def value(self) -> LearningRecord:
         """The record of this row."""
-        values = {field.name: getattr(self, field.name) for field in fields(LearningRecord)}
-        return LearningRecord(**values | {"kind": RecordKind(self.kind)})
+        return value_of(self, LearningRecord, kind=RecordKind(self.kind))
 
 
 _SEQ = col(LearningRecordRow.seq)
@@ -90,7 +90,7 @@ class Records:
 
     def last_seq(self) -> int:
         """The `seq` of the newest record, 0 without any."""
-        return self._fetch_number(_LAST)
+        return self._fetch_number(_LAST, {})
 
     def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
         """The newest records, newest first; of one kind if given."""
@@ -104,9 +104,9 @@ class Records:
         """The records with these ids, oldest first."""
         return self._find(_BY_ID, len(ids), ids=json.dumps(ids))[::-1] if ids else []
 
-    def of_scope(self, scope_type: str, scope_id: str, limit: int = MAX_PER_SCOPE) -> list[LearningRecord]:
+    def of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
         """The records of a scope, the newest first."""
-        return self._find(_OF_SCOPE, limit, scope_type=scope_type, scope_id=scope_id)
+        return self._find(_OF_SCOPE, MAX_PER_SCOPE, scope_type=scope_type, scope_id=scope_id)
 
     def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
         """Number of records of a label and scope from ledger entries before `ledger_id`."""
@@ -117,6 +117,6 @@ class Records:
         with self._database.read() as session:
             return [row.value for row in load_all(session, LearningRecordRow, statement, values | {"limit": limit})]
 
-    def _fetch_number(self, statement: Select[Any], values: Mapping[str, object] | None = None) -> int:
+    def _fetch_number(self, statement: Select[Any], values: Mapping[str, object]) -> int:
         with self._database.read() as session:
             return int(ask(session, statement, values).scalar() or 0)

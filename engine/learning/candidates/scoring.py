@@ -8,7 +8,6 @@ not. `error_kind` and `slug` group errors and edits whose texts differ only in d
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from engine.config.agents import ACP, MODEL
 from engine.frozen import frozen
@@ -26,18 +25,18 @@ FULL_BREADTH = 5
 
 
 @frozen
-class Score:
+class RecordScore:
     """A score from 0 to 100 with its reason in words."""
 
     score: float
     reason: str
 
 
-def add_parts(*parts: tuple[float, str]) -> Score:
+def add_parts(*parts: tuple[float, str]) -> RecordScore:
     """The sum of (points, reason), from 0 to 100, rounded to tenths. The reason leaves out parts without points."""
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
     reason = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
-    return Score(total, reason.removeprefix("+"))
+    return RecordScore(total, reason.removeprefix("+"))
 
 
 def share(amount: float, full: float) -> float:
@@ -45,7 +44,7 @@ def share(amount: float, full: float) -> float:
     return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
 
 
-def failed_tdd(attempts: int, cost: int, failing: int) -> Score:
+def failed_tdd(attempts: int, cost: int, failing: int) -> RecordScore:
     """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red."""
     retries = max(0, attempts - 1)
     return add_parts(
@@ -56,7 +55,7 @@ def failed_tdd(attempts: int, cost: int, failing: int) -> Score:
     )
 
 
-def successful_heal(attempts: int, cost: int, failing: int) -> Score:
+def successful_heal(attempts: int, cost: int, failing: int) -> RecordScore:
     """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
     tries = max(1, attempts - 1)
     return add_parts(
@@ -67,7 +66,7 @@ def successful_heal(attempts: int, cost: int, failing: int) -> Score:
     )
 
 
-def repeated_retry(attempts: int, cost: int) -> Score:
+def repeated_retry(attempts: int, cost: int) -> RecordScore:
     """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
     tries = max(0, attempts - 1)
     return add_parts(
@@ -77,7 +76,7 @@ def repeated_retry(attempts: int, cost: int) -> Score:
     )
 
 
-def task_conflict(files: int, conflicting: int) -> Score:
+def task_conflict(files: int, conflicting: int) -> RecordScore:
     """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
     conflict and 4 for each of them, up to 20 each way."""
     if not conflicting:
@@ -89,7 +88,7 @@ def task_conflict(files: int, conflicting: int) -> Score:
     )
 
 
-def budget_incident(spent: int, budget: int) -> Score:
+def budget_incident(spent: int, budget: int) -> RecordScore:
     """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed."""
     return add_parts(
         (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
@@ -98,7 +97,7 @@ def budget_incident(spent: int, budget: int) -> Score:
     )
 
 
-def edited_approval(changed: float, added: int) -> Score:
+def edited_approval(changed: float, added: int) -> RecordScore:
     """The operator edited a prompt before approving it: 50, 40 by the share of words that changed (0 to 1), 10 if words
     were added."""
     return add_parts(
@@ -112,17 +111,17 @@ LASTING_PERMISSION, PERMISSION, APPROVED = 30.0, 25.0, 20.0
 """Points of approvals without an edit, which call for no change."""
 
 
-def approval(points: float, words: str) -> Score:
+def approval(points: float, words: str) -> RecordScore:
     """An approval of what was proposed: see `APPROVED`."""
     return add_parts((points, words))
 
 
-def landed(files: int) -> Score:
+def landed(files: int) -> RecordScore:
     """A change set was taken: 25, 2 for each file up to 10. Below an opportunity: it is done already."""
     return add_parts((25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file")))
 
 
-def kept_fact(trust: Trust, before: int, words: str) -> Score:
+def kept_fact(trust: Trust, before: int, words: str) -> RecordScore:
     """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each fact of
     its category that was kept before, up to four. From 65 on one more of the kind bears it out."""
     return add_parts(
@@ -140,16 +139,27 @@ EXPLAINED, RECURRED = 10.0, 5.0
 """Points of an error with an error code, and for each earlier occurrence, up to four."""
 
 
-def agent_error(points: float, words: str, *, explained: bool, before: int) -> Score:
-    """An error of this kind (see `MISUSED`), which came `before` so often to the same agent."""
+@frozen
+class ErrorClass:
+    """What errors of one sort have in common: points, words for it, a signature, and whether they have an error
+    code."""
+
+    points: float
+    words: str
+    signature: str
+    is_explained: bool = False
+
+
+def agent_error(error: ErrorClass, before: int) -> RecordScore:
+    """An error of this class, which came `before` so often to the same agent."""
     return add_parts(
-        (points, words),
-        (EXPLAINED * explained, "the tool said what was wrong"),
+        (error.points, error.words),
+        (EXPLAINED * error.is_explained, "the tool said what was wrong"),
         (RECURRED * min(4, before), _before("it happened", before)),
     )
 
 
-def successful_bubble(confidence: float, importance: float) -> Score:
+def successful_bubble(confidence: float, importance: float) -> RecordScore:
     """A finding reached a leader: half by how sure, half by how weighty it is (0 to 1 each)."""
     return add_parts(
         (50.0 * share(confidence, 1.0), f"confidence {confidence:.2f}"),
@@ -157,7 +167,7 @@ def successful_bubble(confidence: float, importance: float) -> Score:
     )
 
 
-def guidance_applied(items: int, leaders: int) -> Score:
+def guidance_applied(items: int, leaders: int) -> RecordScore:
     """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15. It stays below an
     opportunity: what was said is a change only when something came of it."""
     return add_parts(
@@ -167,14 +177,14 @@ def guidance_applied(items: int, leaders: int) -> Score:
     )
 
 
-def guidance_noisy(harm: float) -> Score:
+def guidance_noisy(harm: float) -> RecordScore:
     """Guidance goes with worse work: 60, 40 by how much more ends badly with it (half and more in full)."""
     return add_parts(
         (60.0, "work with it fails more often than by chance"), (40.0 * share(harm, 0.5), f"by {harm:.0%} at least")
     )
 
 
-def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) -> Score:
+def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) -> RecordScore:
     """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
     are gone and 2 for each, 2 for each session that carried it up to 20."""
     past = max(0, days - max_days) if max_days else 0
@@ -189,14 +199,14 @@ def stale_guidance(days: int, max_days: int, missing_files: int, sessions: int) 
     )
 
 
-def teaching_refresh(taught: int, unchanged: int) -> Score:
+def teaching_refresh(taught: int, unchanged: int) -> RecordScore:
     """Souls were taught: 10, 40 by the share that was rewritten. Below an opportunity: it is done already."""
     return add_parts(
         (10.0, "guidance was written into soul.md"), (40.0 * share(taught, taught + unchanged), count(taught, "soul"))
     )
 
 
-def cloud_sync_failure(unsent: int, before: int) -> Score:
+def cloud_sync_failure(unsent: int, before: int) -> RecordScore:
     """What machines share could not be exchanged: 40, 2 for each row unsent up to 30, 5 for each outage before up to
     30."""
     return add_parts(
@@ -206,14 +216,14 @@ def cloud_sync_failure(unsent: int, before: int) -> Score:
     )
 
 
-def recall_hit(before: int) -> Score:
+def recall_hit(before: int) -> RecordScore:
     """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
     return add_parts(
         (45.0, "another machine's finding was useful"), (5.0 * min(8, before), _before("it was useful", before))
     )
 
 
-def tool_sequence(calls: int, z: float, share_of_runs: float) -> Score:
+def tool_sequence(calls: int, z: float, share_of_runs: float) -> RecordScore:
     """Commands that recur: 40, 20 by how far beyond chance (z of 10 in full), 20 by the share of sessions that have
     them, 4 for each step."""
     return add_parts(
@@ -222,11 +232,6 @@ def tool_sequence(calls: int, z: float, share_of_runs: float) -> Score:
         (20.0 * share(share_of_runs, 1.0), f"in {share_of_runs:.0%} of the sessions"),
         (4.0 * calls, count(calls, "step")),
     )
-
-
-def mean(scores: Sequence[float]) -> float:
-    """The mean of at least one score."""
-    return sum(scores) / len(scores)
 
 
 def _before(words: str, number: int) -> str:
@@ -245,16 +250,15 @@ _CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
 _VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
 
 
-def error_kind(tool: str, message: str) -> tuple[float, str, str, bool]:
-    """(points, kind in words, signature of similar errors, whether it has an error code) of an error."""
+def classify_error(tool: str, message: str) -> ErrorClass:
+    """The class of an error of a tool."""
     if tool == "exec":
-        return BROKE_OFF, "a command could not run or did not finish", slug(message), False
-    coded = _CODE.match(message)
-    if coded:
-        return MISUSED, f"{tool} refused the call", coded[1], True
+        return ErrorClass(BROKE_OFF, "a command could not run or did not finish", slug(message))
+    if coded := _CODE.match(message):
+        return ErrorClass(MISUSED, f"{tool} refused the call", coded[1], is_explained=True)
     if tool == MODEL or tool.startswith(ACP):
-        return PROGRAM, "a model or program failed", slug(message), False
-    return MISUSED, f"a call of {tool} was wrong", slug(message), False
+        return ErrorClass(PROGRAM, "a model or program failed", slug(message))
+    return ErrorClass(MISUSED, f"a call of {tool} was wrong", slug(message))
 
 
 def slug(text: str) -> str:

@@ -1,167 +1,35 @@
-"""Active effects (overlays), the sessions with and without them, and the lift measured from both (SPEC 5.4, 5.5, 5.7).
+"""Trials of overlays: which sessions go with and without each, and how they ended (SPEC 5.4, 5.7).
 
-`Overlays` answers on every prompt, model choice and failing test, so it caches until a candidate changes. `Trials`
-withholds an overlay from a share of the sessions, chosen by a hash, and follows how each session ended up to the
-operator's decision on its changes: discarded work did not succeed, whatever its tests say.
-
-The lift is read after every session, so its interval is a confidence sequence (`confidence_sequence`). Measured over
-200 sessions, a fifth of them without the overlay (`tests/benchmarks/test_lift_looks.py`): of effects that do nothing,
-0 to 6 % are called harmful; of those that help by 15 points, 1 %; of those that cost 50 points all, half of them by
-the 32nd session; of those that cost 30 points five in six; of those that cost 20 points half.
+An overlay is withheld from a share of the sessions, chosen by a hash. Each session is followed up to the operator's
+decision on its changes: discarded work did not succeed, whatever its tests say.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 
 import sqlalchemy
-from sqlmodel import Field, Session, SQLModel, col, func
+from sqlmodel import Field, Session, col, func
 
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.outcomes import SessionFollower
-from engine.learning.candidates.candidates import CandidateRow, Candidates
-from engine.model import Refusal
-from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, Overlay, PolicyTweak, RoutingHint
-from engine.model.confidence_sequence import Arms, upper_end
+from engine.learning.candidates.candidate_rows import CandidateRow
+from engine.learning.candidates.lift import measure_lift
+from engine.learning.candidates.overlays import Overlays
+from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate, Lift, LiftVerdict, Overlay
+from engine.model.confidence_sequence import Arms
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
+from engine.storage.rows import Row
 from engine.storage.table_cache import TableCache
 from engine.storage.types import utc_column
 
-log = logging.getLogger(__name__)
-
-
-class Overlays:
-    """Reads the active effects by agent, kind of run and workspace, from a cache. Thread-safe."""
-
-    def __init__(self, database: Database) -> None:
-        self._candidates = Candidates(database)
-        self._active: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
-
-    def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
-        """Fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", those of a workspace
-        do not apply."""
-        return self.of(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
-
-    def model(
-        self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
-    ) -> tuple[str, str] | None:
-        """(model, reason) of the newest routing hint that applies, None without one."""
-        for overlay in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
-            hint = overlay.effect
-            if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
-                continue
-            if hint.longest_prompt is None or len(prompt) <= hint.longest_prompt:
-                return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {overlay.candidate_id})"
-        return None
-
-    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
-        """Limits of the validation loop for an agent's work in a workspace; all of them apply."""
-        overlays = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
-        return [overlay.effect for overlay in overlays if isinstance(overlay.effect, PolicyTweak)]
-
-    def flows(self) -> Sequence[Overlay]:
-        """The active flows, oldest first."""
-        return [overlay for overlay in self.active() if overlay.type is CandidateType.FLOW_OFFLOAD]
-
-    def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
-        """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first."""
-        return [
-            overlay
-            for overlay in self.active()
-            if overlay.type is type and overlay.applies(agent_id, run_kind, workspace)
-        ]
-
-    def active(self) -> Sequence[Overlay]:
-        """All active effects, oldest first."""
-        return self._active.get("", self._read)
-
-    def _read(self) -> list[Overlay]:
-        overlays = []
-        for row in self._candidates.rows(CandidateStatus.PROMOTED):
-            try:
-                overlays.append(row.overlay)
-            except Refusal as refusal:  # damaged, or empty since its texts were forgotten
-                log.warning("candidate %s is active and left out: %s", row.id, refusal)
-        return sorted(overlays, key=lambda overlay: (overlay.since, overlay.id))
-
-
-ERROR_RATE = 0.1
-"""Maximum probability that an end of the interval is ever wrong."""
-
-NEGLIGIBLE = 0.1
-"""An interval between this difference and its negative means that the effect makes no difference."""
-
-
-class LiftVerdict(StrEnum):
-    """The result of a trial."""
-
-    NOT_ENOUGH = "not enough evidence"
-    HELPS = "helps"
-    HARMS = "harms"
-    NO_DIFFERENCE = "makes no difference"
-
-
-def is_withheld(run_id: str, overlay_id: str, share: float) -> bool:
-    """Whether a run goes without an overlay; true for a `share`, 0 to 1, of all runs."""
-    digest = hashlib.blake2b(f"{run_id}\0{overlay_id}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
-
-
-def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
-    """The lift of an overlay. Runs with the same probability of going without it are a stratum."""
-    difference, low, high = _interval(tuple(strata))
-    return Lift(
-        overlay_id,
-        sum(arms.with_runs for arms in strata),
-        sum(arms.with_good for arms in strata),
-        sum(arms.without_runs for arms in strata),
-        sum(arms.without_good for arms in strata),
-        difference,
-        low,
-        high,
-        _verdict(low, high),
-    )
-
-
-def _verdict(low: float, high: float) -> LiftVerdict:
-    if high < 0:
-        return LiftVerdict.HARMS
-    if low > 0:
-        return LiftVerdict.HELPS
-    if low >= -NEGLIGIBLE and high <= NEGLIGIBLE:
-        return LiftVerdict.NO_DIFFERENCE
-    return LiftVerdict.NOT_ENOUGH
-
-
-@lru_cache(maxsize=1_000)
-def _interval(strata: tuple[Arms, ...]) -> tuple[float, float, float]:
-    """Difference, low and high end of its interval. Cached, since it takes milliseconds and every prompt reads it."""
-    low, high = -upper_end([arms.swapped for arms in strata], ERROR_RATE), upper_end(strata, ERROR_RATE)
-    return min(high, max(low, _difference(strata))), low, high
-
-
-def _difference(strata: Sequence[Arms]) -> float:
-    """The difference of the shares, as the mean of the strata where each weighs what it says; the even prior draws it
-    a little to 0 while there are few runs."""
-    total, add_parts = 0.0, 0.0
-    for arms in strata:
-        with_share = (arms.with_good + 1) / (arms.with_runs + 2)
-        without_share = (arms.without_good + 1) / (arms.without_runs + 2)
-        precision = 1 / (1 / (arms.with_runs + 2) + 1 / (arms.without_runs + 2))
-        total, add_parts = total + precision * (with_share - without_share), add_parts + precision
-    return total / add_parts if add_parts else 0.0
-
-
-CURSOR = "adaptation.trials"
+TRIAL_CURSOR = "adaptation.trials"
 
 MAX_REPAIRS = 8
 """Maximum number of repairs that an agent gets at once, the newest."""
@@ -170,7 +38,7 @@ PROVENANCE = "overlays"
 """Key of a prompt's provenance that lists its overlays, the withheld ones too."""
 
 
-class OverlayRun(SQLModel, table=True):
+class OverlayRun(Row, table=True):
     """A session in the trial of an overlay."""
 
     __tablename__ = "overlay_runs"
@@ -188,7 +56,13 @@ class OverlayRun(SQLModel, table=True):
     at: datetime = Field(sa_column=utc_column())
 
 
-_MEASURED = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
+_LIFT_FIELDS = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")
+
+
+def is_withheld(run_id: str, overlay_id: str, share: float) -> bool:
+    """Whether a run goes without an overlay; true for a `share`, 0 to 1, of all runs."""
+    digest = hashlib.blake2b(f"{run_id}\0{overlay_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64
 
 
 @frozen
@@ -213,7 +87,7 @@ class Trials(SessionFollower[OverlayRun]):
     """Withholds overlays from a share of the sessions, and follows the results of all. Callable from any thread."""
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Ledger) -> None:
-        super().__init__(database, facts, OverlayRun, cursor=CURSOR)
+        super().__init__(database, facts, OverlayRun, cursor=TRIAL_CURSOR)
         self.overlays = overlays
         self._settings = settings
         self._lifts: TableCache[Mapping[str, Lift]] = TableCache(database, OverlayRun)
@@ -221,7 +95,7 @@ class Trials(SessionFollower[OverlayRun]):
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Draw]:
         """Draw for each overlay whether this run goes without it. Without a run (`run_id` "") nothing is withheld."""
         share = self._settings.current.adaptation.withheld if run_id else 0.0
-        return [Draw(overlay, bool(run_id) and is_withheld(run_id, overlay.id, share), share) for overlay in overlays]
+        return [Draw(overlay, is_withheld(run_id, overlay.id, share), share) for overlay in overlays]
 
     def applied(
         self, tx: Transaction, provenance: Mapping[str, Any], *, session_id: str, agent: str, workspace: str
@@ -287,7 +161,7 @@ class Trials(SessionFollower[OverlayRun]):
                     candidate_id=row.id,
                     type=row.type,
                     agent=row.agent_id,
-                    **{name: round(getattr(measured, name), 4) for name in _MEASURED},
+                    **{name: round(getattr(measured, name), 4) for name in _LIFT_FIELDS},
                 )
             )
 

@@ -11,7 +11,7 @@ import pytest
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
 from engine.execution.validation import REPAIRS_HEADING
-from engine.learning.candidates import candidates as table
+from engine.learning.candidates.candidate_rows import add_candidate, decide_candidate
 from engine.model import PromptRequest, Refusal, SessionState, SourceKind, Status
 from engine.model.adaptation import (
     Candidate,
@@ -44,9 +44,9 @@ def in_force(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate
     about = known.get(effect) or candidate(engine, effect, len(known), **where)
 
     def promote(tx: Transaction) -> None:
-        row = table.add_candidate(tx, about, "drafted") or table.load_candidate(tx, about.id)
+        row = add_candidate(tx, about, "drafted")
         row.status = CandidateStatus.REVIEW.value
-        table.decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
+        decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
 
     engine.database.write(promote)
     yield about

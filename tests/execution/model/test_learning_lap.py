@@ -38,7 +38,7 @@ def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
     with world.opened() as engine:
         assert SAID not in tidied(1)
         assert SAID not in tidied(2)
-        engine.adaptation.digest()
+        engine.adaptation.run_round()
         (one,) = engine.adaptation.candidates()
         assert one.status is CandidateStatus.REVIEW
         assert isinstance(one.effect, FixTemplate)
@@ -65,7 +65,7 @@ def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) ->
         view = world.run("Make test_total pass")
         assert view.change_set_id is not None, "\n".join(world.texts(view))
         engine.changes.land(view.change_set_id)
-        engine.adaptation.catch_up()
+        engine.adaptation.run_round_if_due()
         (fix,) = engine.adaptation.fixes(str(world.repository.path))
         assert fix.title == "Make test_total pass"
         assert fix.template.failing == ("tests/test_cart.py::test_total",)

@@ -9,9 +9,10 @@ from datetime import timedelta
 from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
-from engine.learning.candidates.candidates import CandidateRow, add_candidate, decide_candidate, load_candidate
+from engine.learning.candidates.candidate_rows import add_candidate, decide_candidate, load_candidate
 from engine.learning.candidates.fragments import LearnedGuidance
-from engine.learning.candidates.trials import Overlays, Trials
+from engine.learning.candidates.overlays import Overlays
+from engine.learning.candidates.trials import Trials
 from engine.model import Contribution, PromptRequest
 from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 from engine.storage.database import Database, Transaction
@@ -67,8 +68,7 @@ class World:
         """Put it in force; again, if it was rolled back."""
 
         def work(tx: Transaction) -> Overlay:
-            row = tx.session.get(CandidateRow, candidate.id) or add_candidate(tx, candidate, "drafted")
-            assert row is not None
+            row = add_candidate(tx, candidate, "drafted")
             if row.status == CandidateStatus.DRAFTED:
                 row.status = CandidateStatus.REVIEW.value
             decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import EventBus
-from engine.learning.candidates.candidates import Candidates
+from engine.learning.candidates.candidate_rows import CandidateReader
 from engine.model import Refusal
 from engine.model.adaptation import CANDIDATE_MOVES, CandidateStatus
 from engine.storage.database import Database
@@ -62,7 +62,7 @@ class Days(RuleBasedStateMachine):
 
     @rule()
     def a_round_comes(self) -> None:
-        self.world.adaptation.digest()
+        self.world.adaptation.run_round()
 
     @precondition(lambda self: self.number)
     @rule(act=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
@@ -84,7 +84,7 @@ class Days(RuleBasedStateMachine):
 
     @invariant()
     def status_and_behaviour_agree(self) -> None:
-        rows = Candidates(self.world.database).rows()
+        rows = CandidateReader(self.world.database).rows()
         promoted = {row.id for row in rows if row.status == CandidateStatus.PROMOTED}
         assert promoted == set(self.world.shelf.in_force)
         assert len({row.dedupe_key for row in rows}) == len(rows)

@@ -186,10 +186,10 @@ def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
 def test_alone_it_fails_and_with_one_more_it_may_pass() -> None:
     first = record(1, score=100)
     alone = evaluate(candidate(first), [first], [first])
-    assert (alone.score, alone.passed, alone.corroborated_by) == (45.0, False, ())
+    assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
     assert "no other record" in alone.reason
-    assert evaluate(candidate(first), [first], [first, record(2, score=65)]).passed
-    assert not evaluate(candidate(first), [first], [first, record(2, score=64)]).passed
+    assert evaluate(candidate(first), [first], [first, record(2, score=65)]).has_passed
+    assert not evaluate(candidate(first), [first], [first, record(2, score=64)]).has_passed
 
 
 # -- against

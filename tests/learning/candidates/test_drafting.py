@@ -213,9 +213,10 @@ def test_an_edit_is_told_in_the_operators_words() -> None:
     assert said(edit, Told(), edit, edit) == said(edit, Told(), edit, edit, edit) == ("run the tests",)
     every = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
     assert said(every, Told()) == ("Docs end with a full stop",)
-    with pytest.raises(NothingToDraft):
-        said(record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/card"), Told())
-    kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.")
+    kept = record(
+        RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.",
+        trust="quoted",
+    )  # fmt: skip
     assert said(kept, Told()) == ("Prices are whole cents.",)
 
 

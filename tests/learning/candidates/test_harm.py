@@ -11,7 +11,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import SessionEnded
 from engine.home import Home
-from engine.learning.candidates import candidates as table
+from engine.learning.candidates.candidate_rows import add_candidate
 from engine.model import PromptRequest, Randomness
 from engine.model.adaptation import Candidate, CandidateStatus, PromptFragment
 from engine.overrides import Overrides
@@ -42,9 +42,7 @@ def reviewed(engine: Engine, number: int, *lines: str) -> Candidate:
     )  # fmt: skip
 
     def work(tx: Transaction) -> None:
-        row = table.add_candidate(tx, one, "drafted")
-        assert row is not None
-        row.status = CandidateStatus.REVIEW.value
+        add_candidate(tx, one, "drafted").status = CandidateStatus.REVIEW.value
 
     engine.database.write(work)
     return one
@@ -83,7 +81,7 @@ def test_harm_is_measured_told_and_rolled_back(engine: Engine) -> None:
     assert view.lift is not None
     assert view.lift.verdict == "not enough evidence", "nobody has looked yet"
     engine.trials.catch_up()
-    engine.adaptation.reflect()
+    engine.adaptation.read_ledger()
     lift = engine.adaptation.view(bad.id).lift
     assert lift is not None
     assert (lift.verdict, lift.with_good, lift.without_good) == ("harms", 0, lift.without_runs)
@@ -92,10 +90,10 @@ def test_harm_is_measured_told_and_rolled_back(engine: Engine) -> None:
     assert record.details["candidate_id"] == bad.id
     (waiting,) = [one for one in engine.queue() if one.title.startswith("roll back?")]
     assert waiting.id == bad.id
-    engine.adaptation.digest()
+    engine.adaptation.run_round()
     assert engine.adaptation.view(bad.id).candidate.status is CandidateStatus.PROMOTED, "manual: the operator is asked"
     engine.settings.set("adaptation.mode", "autonomous")
-    engine.adaptation.digest()
+    engine.adaptation.run_round()
     assert engine.adaptation.view(bad.id).candidate.status is CandidateStatus.ROLLED_BACK
     assert engine.adaptation.view(good.id).candidate.status is CandidateStatus.PROMOTED
     assert "- Never run a test." not in engine.prompts.assemble(asked()).text("system")

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from engine.config import Settings
 from engine.events import ChangeSetLanded
-from engine.learning.candidates.candidates import CandidateTexts
+from engine.learning.candidates.candidate_texts import CandidateTexts
 from engine.learning.candidates.sources import HealedTests
 from engine.model import Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, FixTemplate
@@ -27,7 +27,7 @@ def kinds(world: World, like: str = "Candidate") -> list[str]:
 
 def test_one_heal_is_drafted_from_its_own_words_and_waits_for_more(world: World) -> None:
     world.heal("sess_1")
-    (drafted,) = world.adaptation.digest()
+    (drafted,) = world.adaptation.run_round()
     assert drafted.status is CandidateStatus.DRAFTED
     assert drafted.effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
     assert drafted.dedupe_key == f"fix_template:workspace:{SHOP}:successful_heal/{TOTAL}"
@@ -40,9 +40,9 @@ def test_one_heal_is_drafted_from_its_own_words_and_waits_for_more(world: World)
 
 def test_a_second_session_bears_it_out_and_the_operator_decides(world: World) -> None:
     world.heal("sess_1")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     world.heal("sess_2")
-    assert world.adaptation.digest() == []  # of the same nothing is drafted twice
+    assert world.adaptation.run_round() == []  # of the same nothing is drafted twice
     (one,) = world.adaptation.candidates()
     assert one.status is CandidateStatus.REVIEW
     assert len(one.drafted_from) == len(one.corroborated_by) == 1
@@ -73,34 +73,34 @@ def test_a_second_session_bears_it_out_and_the_operator_decides(world: World) ->
 
 def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> None:
     world.happened(failed("sess_1"))
-    assert world.adaptation.digest() == []
-    assert "nothing has fixed" in next(iter(world.adaptation.not_drafted().values()))
+    assert world.adaptation.run_round() == []
+    assert "nothing has fixed" in next(iter(world.adaptation.not_drafted.values()))
     world.heal("sess_2")
-    made = world.adaptation.digest()
+    made = world.adaptation.run_round()
     assert [one.effect for one in made] == [FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))] * 2
     world.happened(failed("sess_3"))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     by_status = {candidate.status: candidate.source_label for candidate in world.adaptation.candidates()}
     assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
     world.heal("sess_4")  # the same repair for the other reason is not asked about a second time
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 1
     world.adaptation.reject(world.adaptation.candidates(CandidateStatus.REVIEW)[0].id)
     world.heal("sess_5")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 0
 
 
 def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world: World) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (rejected,) = world.adaptation.candidates(CandidateStatus.REVIEW)
     world.adaptation.reject(rejected.id, "not now")
     statuses = []
     for number in range(3, 6):
         world.heal(f"sess_{number}")
-        world.adaptation.digest()
+        world.adaptation.run_round()
         statuses.append(world.adaptation.candidates()[0].status)
     assert statuses == [CandidateStatus.REJECTED, CandidateStatus.REJECTED, CandidateStatus.REVIEW]
 
@@ -111,15 +111,15 @@ def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> No
 
     world.heal("sess_1")
     world.happened(failed("sess_2", failing=("t.py::other",)))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     world.clock.advance(timedelta(days=179))
     world.happened(failed("sess_3", failing=("t.py::other",)))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     rounds = RetentionRounds(world.database, world.clock, [RECORDS], Settings().kept_days)
     assert rounds.round() == {}
     world.clock.advance(timedelta(days=1, minutes=1))
     world.happened(failed("sess_4", failing=("t.py::other",)))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert rounds.round() == {"learning_records": 1}
     assert sessions() == ["sess_4", "sess_3", "sess_1"]
 
@@ -128,12 +128,12 @@ def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None
     world.heal("sess_1")
     world.heal("sess_2")
     world.happened(retried("sess_3"))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     damaged = world.adaptation.candidates(type=CandidateType.FIX_TEMPLATE)[0]
     statement = text("UPDATE candidates SET effect = '{}' WHERE id = :id")
     world.database.write(lambda tx: tx.session.connection().execute(statement, {"id": damaged.id}))
     world.happened(retried("sess_4"))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert [candidate.type for candidate in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
     with pytest.raises(Refusal) as refused:
         world.adaptation.approve(damaged.id)
@@ -144,7 +144,7 @@ def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None
 def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     texts = CandidateTexts(world.database)
     (one,) = world.adaptation.candidates(CandidateStatus.REVIEW)
     assert list(texts.find(SearchTerms(["nobody said this"]))) == []
@@ -162,7 +162,7 @@ def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
 def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting(world: World) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (one,) = world.adaptation.candidates()
     world.adaptation.approve(one.id)
     damaged = '{"kind": "fix_template", "failing": "Ann, no list"}'
@@ -185,14 +185,14 @@ def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting
 def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
     world.heal("sess_1")
     world.told.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
-    world.adaptation.catch_up()
+    world.adaptation.run_round_if_due()
     assert world.adaptation.fixes(SHOP) == [], "what an agent fixed of its own was never in the operator's files"
     for session in ("sess_2", "sess_3"):
         world.told.turned_green[session] = HealedTests({f"t.py::{session}": ""}, "", AGENT, 0)
         world.told.patches[session] = "diff --git a/price.py b/price.py"
         world.told.summaries[session] = "Rounded once."
         world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
-    world.adaptation.catch_up()
+    world.adaptation.run_round_if_due()
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
     assert world.adaptation.fixes("/other") == []
     newest = world.adaptation.fixes(SHOP)[0]
@@ -207,10 +207,10 @@ def test_a_landing_that_was_taken_back_bears_no_fix_out(world: World) -> None:
         world.told.turned_green[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
         world.told.summaries[session] = "Rounded once."
         world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
-        world.adaptation.digest()
+        world.adaptation.run_round()
     (one,) = world.adaptation.candidates()
     assert one.status is CandidateStatus.DRAFTED
     world.told.taken_back.clear()
     world.heal("sess_3")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert len(world.adaptation.candidates()[0].corroborated_by) == 2

@@ -9,7 +9,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
-from engine.learning.candidates import candidates as table
+from engine.learning.candidates.candidate_rows import CandidateReader
 from engine.learning.candidates.sources import ModelPrice, ModelsUsed
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
@@ -29,7 +29,7 @@ def reviewed(world: World) -> Candidate:
     """A candidate that two sessions bear out."""
     world.heal("sess_1")
     world.heal("sess_2")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (one,) = world.adaptation.candidates()
     return one
 
@@ -37,7 +37,7 @@ def reviewed(world: World) -> Candidate:
 def measured(world: World) -> Candidate:
     """A candidate that two sessions bear out, and that says nothing in anybody's words."""
     world.happened(retried("sess_1"), retried("sess_2"))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (one,) = world.adaptation.candidates()
     return one
 
@@ -85,7 +85,7 @@ def test_not_in_phase_0_and_not_while_something_is_held(
     assert not autonomous.adaptation.has_work()
     lift(autonomous)
     assert autonomous.adaptation.has_work()  # it is made up for, though nothing else happened
-    autonomous.adaptation.digest()
+    autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is PROMOTED
 
 
@@ -103,22 +103,22 @@ def test_what_the_operator_took_back_is_decided_by_him(autonomous: World) -> Non
     autonomous.adaptation.approve(one.id)
     autonomous.adaptation.undo(one.id)
     autonomous.told.own_phase = 1
-    autonomous.adaptation.digest()
+    autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is REVIEW
     assert autonomous.shelf.in_force == []
 
 
 def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -> None:
     autonomous.happened(retried("sess_1"))
-    autonomous.adaptation.digest()  # at most one try
+    autonomous.adaptation.run_round()  # at most one try
     autonomous.heal("sess_3", attempts=4)  # which it would have cut short
     autonomous.happened(retried("sess_2"))
-    autonomous.adaptation.digest()
+    autonomous.adaptation.run_round()
     (one,) = [each for each in autonomous.adaptation.candidates() if each.source_label == "repeated_retry"]
     assert one.status is REVIEW
     assert len(one.against) == len(one.corroborated_by) == 1
     autonomous.happened(retried("sess_4"))
-    autonomous.adaptation.digest()
+    autonomous.adaptation.run_round()
     (one,) = [each for each in autonomous.adaptation.candidates() if each.source_label == "repeated_retry"]
     assert one.status is PROMOTED
 
@@ -126,10 +126,10 @@ def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -
 def test_evidence_that_turns_against_it_takes_it_out_of_review(world: World) -> None:
     world.told.used = ModelsUsed(ModelPrice("openai:big", 9), "koji-core", (ModelPrice("openai:small", 1),))
     world.happened(overlapped("sess_1", ("a.py",)), overlapped("sess_2", ("a.py",)))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert world.adaptation.candidates()[0].status is REVIEW
     world.happened(*(overlapped(f"sess_{number}", ()) for number in range(3, 9)))  # the others could all land
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
     assert (candidate.status, candidate.score < 60) == (CandidateStatus.DRAFTED, True)
     assert world.adaptation.waiting() == []
@@ -145,7 +145,7 @@ def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:
     assert (wait.kind, wait.id) == ("candidate", one.id)
     assert wait.title.startswith("roll back? ")
     assert "3 of 12 went well with it, 10 of 12 without it" in wait.title
-    world.adaptation.digest()
+    world.adaptation.run_round()
     assert world.adaptation.candidates()[0].status is PROMOTED  # the operator decides
     world.adaptation.roll_back(one.id)
     assert world.adaptation.waiting() == []
@@ -156,24 +156,24 @@ def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(auton
     harms(autonomous, one.id)
     autonomous.told.hold, autonomous.told.own_phase = "stopped", 0
     assert autonomous.adaptation.has_work()
-    autonomous.adaptation.digest()
+    autonomous.adaptation.run_round()
     (gone,) = autonomous.adaptation.candidates()
     assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
     assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
     assert autonomous.shelf.in_force == []
     autonomous.told.hold, autonomous.told.own_phase = "", 1
     autonomous.happened(retried("sess_3"))
-    autonomous.adaptation.digest()  # and is not put back by itself
+    autonomous.adaptation.run_round()  # and is not put back by itself
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
 def test_a_draft_waits_for_the_end_of_its_session(world: World) -> None:
     world.told.running.add("sess_1")
     world.heal("sess_1")
-    assert world.adaptation.digest() == []
+    assert world.adaptation.run_round() == []
     assert world.adaptation.has_work()  # looked at again, though nothing else happens
     world.told.running.clear()
-    assert len(world.adaptation.digest()) == 1
+    assert len(world.adaptation.run_round()) == 1
     assert not world.adaptation.has_work()
 
 
@@ -182,7 +182,7 @@ def test_a_draft_waits_for_the_end_of_its_session(world: World) -> None:
 
 def state_of(world: World, candidate: str) -> tuple[CandidateStatus, list[str], int, int]:
     """Status, effects in force, and how much history and how many facts there are: what changes together."""
-    row = table.Candidates(world.database).get(candidate)
+    row = CandidateReader(world.database).get(candidate)
     facts = [one for one in Ledger(world.database).since(0, 10_000) if one.kind.startswith("Candidate")]
     return CandidateStatus(row.status), world.shelf.in_force, len(row.history), len(facts)
 
@@ -237,7 +237,7 @@ def test_a_round_that_breaks_off_anywhere_comes_to_the_same_end(
 
         monkeypatch.setattr(database, "write", failing)
         try:
-            world.opened().digest()
+            world.opened().run_round()
         except RuntimeError:
             broken += 1
             continue

@@ -27,8 +27,8 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.reflection import CURSOR
-from engine.learning.candidates.scoring import OPPORTUNITY, error_kind
+from engine.learning.candidates.reflection import ENTRY_CURSOR
+from engine.learning.candidates.scoring import OPPORTUNITY, classify_error
 from engine.learning.candidates.sources import HealedTests
 from engine.model.adaptation import RecordKind
 from engine.storage import state
@@ -131,13 +131,13 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
     world.told.rewritten["pred_edited"] = rewritten("Fix the total", "Fix the total and run the tests too")
     world.told.facts["fact_1"] = para_fact("Prices are whole cents.")
     world.happened(fact)
-    assert world.adaptation.reflect() == len(expected)
+    assert world.adaptation.read_ledger() == len(expected)
     found = world.adaptation.records()[::-1]
     assert [(one.source_label, one.scope_type, one.scope_id, one.score) for one in found] == expected
     assert all(one.reason and one.id.startswith("rec_") and one.fact for one in found)
     # Read again, as after a crash before the cursor was stored.
-    world.database.write(lambda tx: state.put(tx, CURSOR, 0))
-    assert world.opened().reflect() == len(expected)
+    world.database.write(lambda tx: state.put(tx, ENTRY_CURSOR, 0))
+    assert world.opened().read_ledger() == len(expected)
     assert world.adaptation.records()[::-1] == found
 
 
@@ -145,7 +145,7 @@ def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> No
     cause = "TypeError: no discount in cart.py"
     world.told.turned_green["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
     world.happened(LANDED)
-    world.adaptation.reflect()
+    world.adaptation.read_ledger()
     other, one, _ = world.adaptation.records()
     assert [one.source_label, other.source_label] == ["successful_heal/t.py::other", f"successful_heal/{TOTAL}"]
     assert (other.scope_type, other.scope_id, other.agent) == ("workspace", SHOP, AGENT)
@@ -162,9 +162,9 @@ def test_a_landing_that_turned_tests_green_is_a_heal_of_each(world: World) -> No
 def test_what_was_landed_in_parts_is_approved_and_healed_once(world: World, end: Event) -> None:
     world.told.turned_green["sess_1"] = HealedTests({TOTAL: ""}, "shop", AGENT, 20_000)
     world.happened(replace(LANDED, files=1, left=1))
-    assert world.adaptation.reflect() == 0, "what becomes of the rest is not known yet"
+    assert world.adaptation.read_ledger() == 0, "what becomes of the rest is not known yet"
     world.happened(end, replace(LANDED, files=1, left=1), LANDED)
-    world.adaptation.reflect()
+    world.adaptation.read_ledger()
     heal, approval = world.adaptation.records()
     assert (approval.source_label, approval.details["files"]) == ("human_approval/change_set", 2)
     assert heal.source_label == f"successful_heal/{TOTAL}"
@@ -172,10 +172,10 @@ def test_what_was_landed_in_parts_is_approved_and_healed_once(world: World, end:
 
 def test_a_budget_is_one_incident_a_day(world: World) -> None:
     world.happened(over_budget(spent=1_000_000), over_budget(), BudgetExceeded(subject="other", spent=2, budget=1))
-    world.adaptation.reflect()
+    world.adaptation.read_ledger()
     world.clock.advance(timedelta(days=1))
     world.happened(over_budget())
-    world.adaptation.reflect()
+    world.adaptation.read_ledger()
     told = [(record.scope_id, record.details["day"]) for record in world.adaptation.records("budget_incident")[::-1]]
     assert told == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
@@ -183,9 +183,9 @@ def test_a_budget_is_one_incident_a_day(world: World) -> None:
 def test_what_came_before_weighs_also_within_one_reading(world: World) -> None:
     message = "x" * 30
     world.happened(*(erred(f"sess_{n}", message, "edit") for n in range(3)))
-    world.adaptation.reflect()
+    world.adaptation.read_ledger()
     world.happened(erred("sess_3", message, "edit"))
-    world.adaptation.reflect()
+    world.adaptation.read_ledger()
     assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
 
@@ -197,7 +197,7 @@ def test_a_fact_that_says_too_little_is_passed_over(world: World) -> None:
             text("UPDATE memory_events SET payload = '{}' WHERE kind = 'AgentErred'")
         )
     )
-    assert world.adaptation.reflect() == 1
+    assert world.adaptation.read_ledger() == 1
     assert [record.kind for record in world.adaptation.records()] == [RecordKind.REPEATED_RETRY]
 
 
@@ -210,9 +210,9 @@ def test_what_was_not_written_is_read_again(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(world.database, "write", no_disk)
     with pytest.raises(RuntimeError):
-        world.adaptation.reflect()
+        world.adaptation.read_ledger()
     monkeypatch.setattr(world.database, "write", write)
-    assert world.adaptation.reflect() == 2
+    assert world.adaptation.read_ledger() == 2
 
 
 # -- sequences
@@ -229,14 +229,14 @@ def recurring(world: World, sessions: range) -> None:
 
 def test_steps_that_recur_are_records_of_each_session_that_has_them(world: World) -> None:
     recurring(world, range(6))
-    world.adaptation.digest()
+    world.adaptation.run_round()
     found = world.adaptation.records("tool_sequence")
     assert {one.source_label for one in found} == {"tool_sequence/exec:git status > exec:git diff > exec:pytest"}
     assert {one.session_id for one in found} == {f"sess_{number}" for number in range(6)}
     assert all(one.score >= 60 for one in found)
     recurring(world, range(6, 7))
-    world.adaptation.reflect()
-    world.adaptation.digest()
+    world.adaptation.read_ledger()
+    world.adaptation.run_round()
     assert len(world.adaptation.records("tool_sequence")) == 7
 
 
@@ -255,4 +255,5 @@ def test_steps_that_recur_are_records_of_each_session_that_has_them(world: World
 def test_an_error_is_known_again_by_what_does_not_vary(
     tool: str, message: str, signature: str, explained: bool
 ) -> None:
-    assert error_kind(tool, message)[2:] == (signature, explained)
+    error = classify_error(tool, message)
+    assert (error.signature, error.is_explained) == (signature, explained)

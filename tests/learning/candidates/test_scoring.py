@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.candidates import scoring
-from engine.learning.candidates.scoring import FULL_COST, OPPORTUNITY, Score, add_parts, share
+from engine.learning.candidates.scoring import FULL_COST, OPPORTUNITY, ErrorClass, RecordScore, add_parts, share
 from engine.model import Trust
 
 
-def an_error(points: float, explained: bool, before: int) -> Score:
-    return scoring.agent_error(points, "x", explained=explained, before=before)
+def an_error(points: float, explained: bool, before: int) -> RecordScore:
+    return scoring.agent_error(ErrorClass(points, "x", "", explained), before)
 
 
-AT_THE_LINE: list[tuple[Callable[..., Score], tuple[float, ...], float]] = [
+AT_THE_LINE: list[tuple[Callable[..., RecordScore], tuple[float, ...], float]] = [
     (scoring.failed_tdd, (2, 0, 2), 59.0),  # one try in vain is no opportunity yet
     (scoring.failed_tdd, (2, 0, 3), 61.0),
     (scoring.failed_tdd, (9, 10 * FULL_COST, 50), 100.0),
@@ -47,7 +47,7 @@ AT_THE_LINE: list[tuple[Callable[..., Score], tuple[float, ...], float]] = [
 
 @pytest.mark.parametrize(("formula", "arguments", "score"), AT_THE_LINE)
 def test_every_formula_at_its_boundaries(
-    formula: Callable[..., Score], arguments: tuple[float, ...], score: float
+    formula: Callable[..., RecordScore], arguments: tuple[float, ...], score: float
 ) -> None:
     found = formula(*arguments)
     assert found.score == score

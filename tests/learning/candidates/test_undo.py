@@ -13,9 +13,9 @@ from tests.learning.candidates.world import World
 def candidate(world: World) -> Candidate:
     """A candidate that waits for the operator."""
     world.heal("sess_1")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     world.heal("sess_2")
-    world.adaptation.digest()
+    world.adaptation.run_round()
     (found,) = world.adaptation.candidates(CandidateStatus.REVIEW)
     return found
 

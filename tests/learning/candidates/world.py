@@ -19,8 +19,8 @@ from engine.events import (
     ValidationHealed,
 )
 from engine.learning.candidates.adaptation import Adaptation
+from engine.learning.candidates.overlays import Overlays
 from engine.learning.candidates.sources import HealedTests, ModelsUsed
-from engine.learning.candidates.trials import Overlays
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
 from engine.model.lessons import Correction

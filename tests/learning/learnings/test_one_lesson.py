@@ -36,7 +36,7 @@ def rule_finding(world: ModelWorld, prompt: str, said: str) -> str:
     assert session is not None
     world.finish(session)
     world.engine.learnings.catch_up()
-    world.engine.adaptation.reflect()
+    world.engine.adaptation.read_ledger()
     return session.id
 
 
@@ -87,7 +87,7 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
 
 def promoted(engine: Engine) -> PromptFragment:
     """The candidate that the corrections make, approved."""
-    engine.adaptation.digest()
+    engine.adaptation.run_round()
     (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
     engine.adaptation.approve(candidate.id)
     assert isinstance(candidate.effect, PromptFragment)

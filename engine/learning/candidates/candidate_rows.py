@@ -2,19 +2,19 @@
 
 Each transition is checked against the legal ones and runs in the caller's transaction, together with its event and its
 line of history. A candidate's effect is active exactly while its status says so, so a crash leaves the old behaviour or
-the new one. `CandidateTexts` removes forgotten texts (SPEC 4.10): whole lines, never part of a command or a diff.
+the new one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
-from dataclasses import fields, replace
+from collections.abc import Collection
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, Column
-from sqlmodel import Field, Session, SQLModel, col, select
+from sqlmodel import Field, col, select
 
 from engine.events import (
     CandidateDecisionUndone,
@@ -24,7 +24,7 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import effect_texts, free_name, map_texts, validate_effect
+from engine.learning.candidates.effects import free_name, validate_effect
 from engine.learning.candidates.evaluation import Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
@@ -41,15 +41,14 @@ from engine.model.adaptation import (
     effect_from_json,
 )
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms
-from engine.storage.rows import ids_with_prefix, load, load_all, select_all
+from engine.storage.rows import Row, ids_with_prefix, load, load_all, select_all, value_of
 from engine.storage.table_cache import TableCache
-from engine.storage.types import utc_column
+from engine.storage.types import shallow_dict, utc_column
 
 log = logging.getLogger(__name__)
 
 
-class CandidateRow(SQLModel, table=True):
+class CandidateRow(Row, table=True):
     """One candidate. `history` has an entry for each transition."""
 
     __tablename__ = "candidates"
@@ -93,21 +92,27 @@ class CandidateRow(SQLModel, table=True):
             if self.status not in (CandidateStatus.REJECTED, CandidateStatus.ROLLED_BACK):
                 raise
             effect = PromptFragment((refusal.message,))
-        values = {field.name: getattr(self, field.name) for field in fields(Candidate)}
-        values |= {name: tuple(values[name]) for name in _RECORD_ID_FIELDS}
-        values |= {"type": CandidateType(self.type), "status": CandidateStatus(self.status), "trust": Trust(self.trust)}
-        return Candidate(**values | {"effect": effect})
+        return value_of(
+            self,
+            Candidate,
+            type=CandidateType(self.type),
+            status=CandidateStatus(self.status),
+            effect=effect,
+            drafted_from=tuple(self.drafted_from),
+            corroborated_by=tuple(self.corroborated_by),
+            against=tuple(self.against),
+            trust=Trust(self.trust),
+        )
 
     @property
     def overlay(self) -> Overlay:
         """Its effect in the present or last term. Raises `Refusal` `bad_effect`."""
-        return Overlay(
+        return value_of(
+            self,
+            Overlay,
             id=f"{self.id}.{self.term}",
             candidate_id=self.id,
             type=CandidateType(self.type),
-            agent_id=self.agent_id,
-            run_kind=self.run_kind,
-            workspace=self.workspace,
             effect=validate_effect(effect_from_json(self.effect)),
             since=self.since or self.changed_at,
             trust=Trust(self.trust),
@@ -135,11 +140,11 @@ class CandidateRow(SQLModel, table=True):
     @property
     def is_undone(self) -> bool:
         """Whether its last transition is the undo of a decision."""
-        return bool(self.history) and self.history[-1]["move"] == CandidateMove.UNDO
+        return bool(self.history[-1]["move"] == CandidateMove.UNDO)
 
-    def last_time(self, status: CandidateStatus) -> datetime | None:
-        """When it last got this status, None for never."""
-        return next((step_time(step) for step in reversed(self.history) if step["status"] == status), None)
+    def last_time(self, status: CandidateStatus) -> datetime:
+        """When it last got this status, which it has had."""
+        return next(step_time(step) for step in reversed(self.history) if step["status"] == status)
 
     @property
     def corroboration(self) -> dict[str, Any] | None:
@@ -147,7 +152,6 @@ class CandidateRow(SQLModel, table=True):
         return next((step for step in reversed(self.history) if step["move"] == CandidateMove.CORROBORATE), None)
 
 
-_RECORD_ID_FIELDS = ("drafted_from", "corroborated_by", "against")
 _EVENTS = {
     CandidateMove.APPROVE: CandidatePromoted,
     CandidateMove.REJECT: CandidateRejected,
@@ -161,7 +165,7 @@ def step_time(step: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(step["at"])
 
 
-class Candidates:
+class CandidateReader:
     """Reads candidates. The functions below write them, in a transaction."""
 
     def __init__(self, database: Database) -> None:
@@ -213,15 +217,23 @@ def _unknown(candidate_id: str) -> Refusal:
     return Refusal("unknown_candidate", f"there is no candidate {candidate_id[:60]}", "clawpy candidates lists them")
 
 
-def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | None:
-    """Store a new candidate with the `reason` of its draft; None if there is one with its key already."""
+def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow:
+    """Store a new candidate with the `reason` of its draft; returns its row, or that of the one with its key."""
     key = candidate.dedupe_key
-    if tx.session.exec(select(CandidateRow.id).where(col(CandidateRow.dedupe_key) == key)).first():
-        return None
-    values = {field.name: getattr(candidate, field.name) for field in fields(candidate)}
-    values |= {"effect": candidate.effect.to_json(), "created_at": tx.now, "reason": reason, "dedupe_key": key}
-    values |= {"type": candidate.type.value, "trust": candidate.trust.value, "history": []}
-    row = CandidateRow(**values | {name: list(values[name]) for name in _RECORD_ID_FIELDS})
+    existing = tx.session.exec(select(CandidateRow).where(col(CandidateRow.dedupe_key) == key)).first()
+    if existing is not None:
+        return existing
+    values = shallow_dict(candidate) | {
+        "type": candidate.type.value,
+        "effect": candidate.effect.to_json(),
+        "drafted_from": list(candidate.drafted_from),
+        "corroborated_by": [],
+        "against": [],
+        "trust": candidate.trust.value,
+        "created_at": tx.now,
+        "reason": reason,
+    }
+    row = CandidateRow(**values, dedupe_key=key, history=[])
     _add_step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(
         CandidateDrafted(
@@ -234,15 +246,14 @@ def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> Candida
 
 def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
     """Store an evaluation, with the transition `move` that follows from it, if any."""
-    new_status = CandidateStatus(row.status)
-    if move is not None:
-        new_status = candidate_after(row.id, new_status, move)
+    status = CandidateStatus(row.status)
+    new_status = status if move is None else candidate_after(row.id, status, move)
     row.corroborated_by, row.against = list(evaluation.corroborated_by), list(evaluation.against)
-    if not new_status.decided:
+    if not new_status.is_decided:
         row.score, row.reason, row.decided_by = evaluation.score, evaluation.reason, ""
     tx.session.add(row)
     if move is not None:
-        _add_step(tx, row, move.value, new_status, reason=evaluation.reason)
+        _add_step(tx, row, move, new_status, reason=evaluation.reason)
         tx.record(
             CandidateWeighed(
                 subject=row.id, workspace=row.workspace, status=row.status, score=evaluation.score,
@@ -260,34 +271,26 @@ def decide_candidate(
     before any change.
     """
     new_status = candidate_after(row.id, CandidateStatus(row.status), move)
-    _add_step(tx, row, move.value, new_status, by=by, reason=reason, flow_names=flow_names)
+    _add_step(tx, row, move, new_status, by=by, reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = by, reason
     tx.record(
         _EVENTS[move](subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason)
     )
 
 
-def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str] = ()) -> None:
+def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> None:
     """Undo the operator's decision, if it was the last transition. Raises `Refusal` `nothing_to_undo`, and what
     `decide_candidate` raises if the candidate becomes active again."""
-    *earlier, last = row.history
+    last = row.history[-1]
     if last["move"] not in DECISIONS or last["by"] != "operator":
         raise Refusal(
             "nothing_to_undo",
             f"the last change to candidate {row.id} was not one of your decisions ({last['move']})",
             f"see clawpy candidates show {row.id}",
         )
-    before, why = earlier[-1], f" ({last['reason']})" if last["reason"] else ""
-    reason = f"undone: {last['move']}{why}"
-    _add_step(
-        tx,
-        row,
-        CandidateMove.UNDO,
-        CandidateStatus(before["status"]),
-        by="operator",
-        reason=reason,
-        flow_names=flow_names,
-    )
+    before, detail = row.history[-2], f" ({last['reason']})" if last["reason"] else ""
+    new_status, reason = CandidateStatus(before["status"]), f"undone: {last['move']}{detail}"
+    _add_step(tx, row, CandidateMove.UNDO, new_status, by="operator", reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(
         CandidateDecisionUndone(
@@ -302,27 +305,26 @@ def _add_step(
     move: str,
     status: CandidateStatus,
     *,
+    reason: str,
     by: str = "",
-    reason: str = "",
     flow_names: Collection[str] = (),
 ) -> None:
+    """Change the status, with a new line of history."""
     if status is CandidateStatus.PROMOTED:
         row.effect = _effect_to_activate(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status.value, tx.now
-    row.history = [
-        *row.history,
-        {
-            "at": tx.now.isoformat(),
-            "move": str(move),
-            "status": row.status,
-            "score": row.score,
-            "for": len(row.corroborated_by),
-            "against": len(row.against),
-            "by": by,
-            "reason": reason,
-        },
-    ]
+    step = {
+        "at": tx.now.isoformat(),
+        "move": str(move),
+        "status": row.status,
+        "score": row.score,
+        "for": len(row.corroborated_by),
+        "against": len(row.against),
+        "by": by,
+        "reason": reason,
+    }
+    row.history = [*row.history, step]
     tx.session.add(row)
 
 
@@ -333,73 +335,18 @@ def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collecti
     if not isinstance(effect, FlowOffload):
         return effect
     names, commands = set(flow_names), list(effect.commands)
-    for other in tx.session.exec(select(CandidateRow).where(col(CandidateRow.type) == effect.kind.value)):
-        name, same = str(other.effect.get("name", "")), other.effect.get("commands") == commands
-        in_force = other.status == CandidateStatus.PROMOTED
-        if other.id == row.id or not other.term:
-            continue
-        if in_force and same and other.workspace in ("", row.workspace):
+    once_active = select(CandidateRow).where(
+        col(CandidateRow.type) == effect.kind.value, col(CandidateRow.id) != row.id, col(CandidateRow.term) > 0
+    )
+    for other in tx.session.exec(once_active):
+        name, is_same = str(other.effect.get("name", "")), other.effect.get("commands") == commands
+        is_active = other.status == CandidateStatus.PROMOTED
+        if is_active and is_same and other.workspace in ("", row.workspace):
             raise Refusal(
                 "already_in_force",
                 f"the flow {name} already runs these commands",
                 f"reject this candidate; the other is {other.id}",
             )
-        if in_force or not same:
+        if is_active or not is_same:
             names.add(name)
     return replace(effect, name=free_name(effect.name, names))
-
-
-_UNDECIDED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ROLLED_BACK)
-
-
-class CandidateTexts:
-    """See `engine.memory.forget.ErasableStore`. What else a candidate says goes with the other records."""
-
-    name = "candidates"
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The candidates whose effect matches: id and the texts that would be removed."""
-        with self._database.read() as session:
-            for row, _, text in _matching_rows(session, query):
-                yield row.id, text
-
-    def erase(self, query: SearchTerms, /) -> int:
-        """Remove the matching texts; returns from how many candidates."""
-
-        def remove_texts(tx: Transaction) -> int:
-            matches = list(_matching_rows(tx.session, query))
-            for row, remaining, _ in matches:
-                row.effect = {} if remaining is None else remaining.to_json()
-                tx.session.add(row)
-                if row.status in _UNDECIDED and not _is_usable(remaining):
-                    decide_candidate(tx, row, CandidateMove.REJECT, "operator", "its text was forgotten")
-            return len(matches)
-
-        return self._database.write(remove_texts)
-
-
-def _is_usable(effect: Effect | None) -> bool:
-    try:
-        return effect is not None and bool(validate_effect(effect))
-    except Refusal:
-        return False
-
-
-def _matching_rows(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect | None, str]]:
-    """The candidates that match, each with its remaining effect (None for one that cannot be read) and the text that
-    would be removed."""
-    for row in session.exec(select(CandidateRow)):
-        try:
-            effect = effect_from_json(row.effect)
-        except Refusal:  # all of it goes
-            text = str(list(row.effect.values()))
-            if query.match(text):
-                yield row, None, text
-            continue
-        remaining = map_texts(effect, lambda text: "" if query.match(text) else text)
-        if remaining != effect:
-            texts = set(effect_texts(remaining))
-            yield row, remaining, " · ".join(text for text in effect_texts(effect) if text not in texts)
