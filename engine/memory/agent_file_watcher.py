@@ -70,7 +70,7 @@ class AgentFileWatcher:
 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._agent_files.snapshot()
-        changes = watch(
+        for _ in watch(
             folder,
             watch_filter=None,
             debounce=DEBOUNCE_MS,
@@ -78,16 +78,12 @@ class AgentFileWatcher:
             rust_timeout=0,
             stop_event=self,
             raise_interrupt=False,
-        )
-        for batch in changes:
-            self._agent_files.record_changes([Path(path) for _, path in batch])
+        ):
+            self._agent_files.record_changes()
 
     def is_set(self) -> bool:
         """Whether to end: asked by the watcher between two looks, for the first time when it is there."""
         if not self.is_ready.is_set():
-            folder = self._agent_files.folder
-            self._agent_files.record_changes(
-                [folder / agent for agent in self._agent_files.agents()]
-            )  # edits since we first read
+            self._agent_files.record_changes()  # edits since we first read
             self.is_ready.set()
         return self._stop.is_set()

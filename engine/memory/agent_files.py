@@ -6,7 +6,6 @@ An edit names what it was made of, and is refused when the file says something e
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import json
 import re
@@ -34,11 +33,6 @@ Fault = tuple[Sequence[str | int], str]
 """Where in a JSON document (the keys that lead there), and what is wrong there in words."""
 
 
-def accept_any(agent: str, name: str, text: str) -> Fault | None:
-    """Takes every document that is JSON."""
-    return None
-
-
 @frozen
 class _Bytes:
     data: bytes
@@ -52,20 +46,14 @@ class _Bytes:
 class AgentFiles:
     """The files of the agents in one folder. All methods may be called from any thread."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        database: Database | None = None,
-        fault: Callable[[str, str, str], Fault | None] = accept_any,
-    ) -> None:
+    def __init__(self, folder: Path, database: Database, fault: Callable[[str, str, str], Fault | None]) -> None:
         """`fault(agent, name, text)` says what is wrong with a JSON file that can be parsed, None when nothing is."""
         self.folder = folder
         self._database = database
         self._fault = fault
         self._lock = threading.Lock()
-        self._digests: dict[tuple[str, str], str] = {}  # digests as they were last written here or noticed
-        self._known_folders: frozenset[str] = frozenset()  # what stood in the folder then, sound or not
+        self._digests: dict[tuple[str, str], str] = {}
+        """See `_scan`; as it was last written here or noticed."""
 
     # Reading
 
@@ -80,8 +68,7 @@ class AgentFiles:
 
     def list(self, agent: str = "") -> list[AgentFile]:
         """The files of one agent or of all, those that are not there included. What cannot be read has a `problem`."""
-        agents = [agent] if agent else self.agents()
-        return [self._read_or_problem(owner, name) for owner in agents for name in FILES]
+        return [self._read_or_problem(owner, name) for owner in ([agent] if agent else self.agents()) for name in FILES]
 
     def read(self, agent: str, name: str) -> AgentFile:
         """One file. Raises `Refusal`: `unknown_file`, `unreadable_file`."""
@@ -156,8 +143,6 @@ class AgentFiles:
                     "compare both texts and keep what you want; neither is lost",
                 )
             data = _with_line_ends(text, before).encode("utf-8", errors="replace")
-            if len(data) > MAX_BYTES:
-                raise Refusal("bad_file", f"{agent}/{name} may have at most {MAX_BYTES // 1024} kB", "shorten it")
             if problem := self._problem(agent, name, data.decode()):
                 raise Refusal("bad_file", f"{agent}/{name}: {problem}", "fix it and save again; nothing was written")
             return self._put(agent, name, data, "in the console")
@@ -172,16 +157,14 @@ class AgentFiles:
             content = before.data if before else b""
             newline = b"" if not content or content.endswith(b"\n") else b"\n"
             data = content + newline + sanitise(text).rstrip("\n").encode("utf-8", errors="replace") + b"\n"
-            if len(data) > MAX_BYTES:
-                raise Refusal(
-                    "bad_file", f"{agent}/{name} is full: {MAX_BYTES // 1024} kB", f"shorten {self._path(agent, name)}"
-                )
             return self._put(agent, name, data, "by the engine")
 
     def _put(self, agent: str, name: str, data: bytes, how: str) -> AgentFile:
         path = self._path(agent, name)
         if not path.parent.is_dir():
             raise Refusal("unknown_file", f"there is no agent {agent}", "see `clawpy agents list`")
+        if len(data) > MAX_BYTES:
+            raise Refusal("bad_file", f"{agent}/{name} may have at most {MAX_BYTES // 1024} kB", f"shorten {path}")
         digest = hashlib.sha256(data).hexdigest()
         self._digests[agent, name] = digest  # before the file is written, so that the watcher ignores our own write
         try:
@@ -196,56 +179,32 @@ class AgentFiles:
         return self.read(agent, name)
 
     def _record(self, agent: str, name: str, how: str) -> None:
-        if self._database is not None:
-            self._database.write(lambda tx: tx.record(AgentFileChanged(subject=agent, file=name, how=how)))
+        self._database.write(lambda tx: tx.record(AgentFileChanged(subject=agent, file=name, how=how)))
 
     # Watching
 
     def snapshot(self) -> None:
         """Take every file as known, before it is watched."""
         with self._lock:
-            self._known_folders = self._entries()
-            for agent in self.agents():
-                for name in FILES:
-                    self._digests[agent, name] = self._digest(agent, name)
+            self._digests = self._scan()
 
-    def record_changes(self, paths: Sequence[Path]) -> builtins.list[tuple[str, str]]:
-        """`paths` may have changed: record which files really did, and not by our own hand. Says which; a folder that
-        came or went without a known file is reported with the file name ""."""
-        changed: builtins.list[tuple[str, str]] = []
+    def record_changes(self) -> None:
+        """Record which files changed since, and not by our own hand; of a folder that came or went without a known file
+        the file name is ""."""
         with self._lock:
-            for agent, name in sorted(self._files(paths)):
-                digest = self._digest(agent, name)
-                if self._digests.get((agent, name), "") != digest:
-                    self._digests[agent, name] = digest
-                    changed.append((agent, name))
-            previous, self._known_folders = self._known_folders, self._entries()
-            agents_changed = {agent for agent, _ in changed}
-            changed += [(name, "") for name in sorted(previous ^ self._known_folders) if name not in agents_changed]
+            before, self._digests = self._digests, self._scan()
+            keys = before.keys() | self._digests.keys()
+            changed = sorted(key for key in keys if before.get(key, "") != self._digests.get(key, ""))
+        agents_with_files = {agent for agent, name in changed if name}
         for agent, name in changed:
-            self._record(agent, name, "on disk")
-        return changed
+            if name or agent not in agents_with_files:
+                self._record(agent, name, "on disk")
 
-    def _entries(self) -> frozenset[str]:
-        """What stands in the folder, as far as it is shown."""
-        try:
-            return frozenset(
-                sanitise(path.name)[:80] for path in self.folder.iterdir() if not path.name.startswith(".")
-            )
-        except FileNotFoundError:
-            return frozenset()
-
-    def _files(self, paths: Sequence[Path]) -> set[tuple[str, str]]:
-        """The files that changes at `paths` can touch; a folder that came or went touches all of its own."""
-        files: set[tuple[str, str]] = set()
-        for path in paths:
-            try:
-                agent, *rest = path.relative_to(self.folder).parts
-            except ValueError:
-                continue
-            if AGENT_ID.fullmatch(agent):
-                files |= {(agent, name) for name in (rest[:1] or FILES)}
-        return {(agent, name) for agent, name in files if name in FILES}
+    def _scan(self) -> dict[tuple[str, str], str]:
+        """The digests of all files, and under the file name "" what stands in the folder, sound or not."""
+        digests = {(agent, name): self._digest(agent, name) for agent in self.agents() for name in FILES}
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        return digests | {(sanitise(path.name)[:80], ""): "here" for path in paths if not path.name.startswith(".")}
 
     def _digest(self, agent: str, name: str) -> str:
         try:

@@ -6,8 +6,7 @@ Pure: `nightly` fetches, calls these, stores.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import PurePath
 
@@ -54,16 +53,9 @@ class Day:
 
 def draft(day: Day, known_facts: Sequence[ParaFact]) -> list[NewFact]:
     """Facts that rules draw from the day: at most 8, corrections first, without those that are known."""
-    facts = [
-        *_captured_facts(day, "correction"),
-        *_captured_facts(day, "decision"),
-        *_captured_facts(day, "fact"),
-        *_failure_facts(day),
-        *_landed_facts(day),
-    ]
     known_digests = {digest(fact.fact) for fact in known_facts if not fact.forgotten}
     new_facts: dict[str, NewFact] = {}
-    for item in facts:
+    for item in (*_captured_facts(day), *_failure_facts(day), *_landed_facts(day)):
         if item.digest not in known_digests:
             new_facts.setdefault(item.digest, _with_superseded(item, known_facts))
     return list(new_facts.values())[:MAX_FACTS]
@@ -123,23 +115,21 @@ def fact_of(day: Day, *, fact: str, category: str, bucket: Bucket, group: str, s
     return NewFact(fact, category or "fact", bucket, group, origin, workspaces.get(source, ""), trust=trust)
 
 
-def _captured_facts(day: Day, kind: str) -> list[NewFact]:
-    facts = []
-    for capture in sorted(day.captures, key=lambda capture: (-capture.seen, capture.at, capture.id)):
-        if capture.kind != kind:
-            continue
-        preference = "preference" in capture.tags
-        bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _group_of(capture.workspace))
+def _captured_facts(day: Day) -> Iterator[NewFact]:
+    order = ("correction", "decision", "fact")
+    for capture in sorted(day.captures, key=lambda item: (order.index(item.kind), -item.seen, item.at, item.id)):
+        is_preference = "preference" in capture.tags
         occurrences = f", in {capture.seen} sessions" if capture.seen > 1 else ""
-        category = "preference" if preference else kind
-        source = f"{CAPTURE_SOURCE}{capture.source}"
-        reason = f"said {_speaker(capture)}{occurrences}"
-        facts.append(
-            NewFact(
-                capture.text, category, bucket, group, source, capture.workspace, trust=capture.trust, reason=reason
-            )
+        yield NewFact(
+            capture.text,
+            "preference" if is_preference else capture.kind,
+            Bucket.AREAS if is_preference else Bucket.PROJECTS,
+            "preferences" if is_preference else _group_of(capture.workspace),
+            f"{CAPTURE_SOURCE}{capture.source}",
+            capture.workspace,
+            trust=capture.trust,
+            reason=f"said {_speaker(capture)}{occurrences}",
         )
-    return facts
 
 
 def _speaker(capture: Capture) -> str:
@@ -148,33 +138,29 @@ def _speaker(capture: Capture) -> str:
     return f"in a session of {capture.agent}" if capture.agent else "in a session"
 
 
-def _failure_facts(day: Day) -> list[NewFact]:
-    times = Counter((workspace, test) for workspace, tests in day.failing.values() for test in set(tests))
-    facts = []
-    for (workspace, test), sessions_failed in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
-        if sessions_failed >= MIN_FAILING_SESSIONS:
-            sessions = sorted(
-                item for item, (place, tests) in day.failing.items() if place == workspace and test in tests
-            )
-            fact = NewFact(
+def _failure_facts(day: Day) -> Iterator[NewFact]:
+    sessions: dict[tuple[str, str], list[str]] = {}
+    for session, (workspace, tests) in sorted(day.failing.items()):
+        for test in set(tests):
+            sessions.setdefault((workspace, test), []).append(session)
+    for (workspace, test), failed in sorted(sessions.items(), key=lambda item: (-len(item[1]), item[0])):
+        if len(failed) >= MIN_FAILING_SESSIONS:
+            yield NewFact(
                 f"{plain(test, 300)} resists being fixed by agents",
                 "failure",
                 Bucket.RESOURCES,
                 _group_of(workspace),
-                "nightly:" + ",".join(sessions[:5]),
+                "nightly:" + ",".join(failed[:5]),
                 workspace,
                 trust=trust_of_names([test]),
-                reason=f"it still failed in {sessions_failed} sessions of {day.date}",
+                reason=f"it still failed in {len(failed)} sessions of {day.date}",
             )
-            facts.append(fact)
-    return facts
 
 
-def _landed_facts(day: Day) -> list[NewFact]:
-    facts = []
+def _landed_facts(day: Day) -> Iterator[NewFact]:
     for session in day.sessions:
         if files := day.files.get(session.id):
-            fact = NewFact(
+            yield NewFact(
                 f"Done on {day.date}: {plain(session.prompt, 300)} ({count(files, 'file')})",
                 "change",
                 Bucket.ARCHIVES,
@@ -183,8 +169,6 @@ def _landed_facts(day: Day) -> list[NewFact]:
                 session.workspace,
                 reason="it was landed",
             )
-            facts.append(fact)
-    return facts
 
 
 def _with_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from engine.background import Background
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryService
 
@@ -24,35 +24,32 @@ class EmbeddingCache:
     def __init__(self, memory: MemoryService) -> None:
         self._memory = memory
         self._vectors: OrderedDict[str, bytes] = OrderedDict()
-        self._queue: queue.SimpleQueue[Sequence[str] | None] = queue.SimpleQueue()
+        self._missing: set[str] = set()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._background = Background("clawpy-meanings", self._make)
 
     def __call__(self, texts: Sequence[str]) -> list[bytes | None]:
         with self._lock:
             vectors = [self._vectors.get(text) for text in texts]
-            missing = [text for text, vector in zip(texts, vectors, strict=True) if vector is None]
-            if missing and self._memory.is_embedder_running:
-                self._queue.put(missing)
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._make, name="clawpy-meanings", daemon=True)
-                    self._thread.start()
+            if None in vectors and self._memory.is_embedder_running:
+                self._missing.update(texts)
+                self._background.wake()
         return vectors
 
     def close(self) -> None:
         """Stop the background thread."""
-        self._queue.put(None)
+        self._background.close(0)
 
     def _make(self) -> None:
-        while (texts := self._queue.get()) is not None:
-            with self._lock:
-                missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-            try:
-                vectors = self._memory.embed_texts(missing) if missing else []
-            except NoEmbedder as error:
-                log.info("the Twin compares words only: %s", error)
-                continue
-            with self._lock:
-                self._vectors.update(zip(missing, vectors, strict=True))
-                while len(self._vectors) > MAX_VECTORS:
-                    self._vectors.popitem(last=False)
+        with self._lock:
+            missing = [text for text in self._missing if text not in self._vectors]
+            self._missing.clear()
+        try:
+            vectors = self._memory.embed_texts(missing)
+        except NoEmbedder as error:
+            log.info("the Twin compares words only: %s", error)
+            return
+        with self._lock:
+            self._vectors.update(zip(missing, vectors, strict=True))
+            while len(self._vectors) > MAX_VECTORS:
+                self._vectors.popitem(last=False)

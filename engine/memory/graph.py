@@ -10,10 +10,12 @@ import gc
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.memory.graph_file import GraphFiles, Record
 from engine.memory.graph_rules import cycles, reaches
@@ -56,9 +58,7 @@ class TaskGraph:
         self._files = GraphFiles(folder)
         self._lock = threading.Lock()
         self._write_lock = threading.Lock()
-        self._loaded = threading.Event()
-        self._loader: threading.Thread | None = None
-        self._error: OSError | None = None
+        self._loading: Future[None] | None = None
         self._closed = False
         self._nodes: dict[str, GraphNode] = {}
         self._outgoing: dict[str, Sequence[GraphEdge]] = {}
@@ -66,16 +66,22 @@ class TaskGraph:
         self._by_title: dict[tuple[str, str], str] = {}
         self.faults: tuple[str, ...] = ()
         """What could not be read, in words."""
+        self.is_ready = False
+        """Whether all of it was read."""
 
     # -- reading and closing
 
     def start(self) -> None:
-        """Read the files in a background thread."""
-        self._loader = threading.Thread(target=self.load, name="clawpy-task-graph", daemon=True)
-        self._loader.start()
+        """Read the files in a background thread. A second time changes nothing."""
+        if self._loading is None:
+            self._loading = run_in_thread("clawpy-task-graph", self._read_files)
 
     def load(self) -> None:
-        """Read the files, in this thread."""
+        """Read the files, and wait for it."""
+        self.start()
+        self._wait_until_ready(None)
+
+    def _read_files(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for number, record in enumerate(self._files.read(), 1):
@@ -83,21 +89,15 @@ class TaskGraph:
                 if number % FREEZE_EVERY == 0:
                     gc.freeze()
             self.faults = tuple(sanitise(fault) for fault in (*self._break_cycles(), *self._files.faults))
+            self.is_ready = True
         except OSError as error:
             log.exception("the task graph cannot be read")
-            self._error = error
             self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
-        self._loaded.set()
 
     @property
     def progress(self) -> float:
         """The share of the files that was read."""
         return 1.0 if self.is_ready else self._files.progress
-
-    @property
-    def is_started(self) -> bool:
-        """Whether it is read, or being read."""
-        return self._loader is not None or self._loaded.is_set()
 
     @property
     def newest_at(self) -> datetime | None:
@@ -106,15 +106,10 @@ class TaskGraph:
             last = next(reversed(self._nodes.values()), None)
             return None if last is None else last.timestamp
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether all of it was read."""
-        return self._loaded.is_set() and self._error is None
-
     def close(self) -> None:
         """Give the files up. Safe to call twice."""
-        if self._loader is not None:
-            self._loader.join()
+        if self._loading is not None:
+            wait([self._loading])
         with self._write_lock:
             self._closed = True
             self._files.close()
@@ -244,10 +239,12 @@ class TaskGraph:
 
     # -- inside
 
-    def _wait_until_ready(self) -> None:
-        if not self._loaded.wait(READY_TIMEOUT_S):
+    def _wait_until_ready(self, timeout_s: float | None = READY_TIMEOUT_S) -> None:
+        if self.is_ready:
+            return
+        if self._loading is None or wait([self._loading], timeout_s).not_done:
             raise Refusal("not_ready", f"the task graph is being read ({self.progress:.0%})", "try again in a moment")
-        if self._error is not None:
+        if not self.is_ready:
             raise Refusal("unwritable_home", self.faults[0], f"see {self._files.snapshot}")
 
     def _all_nodes(self) -> list[GraphNode]:

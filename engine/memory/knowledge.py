@@ -115,8 +115,7 @@ class Knowledge:
 
     def start(self, *, follow: bool = True) -> None:
         """Read the graph in the background, and with `follow` take in what happened since."""
-        if not self.graph.is_started:
-            self.graph.start()
+        self.graph.start()
         if follow:
             self._following.start()
 

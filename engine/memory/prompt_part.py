@@ -7,7 +7,7 @@ and says of itself that it is material.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from xml.sax.saxutils import escape, quoteattr
 
@@ -71,28 +71,42 @@ class RecallPromptPart:
 
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when nothing is recalled; layers that were left out are in the notes."""
-        recall, budget = self._recall(request)
-        lines, used, _, _ = self._fit(recall, budget)
-        notes = [f"recall went without {item}" for item in recall.left_out]
+        injection = self.preview(request)
         sources = [
-            {"id": line.id, "layer": line.layer.value, "source": line.source, "score": round(line.score, 4)}
-            for line in used
+            {"id": match.id, "layer": match.layer.value, "source": match.source, "score": round(match.score, 4)}
+            for match in injection.items
         ]
-        part = PromptPart(BLOCK, tuple(lines)) if used else None
-        return Contribution(part, {"memory_sources": sources} if used else {}, tuple(notes))
+        notes = [f"recall went without {item}" for item in injection.left_out]
+        return Contribution(injection.part, {"memory_sources": sources} if sources else {}, tuple(notes))
 
     def preview(self, request: PromptRequest) -> Injection:
-        """What `part` would put into a prompt now, and what fell under the budget (SPEC 9.5)."""
-        recall, budget = self._recall(request)
-        lines, used, dropped, tokens = self._fit(recall, budget)
-        part = PromptPart(BLOCK, tuple(lines), tokens=tokens) if used else None
-        return Injection(part, tuple(used), tuple(dropped), recall.left_out, tokens, budget, recall.seconds)
-
-    def _recall(self, request: PromptRequest) -> tuple[Recall, int]:
+        """What `part` would put into a prompt now, and what fell under the budget (SPEC 9.5): whole memories, all that
+        fit."""
         budget = self._settings.current.memory.recall_tokens
+        recall = self._recall(request) if budget else Recall(())
+        lines = [PromptLine(f"<{BLOCK}>", PROGRAM_SOURCE), PromptLine(PREAMBLE, PROGRAM_SOURCE)]
+        end = PromptLine(f"</{BLOCK}>", PROGRAM_SOURCE)
+        tokens = _count([*lines, end])
+        used: list[RecallMatch] = []
+        dropped: list[RecallMatch] = []
+        for item in recall.items:
+            # Rendering and counting a megabyte would be slow.
+            item_lines = memory_lines(item) if tokens + item.tokens <= budget else []
+            cost = _count(item_lines)
+            if item_lines and tokens + cost <= budget:
+                lines += item_lines
+                used.append(item)
+                tokens += cost
+            else:
+                dropped.append(item)
+        part = PromptPart(BLOCK, (*lines, end)) if used else None
+        used_tokens = tokens if used else 0
+        return Injection(part, tuple(used), tuple(dropped), recall.left_out, used_tokens, budget, recall.seconds)
+
+    def _recall(self, request: PromptRequest) -> Recall:
         task = request.task.strip()[:MAX_QUERY]
-        if not task or not budget:
-            return Recall(()), budget
+        if not task:
+            return Recall(())
         query = RecallQuery(
             task,
             k=MAX_MEMORIES,
@@ -109,28 +123,11 @@ class RecallPromptPart:
                 item = replace(item, text=text, tokens=tokenizer.count(text))
             if text.strip():
                 items.append(item)
-        return replace(recall, items=tuple(items)), budget
+        return replace(recall, items=tuple(items))
 
-    def _fit(self, recall: Recall, budget: int) -> tuple[list[PromptLine], list[RecallMatch], list[RecallMatch], int]:
-        """The lines of the block, what is in it, what is not, and its tokens: whole memories, as many as fit."""
-        lines = [PromptLine(f"<{BLOCK}>", PROGRAM_SOURCE), PromptLine(PREAMBLE, PROGRAM_SOURCE)]
-        end = PromptLine(f"</{BLOCK}>", PROGRAM_SOURCE)
-        tokens = sum(tokenizer.count(line.text) for line in (*lines, end))
-        used: list[RecallMatch] = []
-        dropped: list[RecallMatch] = []
-        for item in recall.items:
-            if tokens + item.tokens > budget:  # rendering and counting a megabyte would be slow
-                dropped.append(item)
-                continue
-            item_lines = memory_lines(item)
-            cost = sum(tokenizer.count(line.text) for line in item_lines)
-            if tokens + cost > budget:
-                dropped.append(item)
-            else:
-                lines += item_lines
-                used.append(item)
-                tokens += cost
-        return [*lines, end], used, dropped, tokens if used else 0
+
+def _count(lines: Iterable[PromptLine]) -> int:
+    return sum(tokenizer.count(line.text) for line in lines)
 
 
 def memory_lines(recalled: RecallMatch) -> list[PromptLine]:

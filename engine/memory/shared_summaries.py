@@ -21,7 +21,6 @@ from engine.memory.store import MemoryStore
 from engine.model import Layer, Memory, NewMemory, Refusal, RememberResult
 from engine.storage import state
 from engine.storage.database import Database
-from engine.storage.rows import session_driver
 from engine.storage.shared import Outage, SharedDatabase, lock
 
 log = logging.getLogger(__name__)
@@ -97,13 +96,13 @@ class PostgresSummaries:
 
 
 class SummarySharing:
-    """Exchanges summaries with the store that `store()` gives, None for none. One exchange at a time."""
+    """Exchanges summaries with the shared table, where there is one. One exchange at a time."""
 
     def __init__(
         self,
         database: Database,
         memories: MemoryStore,
-        store: Callable[[], PostgresSummaries | None],
+        store: PostgresSummaries | None,
         *,
         origin: Callable[[], str],
         projects: Callable[[], Mapping[str, str]],
@@ -117,61 +116,62 @@ class SummarySharing:
         self._origin = origin
         self._projects = projects
         self._remember = remember
-        self._outage = Outage(database, "summaries", self._waiting)
+        self._outage = Outage(database, "summaries", lambda: len(self._unsent(store, -1)) if store else 0)
 
     def is_enabled(self) -> bool:
         """Whether a shared database is configured."""
-        return self._store() is not None
+        return self._store is not None
 
     def exchange(self) -> str:
         """Send what is new and fetch what others did. Returns in words what failed, "" for nothing."""
         return self._outage.guard(self._exchange)
 
     def _exchange(self) -> None:
-        store = self._store()
-        if store is None:
+        if self._store is None:
             return
         projects = self._projects()
-        self._send(store, projects)
-        workspaces: dict[str, str] = {}
-        for workspace, project in projects.items():
-            if project:
-                workspaces.setdefault(project, workspace)
+        self._send(self._store, projects)
+        workspaces = {project: workspace for workspace, project in reversed([*projects.items()]) if project}
         for project, workspace in workspaces.items():
-            self._fetch(store, project, workspace)
+            self._fetch(self._store, project, workspace)
 
     def _send(self, store: PostgresSummaries, projects: Mapping[str, str]) -> None:
         """What was remembered since, of workspaces whose project is known. A workspace that comes to have one later
         begins from then on."""
-        key = f"{SENT}.{store.name}"
-        gone = self._forgotten()
-        if gone:
+        # Those whose text was erased here are few, and to say it again does no harm.
+        if gone := [summary.id for summary in self._memories.load(_OURS, (True, 0, -1))]:
             store.push((), gone)
         for _ in range(MAX_ROUNDS):
-            with self._database.read() as session:
-                cursor = int(state.get(session, key, 0))
-                driver = session_driver(session)
-                seqs = [row[0] for row in driver.execute(f"SELECT seq {_OURS} ORDER BY seq LIMIT ?", (cursor, PAGE))]
-            if not seqs:
+            rows = self._unsent(store, PAGE)
+            if not rows:
                 return
-            rows = self._memories.by_seq(seqs).values()
             new = [_shared(row, projects[row.workspace], self._origin()) for row in rows if projects.get(row.workspace)]
             if new:
                 store.push(new, ())
-            self._database.write(lambda tx, last=seqs[-1]: state.put(tx, key, last))  # type: ignore[misc]
+            self._put_cursor(f"{SENT}.{store.name}", rows[-1].seq)
 
     def _fetch(self, store: PostgresSummaries, project: str, workspace: str) -> None:
         key = f"{FETCHED}.{store.name}.{project}"
         for _ in range(MAX_ROUNDS):
-            with self._database.read() as session:
-                cursor = int(state.get(session, key, 0))
+            cursor = self._cursor(key)
             summaries, after = store.fetch(project, cursor)
             if after == cursor:
                 return
             theirs = [summary for summary in summaries if summary.origin != self._origin()]
             self._remember_valid([summary for summary in theirs if not summary.gone], workspace)
-            self._forget([summary.id for summary in summaries if summary.gone])
-            self._database.write(lambda tx, after=after: state.put(tx, key, after))  # type: ignore[misc]
+            if gone := [summary.id for summary in summaries if summary.gone]:
+                self._database.write(lambda tx, gone=gone: self._memories.empty(tx, gone))  # type: ignore[misc]
+            self._put_cursor(key, after)
+
+    def _unsent(self, store: PostgresSummaries, limit: int) -> list[Memory]:
+        return self._memories.load(_OURS, (False, self._cursor(f"{SENT}.{store.name}"), limit))
+
+    def _cursor(self, key: str) -> int:
+        with self._database.read() as session:
+            return int(state.get(session, key, 0))
+
+    def _put_cursor(self, key: str, cursor: int) -> None:
+        self._database.write(lambda tx: state.put(tx, key, cursor))
 
     def _remember_valid(self, summaries: Sequence[SharedSummary], workspace: str) -> None:
         valid = []
@@ -188,27 +188,12 @@ class SummarySharing:
         if valid:
             self._remember(valid)
 
-    def _forget(self, ids: Sequence[str]) -> None:
-        if ids:
-            self._database.write(lambda tx: self._memories.empty(tx, ids))
-
-    def _forgotten(self) -> list[str]:
-        """Summaries whose text was erased here. They are few, and to say it again does no harm."""
-        query = "SELECT id FROM memories WHERE layer = 'E' AND kind = 'summary' AND forgotten"
-        with self._database.read() as session:
-            return [row[0] for row in session_driver(session).execute(query)]
-
-    def _waiting(self) -> int:
-        store = self._store()
-        with self._database.read() as session:
-            cursor = int(state.get(session, f"{SENT}.{store.name}", 0)) if store is not None else 0
-            return int(session_driver(session).execute(f"SELECT count(*) {_OURS}", (cursor,)).fetchone()[0])
-
 
 _OURS = (
-    "FROM memories WHERE layer = 'E' AND kind = 'summary' AND NOT forgotten "
-    f"AND substr(source, 1, {len(SHARED)}) <> '{SHARED}' AND seq > ?"
+    "WHERE layer = 'E' AND kind = 'summary' AND forgotten = ? "
+    f"AND substr(source, 1, {len(SHARED)}) <> '{SHARED}' AND seq > ? ORDER BY seq LIMIT ?"
 )
+"""The summaries of this home."""
 
 
 def _shared(row: Memory, project: str, origin: str) -> SharedSummary:

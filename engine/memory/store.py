@@ -118,11 +118,11 @@ class MemoryStore:
 
     def get(self, id: str) -> Memory | None:
         """One memory, by its id or by the caller's own id of it (the newest that has it)."""
-        return next(iter(self._memories("WHERE id = ?1 OR ref = ?1 ORDER BY seq DESC LIMIT 1", (id,))), None)
+        return next(iter(self.load("WHERE id = ?1 OR ref = ?1 ORDER BY seq DESC LIMIT 1", (id,))), None)
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; those that are not there any more are left out."""
-        return {memory.seq: memory for memory in self._memories(f"WHERE seq IN {_IN_ARRAY}", _json_array(seqs))}
+        return {memory.seq: memory for memory in self.load(f"WHERE seq IN {_IN_ARRAY}", _json_array(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
@@ -132,7 +132,7 @@ class MemoryStore:
         condition = (
             "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if match_query else ""
         )
-        return self._memories(
+        return self.load(
             f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {condition} ORDER BY seq DESC LIMIT :limit",
             {"layer": layer.value, "before": before, "wanted": match_query, "limit": limit},
         )
@@ -161,9 +161,7 @@ class MemoryStore:
         """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
         of their text."""
         values = {"model": model, "limit": limit, "characters": characters}
-        return self._memories(
-            f"WHERE {_PENDING} ORDER BY seq LIMIT :limit", values, text="substr(text, 1, :characters)"
-        )
+        return self.load(f"WHERE {_PENDING} ORDER BY seq LIMIT :limit", values, text="substr(text, 1, :characters)")
 
     def pending_count(self, model: str) -> int:
         """How many those are."""
@@ -215,7 +213,8 @@ class MemoryStore:
         """Whether there are."""
         return bool(self._select("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)))
 
-    def _memories(self, where: str, values: Any, *, text: str = "text") -> list[Memory]:
+    def load(self, where: str, values: Any, *, text: str = "text") -> list[Memory]:
+        """The memories that a condition in SQL finds."""
         names = ", ".join(text if name == "text" else name for name in _COLUMNS)
         return [_memory(row) for row in self._select(f"SELECT {names} FROM memories {where}", values)]
 

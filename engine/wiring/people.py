@@ -47,7 +47,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
         database=core.database,
         activity=partial(_activity, core),
     )
-    core.agent_files = AgentFiles(home.agents, database=core.database, fault=core.agents.file_fault)
+    core.agent_files = AgentFiles(home.agents, core.database, core.agents.file_fault)
     core.agent_file_watcher = AgentFileWatcher(core.agent_files, report=core.report)
     core.decisions = Decisions(core.database, clock)
     core.exporter = Exporter(
@@ -161,12 +161,11 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         report=core.report,
     )
     url = shared_database(overrides)
-    shared_summaries = PostgresSummaries(url) if url else None
     projects = ProjectIds()
     core.summary_sharing = SummarySharing(
         core.database,
         core.memory.store,
-        lambda: shared_summaries,
+        PostgresSummaries(url) if url else None,
         origin=core.wisdom.origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.remember,

@@ -50,5 +50,5 @@ def _over(engine: StandIn, folder: Path) -> World:
     engine.agents = world.agents  # type: ignore[assignment]
     engine.wisdom = world.wisdom  # type: ignore[attr-defined]
     engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
-    engine.agent_files = AgentFiles(world.folder, database=database, fault=world.agents.file_fault)  # type: ignore[assignment]
+    engine.agent_files = AgentFiles(world.folder, database, world.agents.file_fault)  # type: ignore[assignment]
     return world

@@ -37,7 +37,7 @@ def agents(tmp_path: Path, database: Database) -> Agents:
 
 @pytest.fixture
 def files(tmp_path: Path, agents: Agents, database: Database) -> AgentFiles:
-    return AgentFiles(tmp_path / "agents", database=database, fault=agents.file_fault)
+    return AgentFiles(tmp_path / "agents", database, agents.file_fault)
 
 
 def refused(code: str, work: Callable[[], object]) -> Refusal:

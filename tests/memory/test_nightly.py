@@ -72,7 +72,7 @@ class World:
     def __init__(self, folder: Path, database: Database, clock: FakeClock, model: Model | None = None) -> None:
         self.work = FakeWork()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
-        self.files = AgentFiles(folder / "agents")
+        self.files = AgentFiles(folder / "agents", database, lambda *_: None)
         self.database = database
         self.para = Para(folder / "para", database, clock)
         self.captures = Captures(database, self.work, self.work.remember)
