@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -74,31 +75,35 @@ class SessionProcesses:
 
 def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
-    sessions: dict[str, list[Path]] = {}
-    with contextlib.suppress(OSError):
-        for file in sorted(folder.iterdir()):
-            if file.suffix in (_COMMAND, _GROUP):
-                sessions.setdefault(file.name.partition(".")[0], []).append(file)
-    for session_id, files in sessions.items():
-        leaders, group = [], None
-        for file in files:
-            text = _read_start(file)
-            if file.suffix == _GROUP:
-                path = Path(text)
-                group = path if cgroups.is_group_of(path, session_id) else None
-            elif (leader := _find_leader(text, session_id)) is not None:
-                leaders.append(leader)
-        yield SessionProcesses(session_id, tuple(leaders), group)
+    sessions: dict[str, SessionProcesses] = {}
+    for session_id, _, process in _read_entries(folder):
+        known = sessions.get(session_id, SessionProcesses(session_id, (), None))
+        if isinstance(process, Path):
+            known = replace(known, group=process)
+        elif process is not None:
+            known = replace(known, leaders=(*known.leaders, process))
+        sessions[session_id] = known
+    yield from sessions.values()
 
 
 def remove_stale(folder: Path) -> None:
     """Remove the files whose process has ended or whose group is gone."""
-    for file in [*folder.glob(f"*{_COMMAND}"), *folder.glob(f"*{_GROUP}")]:
-        session_id, text = file.name.partition(".")[0], _read_start(file)
-        is_group = file.suffix == _GROUP
-        if not (cgroups.is_group_of(Path(text), session_id) if is_group else _find_leader(text, session_id)):
+    for _, file, process in _read_entries(folder):
+        if process is None:
             with contextlib.suppress(OSError):
                 file.unlink()
+
+
+def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Path | None]]:
+    """The session of each file, the file, and the process or the control group that it names, None when it is gone."""
+    with contextlib.suppress(OSError):
+        for file in sorted(folder.iterdir()):
+            session_id = file.name.partition(".")[0]
+            if file.suffix == _COMMAND:
+                yield session_id, file, _find_leader(_read_start(file), session_id)
+            elif file.suffix == _GROUP:
+                group = Path(_read_start(file))
+                yield session_id, file, group if cgroups.is_group_of(group, session_id) else None
 
 
 def _find_leader(line: str, session_id: str) -> psutil.Process | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from engine import tokenizer
@@ -38,15 +39,13 @@ class PromptAssembly:
         self,
         parts: Sequence[PartSource],
         *,
-        deadline: float = DEADLINE_S,
-        deadlines: Mapping[str, float] | None = None,
+        deadlines: Mapping[str, float] = MappingProxyType({}),
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`deadlines`: seconds by the name of a part, instead of `deadline`. `secrets`: values that never go into a
+        """`deadlines`: seconds by the name of a part, instead of `DEADLINE_S`. `secrets`: values that never go into a
         prompt (SPEC 11.1)."""
         self._parts = tuple(parts)
-        self._deadline = deadline
-        self._deadlines = dict(deadlines or {})
+        self._deadlines = deadlines
         self._secrets = secrets
         self._lock = threading.Lock()
         self._late: dict[str, Future[Contribution]] = {}
@@ -61,7 +60,7 @@ class PromptAssembly:
         provenance: dict[str, Any] = {}
         secrets = tuple(self._secrets())
         for source, request_thread in zip(self._parts, pending, strict=True):
-            deadline = self._deadlines.get(source.name, self._deadline)
+            deadline = self._deadlines.get(source.name, DEADLINE_S)
             contribution = self._wait_for_part(source.name, request_thread, began + deadline, deadline)
             notes += contribution.notes
             provenance |= contribution.provenance

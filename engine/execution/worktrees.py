@@ -69,11 +69,8 @@ class Worktrees:
         folder = self.folder_of(session_id)
         git = Git(workspace).pin()
         snapshots.require_merge_tree()
-        intent = self._database.write(
-            lambda tx: intents.begin(
-                tx, INTENT, session_id, {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
-            )
-        )
+        payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
+        self._database.write(lambda tx: intents.begin(tx, INTENT, session_id, payload))
         try:
             with self.locks.hold(str(workspace)):
                 snapshot = snapshots.take_snapshot(git)
@@ -89,7 +86,7 @@ class Worktrees:
             if included.names:
                 (_admin_folder(git, folder) / _INCLUDED).write_bytes(join_nul(included.names))
         except (Refusal, OSError):
-            self._clear_away(intent, workspace, folder)
+            self.remove(session_id)
             self.release(workspace, session_id)
             raise
         return Worktree(session_id, workspace, folder, snapshot.tree, start, snapshot.head, included)
@@ -141,7 +138,7 @@ class Worktrees:
         removed (with files of another user) is left to the next start."""
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject == session_id:
-                self._remove_known(intent)
+                self._clear_away(intent)
 
     def release(self, workspace: Path, session_id: str) -> None:
         """Let git collect the trees of a session, if they and the repository still exist."""
@@ -155,7 +152,7 @@ class Worktrees:
         messages = []
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject not in keep:
-                removed = self._remove_known(intent)
+                removed = self._clear_away(intent)
                 if intent.subject not in keep_refs:
                     self.release(Path(intent.payload["workspace"]), intent.subject)
                 if removed:
@@ -166,17 +163,15 @@ class Worktrees:
                     )
         return messages
 
-    def _remove_known(self, intent: intents.Intent) -> bool:
-        return self._clear_away(intent.id, Path(intent.payload["workspace"]), Path(intent.payload["folder"]))
-
-    def _clear_away(self, intent: int, workspace: Path, folder: Path) -> bool:
+    def _clear_away(self, intent: intents.Intent) -> bool:
         """False when it cannot be removed now: the intent stays then, and the next start tries again."""
+        folder = Path(intent.payload["folder"])
         try:
-            self._remove(workspace, folder)
+            self._remove(Path(intent.payload["workspace"]), folder)
         except OSError:
             log.warning("the worktree %s cannot be removed", folder, exc_info=True)
             return False
-        self._database.write(lambda tx: intents.finish(tx, intent))
+        self._database.write(lambda tx: intents.finish(tx, intent.id))
         return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:

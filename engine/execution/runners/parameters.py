@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import ValidationError
@@ -16,30 +18,8 @@ from engine.model import Refusal, sanitise
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
 """Words beside the name of a flow that change nothing."""
 
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "run_tests": (
-        "test", "tests", "run the test suite", "run the whole test suite", "run the suite", "run the whole suite",
-        "test everything", "do the tests pass", "are the tests green",
-    ),
-    "lint": ("run the linter", "run lint", "check the style"),
-    "fix_lint": (
-        "format", "reformat", "run the formatter", "fix the formatting", "fix the style", "fix the lint errors",
-        "fix the linter errors",
-    ),
-    "report_branches": (
-        "which branches are stale", "which branches are merged", "which branches can be deleted",
-        "which branches can go", "stale branches", "list stale branches", "find stale branches",
-    ),
-    "summarise_day": (
-        "sum up today", "sum up the day", "summarise today", "summarize today", "summarize the day",
-        "what did i do today", "what happened today", "what was done today",
-    ),
-    "draft_changelog": (
-        "write the change log", "draft the release notes", "write the release notes", "draft a change log entry",
-    ),
-}  # fmt: skip
-"""Common requests for a flow that needs no parameters. The whole prompt must be one of them, apart from fillers: a
-longer prompt is prose, since a flow would ignore the rest of it."""
+ALIASES: Mapping[str, Sequence[str]] = tomllib.loads(Path(__file__).with_name("flow_aliases.toml").read_text())
+"""Common requests by flow; see `flow_aliases.toml`."""
 
 _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 """The beginning of a further line of parameters. Any other line makes it prose, such as a pasted paragraph."""

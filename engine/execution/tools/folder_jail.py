@@ -76,7 +76,7 @@ def outside_refusal(path: str) -> Refusal:
     """The refusal of a path that leads out of the folder."""
     return Refusal(
         "outside",
-        f"{printable_path(path)} is not in the project",
+        f"{short_path(path)} is not in the project",
         "only files of the project can be used; write the path relative to its top folder",
     )
 
@@ -85,7 +85,7 @@ def check_file_name(name: str) -> None:
     """Raises `Refusal` for a name that no file may be reached by: git's own folder, in any spelling that some file
     system takes for it, and names that are too long."""
     if len(os.fsencode(name)) > MAX_NAME_BYTES:
-        raise Refusal("bad_path", f"{printable_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
+        raise Refusal("bad_path", f"{short_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
     if is_git_name(name):
         raise Refusal(
             "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"
@@ -100,14 +100,14 @@ def is_git_name(name: str) -> bool:
     return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
 
 
-def printable_path(path: str) -> str:
+def short_path(path: str) -> str:
     """A path for messages: harmless and short."""
     text = sanitise(path)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 class _MissingFolders(Enum):
-    """What to do about folders on the way of a path that are not there."""
+    """Says how to treat missing folders on the way of a path."""
 
     REFUSE = auto()
     CREATE = auto()
@@ -157,14 +157,14 @@ class Jail:
         with self._files(path) as files:
             return self._walk(files, path, _MissingFolders.ASSUME).name
 
-    def read(self, path: str, *, limit: int = MAX_FILE_BYTES) -> Content:
+    def read(self, path: str) -> Content:
         """A regular file, whole."""
         with self._files(path) as files:
             resolved = self._walk(files, path, _MissingFolders.REFUSE)
             _check_regular_file(resolved)
             descriptor = files.open_file(resolved.path)
             try:
-                return _read_content(descriptor, resolved.path, limit)
+                return _read_content(descriptor, resolved.path)
             finally:
                 os.close(descriptor)
 
@@ -185,7 +185,7 @@ class Jail:
 
         Missing folders are created. With `only_if` none is, and a file that was changed since is refused."""
         if len(data) > MAX_FILE_BYTES:
-            raise _too_large_refusal(path, len(data), MAX_FILE_BYTES)
+            raise _too_large_refusal(path, len(data))
         with self._files(path) as files:
             resolved = self._walk(files, path, _MissingFolders.CREATE if only_if is None else _MissingFolders.REFUSE)
             if resolved.status is not None:
@@ -219,9 +219,7 @@ class Jail:
                 pending.extendleft(reversed(parts))
                 links += 1
                 if links > MAX_LINKS:
-                    raise Refusal(
-                        "bad_path", f"{printable_path(path)} leads through too many links", "use another path"
-                    )
+                    raise Refusal("bad_path", f"{short_path(path)} leads through too many links", "use another path")
                 continue
             if not pending:
                 return ResolvedPath(here, status)
@@ -249,7 +247,7 @@ class Jail:
                 raise _changed_refusal(path) from error
             raise Refusal(
                 "no_access",
-                f"{printable_path(path)}: {error.strerror or error}",
+                f"{short_path(path)}: {error.strerror or error}",
                 "use another file, or see with exec what it is",
             ) from error
 
@@ -262,9 +260,7 @@ def _enter_folder(files: Beneath, path: str, status: os.stat_result | None, *, c
         with contextlib.suppress(FileExistsError):
             files.mkdir(path)
     elif not stat.S_ISDIR(status.st_mode):
-        raise Refusal(
-            "not_there", f"{printable_path(path)} is not a folder", "read the folder above to see what is there"
-        )
+        raise Refusal("not_there", f"{short_path(path)} is not a folder", "read the folder above to see what is there")
 
 
 def _listed_name(folder: Beneath, name: str) -> str:
@@ -272,33 +268,28 @@ def _listed_name(folder: Beneath, name: str) -> str:
     return f"{name}/" if status is not None and stat.S_ISDIR(status.st_mode) else name
 
 
-def _read_content(descriptor: int, path: str, limit: int) -> Content:
+def _read_content(descriptor: int, path: str) -> Content:
     status = os.fstat(descriptor)
     if status.st_nlink > 1:
         raise Refusal(
             "hard_link",
-            f"{printable_path(path)} has another name elsewhere, perhaps outside the project",
+            f"{short_path(path)} has another name elsewhere, perhaps outside the project",
             "look at it with exec, or make a copy of its own there first",
         )
-    if status.st_size > limit:
-        raise _too_large_refusal(path, status.st_size, limit)
-    data = _read_all(descriptor, limit)
-    if len(data) > limit:
-        raise _too_large_refusal(path, len(data), limit)
+    if status.st_size > MAX_FILE_BYTES:
+        raise _too_large_refusal(path, status.st_size)
+    data = _read_all(descriptor)
+    if len(data) > MAX_FILE_BYTES:
+        raise _too_large_refusal(path, len(data))
     return Content(data, _file_stamp(status))
 
 
-def _read_all(descriptor: int, limit: int) -> bytes:
-    """Read up to one byte more than `limit`, so that a file that grows meanwhile is noticed."""
-    pieces = []
-    remaining = limit + 1
-    while remaining > 0:
-        piece = os.read(descriptor, min(remaining, 1 << 20))
-        if not piece:
-            break
-        pieces.append(piece)
-        remaining -= len(piece)
-    return b"".join(pieces)
+def _read_all(descriptor: int) -> bytes:
+    """Read up to one byte more than `MAX_FILE_BYTES`, so that a file that grows meanwhile is noticed."""
+    data = bytearray()
+    while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+        data += piece
+    return bytes(data)
 
 
 def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if: Content | None) -> None:
@@ -330,7 +321,7 @@ def _check_regular_file(resolved: ResolvedPath) -> None:
         kind = "no ordinary file"
     else:
         return
-    raise Refusal("not_a_file", f"{printable_path(resolved.name)} is {kind}", "name a file")
+    raise Refusal("not_a_file", f"{short_path(resolved.name)} is {kind}", "name a file")
 
 
 def _file_stamp(status: os.stat_result) -> tuple[int, ...]:
@@ -338,14 +329,13 @@ def _file_stamp(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _not_there_refusal(path: str) -> Refusal:
-    return Refusal("not_there", f"there is no {printable_path(path)}", "read the folder to see what is there")
+    return Refusal("not_there", f"there is no {short_path(path)}", "read the folder to see what is there")
 
 
 def _changed_refusal(path: str) -> Refusal:
-    return Refusal("changed", f"{printable_path(path)} was changed meanwhile by somebody else", "read it again")
+    return Refusal("changed", f"{short_path(path)} was changed meanwhile by somebody else", "read it again")
 
 
-def _too_large_refusal(path: str, size: int, limit: int) -> Refusal:
-    return Refusal(
-        "too_large", f"{printable_path(path)} has {size:,} bytes, more than {limit:,}", "look at parts of it with exec"
-    )
+def _too_large_refusal(path: str, size: int) -> Refusal:
+    message = f"{short_path(path)} has {size:,} bytes, more than {MAX_FILE_BYTES:,}"
+    return Refusal("too_large", message, "look at parts of it with exec")

@@ -14,7 +14,7 @@ from engine.execution.channels import AUTONOMOUS
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.tools import policy
-from engine.execution.tools.folder_jail import Jail, printable_path
+from engine.execution.tools.folder_jail import Jail, short_path
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_specs import MAX_COMMAND, check_plain_text
 from engine.execution.tools.web import Target, Web, parse_url
@@ -157,7 +157,7 @@ class Gate:
         spelled = shlex.quote(relative if not relative.startswith("-") else f"./{relative}")
         return ToolRequest(
             tool,
-            f"{tool} {printable_path(relative)}",
+            f"{tool} {short_path(relative)}",
             (relative,),
             f"cat {spelled}" if tool == "read" else f"tee {spelled}",
             f"{tool}:{relative}",
@@ -242,12 +242,12 @@ class Gate:
                 # The sandbox shows an agent more than the project, and hides what is secret.
                 if tool != "read" or refusal.code != "outside":
                     raise
-                reasons = [*reasons, f"{printable_path(path)} is not in the project"]
+                reasons = [*reasons, f"{short_path(path)} is not in the project"]
                 resolved.append(path)
         words = sanitise(detail) or sanitise(title)
         return ToolRequest(
             tool,
-            sanitise(title) or f"{kind} {', '.join(printable_path(path) for path in resolved)}",
+            sanitise(title) or f"{kind} {', '.join(short_path(path) for path in resolved)}",
             resolved,
             shlex.join([program, *resolved]),
             f"{kind}:{':'.join(resolved) or title}",

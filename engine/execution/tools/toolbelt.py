@@ -19,7 +19,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowError
 from engine.execution.tools import text_edits
-from engine.execution.tools.folder_jail import Content, printable_path
+from engine.execution.tools.folder_jail import Content, short_path
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, Gate, ListPrograms, ToolServices
 from engine.execution.tools.tool_specs import (
@@ -36,6 +36,7 @@ from engine.hierarchy.folders import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
+from engine.model.text import count
 from engine.storage.database import Database
 
 MAX_NAMES = 1_000
@@ -126,7 +127,8 @@ class Toolbelt:
         """
         self._live.check_running()
         try:
-            text = _decode_text(path, self._read_file(path).data)
+            self._begin_read(path)
+            text = _decode_text(path, self._jail.read(path).data)
         except Refusal as refusal:
             self._report_failure("read", {"path": path}, refusal)
             raise
@@ -147,8 +149,7 @@ class Toolbelt:
 
     def _read(self, arguments: dict[str, Any]) -> str:
         path = arguments["path"]
-        relative = self._pass_gate("read", path, lambda: path)
-        self._live.write("tool", f"read {printable_path(relative)}")
+        relative = self._begin_read(path)
         listed = self._jail.list_names(path, limit=MAX_NAMES)
         if listed is not None:
             names, total = listed
@@ -160,10 +161,11 @@ class Toolbelt:
             return "[the file is empty]"
         return text_edits.numbered_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
 
-    def _read_file(self, path: str) -> Content:
+    def _begin_read(self, path: str) -> str:
+        """Let a read through and announce it; returns as `_pass_gate`."""
         relative = self._pass_gate("read", path, lambda: path)
-        self._live.write("tool", f"read {printable_path(relative)}")
-        return self._jail.read(path)
+        self._live.write("tool", f"read {short_path(relative)}")
+        return relative
 
     def _write(self, arguments: dict[str, Any]) -> str:
         path, content = arguments["path"], arguments["content"]
@@ -174,9 +176,8 @@ class Toolbelt:
         relative = self._pass_gate(
             "write", path, lambda: text_edits.unified_diff(self._present_text(path), content, path)
         )
-        count = len(text_edits.split_lines(content))
-        lines = "1 line" if count == 1 else f"{count:,} lines"
-        self._live.write("tool", f"write {printable_path(relative)} ({lines})")
+        lines = count(len(text_edits.split_lines(content)), "line")
+        self._live.write("tool", f"write {short_path(relative)} ({lines})")
         with self._writing:
             new = self._jail.write(path, content.encode())
         return f"wrote {relative}, {lines}" + (", a new file" if new else "")
@@ -199,7 +200,7 @@ class Toolbelt:
         with self._writing:
             before, after, line = change()
             self._jail.write(path, after, only_if=before)
-        self._live.write("tool", f"edit {printable_path(relative)}:{line}")
+        self._live.write("tool", f"edit {short_path(relative)}:{line}")
         return f"edited {relative} at line {line}"
 
     def _exec(self, arguments: dict[str, Any]) -> ToolResult:
@@ -349,7 +350,7 @@ class Toolbelts:
 
 def _decode_text(path: str, data: bytes) -> str:
     if text_edits.is_binary(data):
-        raise Refusal("binary", f"{printable_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
+        raise Refusal("binary", f"{short_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")
 
 

@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -145,21 +145,10 @@ def is_public(address: str) -> bool:
     )
 
 
-def is_listed(target: Target, allowed: Sequence[str]) -> bool:
+def is_listed(target: Target, allowed: Iterable[str]) -> bool:
     """Whether the operator's list has this host (`docs.python.org`, `*.readthedocs.io`, `localhost:3000`)."""
-    return any(_matches_entry(target, entry) for entry in allowed)
-
-
-def is_listed_exactly(target: Target, allowed: Sequence[str]) -> bool:
-    """As `is_listed`, without patterns: only such a host may be one of this machine or its network."""
-    return any(_matches_entry(target, entry) for entry in allowed if "*" not in entry)
-
-
-def _matches_entry(target: Target, entry: str) -> bool:
-    entry = entry.strip().lower()
-    if fnmatchcase(target.host, entry):
-        return True
-    return fnmatchcase(f"{target.host}:{target.port}", entry)
+    entries = [entry.strip().lower() for entry in allowed]
+    return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
 
 
 @frozen
@@ -274,7 +263,9 @@ class Web:
         target = parse_url(url)
         with deadline.timed():
             for _ in range(MAX_REDIRECTS + 1):
-                private = is_listed_exactly(target, self._settings.current.web.allow)
+                # Only a host that is listed without a pattern may be one of this machine or its network.
+                exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
+                private = is_listed(target, exact)
                 status, headers, data = self._get(target, deadline, private=private)
                 location = headers.get("location", "")
                 if status not in (301, 302, 303, 307, 308) or not location:

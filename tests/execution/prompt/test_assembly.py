@@ -65,7 +65,8 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named() -> None:
     def hang() -> None:
         gate.wait(10)
 
-    assembly = PromptAssembly([said("one"), Part("broken", fail), Part("slow", hang), said("two")], deadline=0.05)
+    parts = [said("one"), Part("broken", fail), Part("slow", hang), said("two")]
+    assembly = PromptAssembly(parts, deadlines={"slow": 0.05})
     try:
         first, second = assembly.assemble(request()), assembly.assemble(request())
     finally:

@@ -294,7 +294,7 @@ class AgentLoop:
         self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
     def _request_budget(self, size: PromptSize) -> RequestBudget:
-        """What the next request may use. Raises `FlowError` when there is no room for an answer."""
+        """The budget of the next request. Raises `FlowError` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
         allowance = budget.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost

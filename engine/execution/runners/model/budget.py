@@ -27,8 +27,8 @@ PROVIDER_OVERHEAD = 1_000
 """Tokens that a provider may add to a prompt of its own."""
 
 UNLISTED_PRICE = (3_000_000, 15_000_000)
-"""What a million tokens of prompt and answer of a model cost whose price nobody knows, in micro-dollars: as the dearer
-half of those whose price is known."""
+"""The assumed price of a million tokens of prompt and of answer, in micro-dollars, for a model without a known price:
+as high as in the dearer half of those with one."""
 
 _MILLION = 1_000_000
 
@@ -47,7 +47,7 @@ class Price:
     """Micro-dollars that the session counts at least: some price is better than none (SPEC 3.4)."""
 
     def cost_of(self, input_tokens: int, output_tokens: int) -> int:
-        """What so many tokens cost at most, in micro-dollars, rounded up."""
+        """The highest cost of so many tokens, in micro-dollars, rounded up."""
         return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
@@ -117,7 +117,7 @@ def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance,
 
 @frozen
 class RequestBudget:
-    """What one request may use at most, and what it did use."""
+    """Limits one request, and counts its usage."""
 
     prompt: PromptSize
     max_tokens: int

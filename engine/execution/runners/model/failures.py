@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
+from pathlib import Path
+
 from engine.execution.runners.model.host_protocol import Failure, Kind, Model
 
 MAX_RETRIES = 4
@@ -57,40 +61,11 @@ def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:
     """The problem and its fix, as texts for the operator."""
     status = f" ({failure.status})" if failure.status else ""
     detail = f": {failure.message}" if failure.message else ""
-    problem, fix = _DESCRIPTIONS[failure.kind]
+    description = _load_descriptions()[failure.kind]
     names = {"provider": model.provider, "model": model.name, "address": model.base_url}
-    return problem.format(**names) + status + detail, fix.format(**names)
+    return description["problem"].format(**names) + status + detail, description["fix"].format(**names)
 
 
-_DESCRIPTIONS: dict[Kind, tuple[str, str]] = {
-    Kind.AUTH: ("{provider} refuses the key", "set a valid key: clawpy key set {provider}"),
-    Kind.QUOTA: ("the account at {provider} has no credit left", "add credit there, or choose another provider"),
-    Kind.RATE: ("{provider} accepts no more requests at the moment", "approve it again later, or choose another model"),
-    Kind.SERVER: ("{provider} is not working at the moment", "approve it again later, or choose another model"),
-    Kind.CONNECTION: (
-        "{provider} cannot be reached at {address}, or closed the connection",
-        "check the network, and `baseUrl` of [providers.{provider}]",
-    ),
-    Kind.SILENT: ("{provider} did not answer in time", "approve it again later, or choose another model"),
-    Kind.GONE: ("the process that calls models has ended", "approve it again; the logs may say why"),
-    Kind.MODEL: (
-        "{provider} has no model {model}",
-        "set another: `model` of the channel, of tools.json or of [providers.{provider}]",
-    ),
-    Kind.CONTEXT: (
-        "the conversation is too long for {model}",
-        "make the task smaller, or choose a model with a larger context window",
-    ),
-    Kind.REFUSED: ("{provider} does not accept the request", "try another model"),
-    Kind.REDIRECT: (
-        "{address} redirects to another address, which is not followed because it would receive the key",
-        "set `baseUrl` of [providers.{provider}] to the right one",
-    ),
-    Kind.RUBBISH: (
-        "{address} answers in an unknown format",
-        "is `kind` of [providers.{provider}] right, and does `baseUrl` have the right path (usually /v1)?",
-    ),
-    Kind.TOO_BIG: ("the answer of {provider} was too long and was cut off", "choose another model"),
-    Kind.HISTORY: ("the conversation to continue cannot be read", "start again with a new card"),
-    Kind.HOST: ("the process that calls models cannot work", "clawpy doctor shows what is missing"),
-}
+@cache
+def _load_descriptions() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("failures.toml").read_text(encoding="utf-8"))

@@ -232,7 +232,7 @@ class Completions:
 
 
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:
-    """What the question may use. Raises `NoAnswer` when that is too little for an answer."""
+    """The budget of the request. Raises `NoAnswer` when that is too little for an answer."""
     question = pending.question
     text_tokens = budget.estimate_tokens(question.instructions + pending.text)
     size = PromptSize(estimated=text_tokens + 2 * budget.MESSAGE_OVERHEAD)
