@@ -270,7 +270,7 @@ class Autonomy:
         return timedelta(milliseconds=self._settings.current.silence_threshold_ms)
 
     def _not_stopped(self) -> bool:
-        return self._holds.ask(by_operator=True).verdict is Verdict.ALLOW
+        return not self._holds.stop_reason()
 
     def _may_act(self) -> bool:
         return self._view.state in ACTING and self._not_stopped()

@@ -31,6 +31,11 @@ class CostState:
     day_cap: int
     month_cap: int
 
+    @property
+    def caps(self) -> dict[str, int]:
+        """The cap of each window."""
+        return {"hour": self.hour_cap, "day": self.day_cap, "month": self.month_cap}
+
 
 @frozen
 class RailState:

@@ -230,7 +230,7 @@ class Predictions:
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped. One
         thread at a time: a second call returns at once."""
-        if self._stopped() or not self._following.acquire(blocking=False):
+        if self._store.safety.kill_switch.stop_reason() or not self._following.acquire(blocking=False):
             return []
         try:
             cards: list[Card | None] = []
@@ -253,15 +253,10 @@ class Predictions:
             log.warning("no follow-up of %s: %s", session_id, refusal)
             return None
 
-    def _stopped(self) -> str:
-        """Why no cycle may run now (SPEC 3.1), "" when it may."""
-        verdict = self._store.safety.kill_switch.ask(by_operator=True)
-        return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
-
     def _cycle(self, requested_paths: Sequence[str], requested: bool) -> CycleReport:
         clock, store = self._store.clock, self._store
         began = clock.monotonic()
-        stopped = self._stopped()
+        stopped = store.safety.kill_switch.stop_reason()
         if stopped:
             if requested:
                 raise Refusal("stopped", stopped, "clawpy resume")

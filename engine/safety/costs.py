@@ -11,6 +11,7 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import ScalarSelect, Select, bindparam, func
@@ -52,6 +53,15 @@ class CostEntry(Row, table=True):
     runner: str = ""
     workspace: str = ""
 
+    @property
+    def about(self) -> dict[str, str]:
+        """The fields of an event about it."""
+        return {
+            "subject": self.prediction_id or self.purpose,
+            "workspace": self.workspace,
+            "channel": self.channel,
+        }
+
 
 class Costs:
     """Reserves, settles and reports what was spent.
@@ -66,8 +76,8 @@ class Costs:
         settings: SettingsSource,
         clock: Clock,
         *,
-        agent_budget: Callable[[str], int | None] = lambda agent: None,
-        cap_reached: Callable[[Transaction, str, str], object] = lambda transaction, window, reason: None,
+        agent_budget: Callable[[str], int | None],
+        cap_reached: Callable[[Transaction, str, str], object],
     ) -> None:
         self._database = database
         self._settings = settings
@@ -105,15 +115,8 @@ class Costs:
         with self._database.read() as session:
             spent = [(at, amount) for at, amount in session.exec(prices.order_by(col(CostEntry.at)))]
             reserved = int(session.exec(reserved_sum).one())
-        settings = self._settings.current
-        return tuple(
-            cost.burn(window, local, spent, reserved, microusd(cap))
-            for window, cap in (
-                ("hour", settings.cross_poll_cost_cap_per_hour),
-                ("day", settings.cross_poll_cost_cap_per_day),
-                ("month", settings.cross_poll_cost_cap_per_month),
-            )
-        )
+            caps = self.spent(session).caps
+        return tuple(cost.burn(window, local, spent, reserved, cap) for window, cap in caps.items())
 
     def settled_since(self, instant: datetime) -> int:
         """Micro-dollars that were settled after `instant`, for whatever purpose."""
@@ -130,28 +133,20 @@ class Costs:
             return cost.AgentBudget(agent)
         return cost.AgentBudget(agent, self._sums(session, agent)[1], budget)
 
-    def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> int:
-        """Set the trigger's estimate aside; returns the entry's id.
-
-        The caller decided in this same transaction, by `spent`.
-        """
+    def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> None:
+        """Set the trigger's estimate aside. The caller decided in this same transaction, by `spent`."""
         assignment = trigger.assignment
-        return self._reserve(
+        self._reserve(
             transaction,
-            CostEntry(
-                purpose="session",
-                state=RESERVED,
-                amount_microusd=trigger.estimate,
-                estimate_microusd=trigger.estimate,
-                at=transaction.now,
-                prediction_id=trigger.prediction_id,
-                permit_id=permit_id,
-                agent=trigger.agent,
-                channel=assignment.channel,
-                runner=assignment.runner,
-                workspace=assignment.workspace,
-            ),
             spent,
+            "session",
+            trigger.estimate,
+            prediction_id=trigger.prediction_id,
+            permit_id=permit_id,
+            agent=trigger.agent,
+            channel=assignment.channel,
+            runner=assignment.runner,
+            workspace=assignment.workspace,
         )
 
     def reserve_call(self, transaction: Transaction, purpose: str, estimate: int, *, agent: str = "") -> int:
@@ -162,22 +157,11 @@ class Costs:
         session = transaction.session
         spent = self.spent(session)
         verdict = cost.decide_cost(spent, estimate, self.budget(session, agent))
-        if verdict.verdict != "allow":
+        if verdict.verdict is not Verdict.ALLOW:
             if verdict.rule == cost.AGENT_BUDGET:  # of its own: nothing is kept of this transaction
                 self._database.submit(lambda tx: self.breached(tx, cost.AGENT_BUDGET, agent))
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
-        return self._reserve(
-            transaction,
-            CostEntry(
-                purpose=purpose,
-                state=RESERVED,
-                amount_microusd=estimate,
-                estimate_microusd=estimate,
-                at=transaction.now,
-                agent=agent,
-            ),
-            spent,
-        )
+        return self._reserve(transaction, spent, purpose, estimate, agent=agent)
 
     def hold(self, session_id: str, total: int) -> str:
         """Have `total` micro-dollars reserved for a running session, instead of what was reserved for it; never less
@@ -202,15 +186,7 @@ class Costs:
                 self.breached(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
             entry.amount_microusd = total
-            transaction.record(
-                CostReserved(
-                    subject=entry.prediction_id or entry.purpose,
-                    workspace=entry.workspace,
-                    amount=increase,
-                    channel=entry.channel,
-                )
-            )
-            self._warn(transaction, spent, increase, entry)
+            self._record_reserved(transaction, spent, increase, entry)
             return ""
 
         return self._database.write(work)
@@ -218,31 +194,33 @@ class Costs:
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
         """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when done already."""
         entry = load(transaction.session, CostEntry, entry_id)
-        if entry is None or entry.state != RESERVED:
-            return
+        if entry is not None and entry.state == RESERVED:
+            self._settle(transaction, entry, amount)
+
+    def _settle(self, transaction: Transaction, entry: CostEntry, amount: int) -> None:
         before = self.spent(transaction.session)
         increase = max(0, amount) - entry.amount_microusd
         entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
-        transaction.record(
-            CostSettled(
-                subject=entry.prediction_id or entry.purpose,
-                workspace=entry.workspace,
-                amount=entry.amount_microusd,
-                channel=entry.channel,
-            )
-        )
+        transaction.record(CostSettled(**entry.about, amount=entry.amount_microusd))
         self._warn(transaction, before, increase, entry)
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
         entry = load(transaction.session, CostEntry, entry_id)
         if entry is not None and entry.state == RESERVED:
-            entry.state, entry.amount_microusd = RELEASED, 0
+            self._close(transaction, entry, None)
 
     def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:
         """Give back what is reserved for a card whose session never started."""
         for entry in self._reserved(transaction.session, prediction_id):
-            self.release(transaction, entry.id or 0)
+            self._close(transaction, entry, None)
+
+    def _close(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
+        """Settle with the price of a session that is over, or give the reservation back when it never started."""
+        if view is None or view.started_at is None:
+            entry.state, entry.amount_microusd = RELEASED, 0
+        else:
+            self._settle(transaction, entry, _final_price(view, entry))
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """A session began: its reservation is now held by it."""
@@ -252,12 +230,8 @@ class Costs:
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """A session is over: settle with its real price, or release when it never started."""
         for entry in self._reserved(transaction.session, view.prediction_id):
-            if entry.session_id not in (None, view.id):
-                continue
-            if view.started_at is None:
-                self.release(transaction, entry.id or 0)
-            else:
-                self.settle(transaction, entry.id or 0, _final_price(view, entry))
+            if entry.session_id in (None, view.id):
+                self._close(transaction, entry, view)
 
     def recover(
         self,
@@ -276,17 +250,13 @@ class Costs:
         for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
             if entry.permit_id in waiting or entry.id in lasting:
                 continue  # a session the card has is of an earlier approval, which was undone
-            if entry.prediction_id is None:
-                self.settle(transaction, entry.id or 0, entry.amount_microusd)
-                settled_count += 1
-                continue
-            view = session_of(entry.prediction_id)
+            view = session_of(entry.prediction_id) if entry.prediction_id else None
             if view is not None and not view.state.over:
                 continue
-            if view is not None and view.started_at is not None:
-                self.settle(transaction, entry.id or 0, _final_price(view, entry))
+            if entry.prediction_id is None:
+                self._settle(transaction, entry, entry.amount_microusd)
             else:
-                self.release(transaction, entry.id or 0)
+                self._close(transaction, entry, view)
             settled_count += 1
         return settled_count
 
@@ -294,7 +264,7 @@ class Costs:
         """A cap stopped a trigger or a session of `agent`: holds are placed, the day's notifies once a day, an agent's
         is recorded."""
         spent = self.spent(transaction.session)
-        cap = {"month": spent.month_cap, "day": spent.day_cap, "hour": spent.hour_cap}.get(rule)
+        cap = spent.caps.get(rule)
         if cap is not None:
             self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {cost.money(cap)} has been reached")
         if rule == "day":
@@ -306,19 +276,24 @@ class Costs:
             own = self.budget(transaction.session, agent)
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
-    def _reserve(self, transaction: Transaction, entry: CostEntry, before: CostState) -> int:
-        transaction.insert(entry)
-        transaction.record(
-            CostReserved(
-                subject=entry.prediction_id or entry.purpose,
-                workspace=entry.workspace,
-                amount=entry.amount_microusd,
-                channel=entry.channel,
-            )
+    def _reserve(self, transaction: Transaction, before: CostState, purpose: str, estimate: int, **columns: Any) -> int:
+        """Store a reservation; returns the entry's id. `columns` are other columns of `CostEntry`."""
+        entry = CostEntry(
+            purpose=purpose,
+            state=RESERVED,
+            amount_microusd=estimate,
+            estimate_microusd=estimate,
+            at=transaction.now,
+            **columns,
         )
-        self._warn(transaction, before, entry.amount_microusd, entry)
+        transaction.insert(entry)
+        self._record_reserved(transaction, before, estimate, entry)
         assert entry.id is not None
         return entry.id
+
+    def _record_reserved(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
+        transaction.record(CostReserved(**entry.about, amount=increase))
+        self._warn(transaction, before, increase, entry)
 
     def _warn(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
         """Record which windows passed 80 % by `increase` micro-dollars, that `entry` added to all of them."""

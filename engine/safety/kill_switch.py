@@ -22,7 +22,7 @@ from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
+from engine.model import Hold, RailVerdict, Refusal, StopLevel, Verdict
 from engine.safety import stop_file
 from engine.safety.gate import MAX_REJECTIONS
 from engine.storage import state
@@ -198,9 +198,9 @@ class KillSwitch:
         reasons = [hold.reason for hold in self.holds() if hold.word == STOP]
         return next(iter([*reasons, *(level.words for level in self.levels() if level.thrown)]), "")
 
-    def verdict(self, session: Session, trigger_type: TriggerType) -> RailVerdict:
+    def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict by the holds in the database, for decisions inside a transaction."""
-        return decide_kill(self._facts(_read(session)), trigger_type is TriggerType.MANUAL)
+        return decide_kill(self._facts(_read(session)), by_operator)
 
     def stop(self, reason: str, by: str) -> None:
         """Stop everything (F12, `clawpy stop`): end all sessions, and place the hold `stop`.

@@ -16,6 +16,7 @@ from sqlmodel import Field, Session, col, delete, desc, select
 
 from engine.frozen import frozen
 from engine.model import RailVerdict, Trigger, Verdict
+from engine.safety.rates import is_by_operator
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask
 from engine.storage.types import shallow_dict, utc_column
@@ -71,9 +72,6 @@ _NEWEST_LINKS = (
 )
 
 
-_INSERT_LINK = sqlalchemy.insert(ChainLink)
-
-
 def chain_depth(links: Sequence[Link], channel: str) -> int:
     """The number of channels in the chain that ends at `channel`, at least 1. `links` are of one workspace, oldest
     first."""
@@ -123,10 +121,18 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     return RailVerdict(RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 
 
-def make_link(trigger: Trigger, from_channel: str, now: datetime, *, ran: bool = True) -> Link:
+def chain_start(trigger: Trigger) -> str:
+    """The start of a trigger's link: `owner` for an operator's approval (SPEC 3.3), else the program that asks, or the
+    channel whose work caused it."""
+    if is_by_operator(trigger):
+        return OWNER
+    return trigger.asked_by if trigger.asked_by and trigger.from_channel == OWNER else trigger.from_channel
+
+
+def make_link(trigger: Trigger, now: datetime, *, ran: bool = True) -> Link:
     """The link that `trigger` would add."""
     assignment = trigger.assignment
-    return Link(from_channel, assignment.channel, trigger.prediction_id, assignment.workspace, now, ran)
+    return Link(chain_start(trigger), assignment.channel, trigger.prediction_id, assignment.workspace, now, ran)
 
 
 def recent_links(session: Session, now: datetime) -> list[Link]:
@@ -139,7 +145,7 @@ def recent_links(session: Session, now: datetime) -> list[Link]:
 
 def record_link(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
-    transaction.ask(_INSERT_LINK, shallow_dict(link))
+    transaction.insert(ChainLink(**shallow_dict(link)))
 
 
 def forget_links(transaction: Transaction) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import sqlalchemy
 from sqlalchemy import bindparam
-from sqlmodel import Field, Session, col, select
+from sqlmodel import Field, col, select
 
 from engine.events import PermitIssued
-from engine.model import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
+from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType, Verdict
+from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load
-from engine.storage.types import UtcDateTime, shallow_dict, utc_column
+from engine.storage.rows import Row, ask, load, value_of
+from engine.storage.types import UtcDateTime, enum_column, shallow_dict, utc_column
 
 LIFETIME = timedelta(minutes=15)
-
-KillQuestion = Callable[[Session, TriggerType], RailVerdict]
-"""Asks the kill switch about a trigger of this type."""
 
 
 class PermitRow(Row, table=True):
@@ -29,7 +26,7 @@ class PermitRow(Row, table=True):
     id: str = Field(primary_key=True)
     prediction_id: str
     digest: str
-    trigger_type: str
+    trigger_type: TriggerType = Field(sa_column=enum_column(TriggerType))
     issued_at: datetime = Field(sa_column=utc_column())
     expires_at: datetime = Field(sa_column=utc_column())
     consumed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
@@ -46,10 +43,10 @@ _EXPIRED = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).wh
 class Permits:
     """Issues permits for the pipeline and takes them back from the session that starts."""
 
-    def __init__(self, database: Database, randomness: Randomness, kill: KillQuestion) -> None:
+    def __init__(self, database: Database, randomness: Randomness, kill_switch: KillSwitch) -> None:
         self._database = database
         self._randomness = randomness
-        self._kill = kill
+        self._kill_switch = kill_switch
 
     def issue(self, transaction: Transaction, trigger: Trigger) -> Permit:
         """A fresh permit. Only the pipeline calls this, after every rail let the trigger pass."""
@@ -61,7 +58,7 @@ class Permits:
             issued_at=transaction.now,
             expires_at=transaction.now + LIFETIME,
         )
-        transaction.insert(PermitRow(**shallow_dict(permit) | {"trigger_type": permit.trigger_type.value}))
+        transaction.insert(PermitRow(**shallow_dict(permit)))
         transaction.record(
             PermitIssued(
                 subject=permit.id,
@@ -84,8 +81,7 @@ class Permits:
         if row.consumed_at is not None or row.revoked_at is not None:
             ended = "used" if row.consumed_at is not None else "revoked"
             raise Refusal("permit_used", f"permit {permit.id} was already {ended}", "approve the card again")
-        is_same = (row.prediction_id, row.trigger_type) == (permit.prediction_id, permit.trigger_type.value)
-        if row.digest != digest or row.digest != permit.digest or not is_same:
+        if row.digest != digest or value_of(row, Permit) != permit:
             raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
         if transaction.now >= row.expires_at:
             raise Refusal(
@@ -93,7 +89,8 @@ class Permits:
                 f"permit {permit.id} was valid until {row.expires_at:%H:%M} UTC",
                 "approve the card again",
             )
-        stopped = self._kill(transaction.session, permit.trigger_type)
+        by_operator = permit.trigger_type is TriggerType.MANUAL
+        stopped = self._kill_switch.verdict(transaction.session, by_operator=by_operator)
         if stopped.verdict is not Verdict.ALLOW:
             raise Refusal("stopped", stopped.reason, "clawpy resume")
         row.consumed_at = transaction.now
@@ -126,7 +123,4 @@ class Permits:
                 .where(col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
                 .order_by(col(PermitRow.issued_at))
             ).all()
-        return [
-            Permit(row.id, row.prediction_id, row.digest, TriggerType(row.trigger_type), row.issued_at, row.expires_at)
-            for row in rows
-        ]
+        return [value_of(row, Permit) for row in rows]

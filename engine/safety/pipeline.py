@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -24,7 +25,6 @@ from engine.events import LoopDetected, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
     CostState,
-    DecidedBy,
     Permit,
     RailVerdict,
     Refusal,
@@ -44,7 +44,7 @@ from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load, load_all, select_all
-from engine.storage.types import json_column, utc_column
+from engine.storage.types import enum_column, json_column, utc_column
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class CrosspollLog(Row, table=True):
     id: int | None = Field(default=None, primary_key=True)
     user_id: str = LOCAL_USER
     prediction_id: str | None
-    trigger_type: str
+    trigger_type: TriggerType = Field(sa_column=enum_column(TriggerType))
     target_channel: str
     prompt: str
     result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
@@ -91,7 +91,6 @@ class Allowance(Row, table=True):
     used_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
 
 
-_LOG = sqlalchemy.insert(CrosspollLog)
 _LET_THROUGH = col(CrosspollLog.blocked).is_(False)
 _LAST_PASSED = (
     select_all(CrosspollLog)
@@ -161,17 +160,15 @@ class Pipeline:
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
             self.costs.reserve(transaction, trigger, permit.id, spent())
-            loops.record_link(transaction, loops.make_link(trigger, chain_start(trigger), transaction.now))
             if any(verdict.rule and verdict.rail == "content" for verdict in verdicts):
                 self._use_allowance(transaction, trigger.assignment.digest)
         else:
-            if trigger.asked_by and blocked_by.rail == rates.RAIL:
-                loops.record_link(
-                    transaction, loops.make_link(trigger, chain_start(trigger), transaction.now, ran=False)
-                )
             self._blocked(transaction, trigger, verdicts, blocked_by)
-        ask(session, _LOG, _row(trigger, verdicts, blocked_by, permit, transaction.now))
-        return Ruling(verdicts, permit, blocked_by)
+        if blocked_by is None or (trigger.asked_by and blocked_by.rail == rates.RAIL):
+            loops.record_link(transaction, loops.make_link(trigger, transaction.now, ran=blocked_by is None))
+        ruling = Ruling(verdicts, permit, blocked_by)
+        transaction.insert(_log_row(trigger, ruling, transaction.now))
+        return ruling
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
         """Revoke the permit of an approval that was undone before its session started, and release its reservation."""
@@ -219,7 +216,7 @@ class Pipeline:
             (cost.RAIL, lambda: self._cost(session, trigger, spent)),
             ("content", lambda: content),
             (gate.RAIL, lambda: self._gate(session, trigger, content, spent, by_operator)),
-            ("kill", lambda: self._kill(session, trigger)),
+            ("kill", lambda: self.kill_switch.verdict(session, by_operator=rates.is_by_operator(trigger))),
         )
         return tuple(self._guard(name, rail) for name, rail in rails)
 
@@ -233,12 +230,10 @@ class Pipeline:
 
     def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
         interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
-        if rates.is_by_operator(trigger) or trigger.force:
-            return rates.decide_rate(trigger, None, now, interval)
         return rates.decide_rate(trigger, last_unattended(session), now, interval)
 
     def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        link = loops.make_link(trigger, chain_start(trigger), now)
+        link = loops.make_link(trigger, now)
         return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent_links(session, now))
 
     def _cost(self, session: Session, trigger: Trigger, spent: Callable[[], CostState]) -> RailVerdict:
@@ -267,50 +262,45 @@ class Pipeline:
         spent: Callable[[], CostState],
         by_operator: bool,
     ) -> RailVerdict:
+        facts = self.gate_facts(session, trigger, spent(), by_operator=by_operator)
+        return decide_gate(replace(facts, content=content.verdict))
+
+    def gate_facts(self, session: Session, trigger: Trigger, spent: CostState, *, by_operator: bool) -> GateFacts:
+        """What the gate judges a trigger by, for one with clean content."""
         settings = self.settings.current
         workspace = settings.workspace(trigger.assignment.workspace)
-        return decide_gate(
-            GateFacts(
-                confidence=trigger.confidence,
-                estimate=trigger.estimate,
-                targets=gate.production_targets(trigger, settings.production),
-                novel_pair=self._novel(session, trigger),
-                rejections=self.kill_switch.rejections(session),
-                decisions=self.kill_switch.decisions.count_all(session),
-                content=content.verdict,
-                day_cost=spent().day,
-                day_cap=spent().day_cap,
-                by_operator=by_operator,
-                autonomous=settings.autonomous_mode_enabled,
-                workspace_acts=workspace.autonomy is Autonomy.ACT,
-                quiet=self.quiet(),
-                phase=trigger.phase,
-                approval_bound=trigger.approval_bound,
-                threshold=settings.cross_poll_auto_execute_threshold,
-                suggested=trigger.suggested,
-                ordered=trigger.ordered,
-                confined=self.confined(),
-                waived=workspace.without_sandbox,
-                confirmed=trigger.without_sandbox,
-                always_asked=trigger.assignment.flow in ALWAYS_ASKED,
-            )
+        return GateFacts(
+            confidence=trigger.confidence,
+            estimate=trigger.estimate,
+            targets=gate.production_targets(trigger, settings.production),
+            novel_pair=self._novel(session, trigger),
+            rejections=self.kill_switch.rejections(session),
+            decisions=self.kill_switch.decisions.count_all(session),
+            content=Verdict.ALLOW,
+            day_cost=spent.day,
+            day_cap=spent.day_cap,
+            by_operator=by_operator,
+            autonomous=settings.autonomous_mode_enabled,
+            workspace_acts=workspace.autonomy is Autonomy.ACT,
+            quiet=self.quiet(),
+            phase=trigger.phase,
+            approval_bound=trigger.approval_bound,
+            threshold=settings.cross_poll_auto_execute_threshold,
+            suggested=trigger.suggested,
+            ordered=trigger.ordered,
+            confined=self.confined(),
+            waived=workspace.without_sandbox,
+            confirmed=trigger.without_sandbox,
+            always_asked=trigger.assignment.flow in ALWAYS_ASKED,
         )
 
     def _novel(self, session: Session, trigger: Trigger) -> bool:
         """Whether no trigger of this pair of channels ever passed. Within one channel, and for a program, the channel
         itself counts."""
-        channel, start = trigger.assignment.channel, chain_start(trigger)
+        channel, start = trigger.assignment.channel, loops.chain_start(trigger)
         if start == channel or start not in (loops.OWNER, *self.settings.current.channels):
             return ask(session, _REACHED, {"channel": channel}).first() is None
         return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
-
-    def _kill(self, session: Session, trigger: Trigger) -> RailVerdict:
-        kind = (
-            trigger.type
-            if rates.is_by_operator(trigger) or trigger.type is not TriggerType.MANUAL
-            else TriggerType.CRON
-        )
-        return self.kill_switch.verdict(session, kind)
 
     def _blocked(
         self, transaction: Transaction, trigger: Trigger, verdicts: tuple[RailVerdict, ...], first: RailVerdict
@@ -354,38 +344,22 @@ def last_unattended(session: Session) -> datetime | None:
     return last
 
 
-def chain_start(trigger: Trigger) -> str:
-    """The start of a trigger's link: `owner` for an operator's approval (SPEC 3.3), else the program that asks, or the
-    channel whose work caused it."""
-    if rates.is_by_operator(trigger):
-        return loops.OWNER
-    return trigger.asked_by if trigger.asked_by and trigger.from_channel == loops.OWNER else trigger.from_channel
-
-
-def _row(
-    trigger: Trigger,
-    verdicts: tuple[RailVerdict, ...],
-    blocked_by: RailVerdict | None,
-    permit: Permit | None,
-    now: datetime,
-) -> dict[str, Any]:
-    assignment = trigger.assignment
-    return {
-        "user_id": LOCAL_USER,
-        "result": None,
-        "prediction_id": trigger.prediction_id,
-        "trigger_type": trigger.type.value,
-        "target_channel": assignment.channel,
-        "prompt": assignment.prompt,
-        "cost_estimate": dollars(trigger.estimate),
-        "blocked": blocked_by is not None,
-        "block_reason": f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
-        "created_at": now,
-        "verdicts": verdicts,
-        "workspace": assignment.workspace,
-        "permit_id": permit.id if permit else None,
-        "digest": assignment.digest,
-        "from_channel": chain_start(trigger),
-        "decided_by": DecidedBy(trigger.decided_by).value,
-        "unattended": not rates.is_by_operator(trigger),
-    }
+def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
+    assignment, blocked_by, permit = trigger.assignment, ruling.blocked_by, ruling.permit
+    return CrosspollLog(
+        prediction_id=trigger.prediction_id,
+        trigger_type=trigger.type,
+        target_channel=assignment.channel,
+        prompt=assignment.prompt,
+        cost_estimate=dollars(trigger.estimate),
+        blocked=blocked_by is not None,
+        block_reason=f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
+        created_at=now,
+        verdicts=ruling.verdicts,
+        workspace=assignment.workspace,
+        permit_id=permit.id if permit else None,
+        digest=assignment.digest,
+        from_channel=loops.chain_start(trigger),
+        decided_by=trigger.decided_by,
+        unattended=not rates.is_by_operator(trigger),
+    )

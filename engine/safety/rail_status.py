@@ -51,6 +51,8 @@ SAMPLE_TRIGGER = Trigger(
     confidence=1.0,
     estimate=0,
     decided_by=DecidedBy.AUTONOMY,
+    phase=1,
+    approval_bound=1.0,
 )
 """Work by the engine itself, with nothing against it."""
 
@@ -102,7 +104,7 @@ class RailStatus:
         steps = []
         for index in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
             link = links[index]
-            links_so_far = [link for link in links[: index + 1] if link.workspace == link.workspace]
+            links_so_far = [earlier for earlier in links[: index + 1] if earlier.workspace == link.workspace]
             pair = (link.from_channel, link.to_channel)
             counted = link.from_channel != loops.OWNER
             run_count = sum(
@@ -157,25 +159,13 @@ class RailStatus:
         return _state(RailVerdict("content", Verdict.ALLOW, words), f"{open_} lifted" if open_ else "on")
 
     def _gate(self, session: Session) -> RailState:
-        settings, spent = self._settings.current, self._costs.spent(session)
-        verdict = gate.decide_gate(
-            gate.GateFacts(
-                confidence=1.0,
-                estimate=0,
-                targets=(),
-                novel_pair=False,
-                rejections=self._kill_switch.rejections(session),
-                decisions=self._kill_switch.decisions.count_all(session),
-                content=Verdict.ALLOW,
-                day_cost=spent.day,
-                day_cap=spent.day_cap,
-                by_operator=False,
-                autonomous=settings.autonomous_mode_enabled,
-                workspace_acts=any(workspace.autonomy is Autonomy.ACT for workspace in settings.workspaces.values()),
-                quiet=self._pipeline.quiet(),
-                confined=self._pipeline.confined(),
-            )
+        workspaces = self._settings.current.workspaces.values()
+        facts = replace(
+            self._pipeline.gate_facts(session, SAMPLE_TRIGGER, self._costs.spent(session), by_operator=False),
+            novel_pair=False,
+            workspace_acts=any(workspace.autonomy is Autonomy.ACT for workspace in workspaces),
         )
+        verdict = gate.decide_gate(facts)
         first = verdict.rule.partition(",")[0]
         return _state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
 

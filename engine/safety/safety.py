@@ -21,7 +21,6 @@ from engine.model import (
     Randomness,
     SessionView,
     StopLevel,
-    TriggerType,
     microusd,
 )
 from engine.safety import loops
@@ -33,6 +32,7 @@ from engine.safety.pipeline import LOOPS_KEY, Allowance, CrosspollLog, Pipeline
 from engine.safety.rail_status import RailStatus
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import value_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Safety:
             agent_budget=hooks.agent_budget,
             cap_reached=self.kill_switch.cap_reached,
         )
-        self.permits = Permits(database, randomness, self.kill_switch.verdict)
+        self.permits = Permits(database, randomness, self.kill_switch)
         self.pipeline = Pipeline(
             database,
             settings,
@@ -196,19 +196,13 @@ class Safety:
 
 
 def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
-    return LogEntry(
-        id=row.id or 0,
+    return value_of(
+        row,
+        LogEntry,
         at=row.created_at,
         prediction_id=row.prediction_id or "",
-        trigger_type=TriggerType(row.trigger_type),
         channel=row.target_channel,
-        from_channel=row.from_channel,
-        workspace=row.workspace,
-        prompt=row.prompt,
         estimate=microusd(row.cost_estimate),
-        blocked=row.blocked,
         reason=row.block_reason or "",
-        decided_by=row.decided_by,
-        verdicts=row.verdicts,
         lifted=lifted,
     )

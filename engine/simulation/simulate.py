@@ -62,7 +62,6 @@ def document(engine: Engine, observed: Observations, *, days: int, seed: int, be
     log = engine.safety.log(EVERYTHING)[::-1]
     sessions = engine.sessions.list(limit=EVERYTHING)
     blocked = [entry for entry in log if entry.blocked]
-    caps = engine.safety.costs.state()
     return {
         "days": days,
         "seed": seed,
@@ -82,7 +81,7 @@ def document(engine: Engine, observed: Observations, *, days: int, seed: int, be
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
-            "caps": {"hour": dollars(caps.hour_cap), "day": dollars(caps.day_cap), "month": dollars(caps.month_cap)},
+            "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
             "endedByCap": [
                 {"at": _at(view.ended_at), "channel": view.channel, "prompt": view.prompt, "reason": view.error}
                 for view in reversed(sessions)

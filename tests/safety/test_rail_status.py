@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.config import Autonomy, WorkspaceSettings
 from engine.model import MICRO, RailState, StopLevel, Verdict
 from engine.safety.cost import bucket_edges, burn
 from engine.safety.stop_file import request_stop
 
-from .helpers import Rails, approval, on, unattended
+from .helpers import WORKSPACE, Rails, approval, on, unattended
 
 NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
@@ -119,6 +121,19 @@ def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rai
     assert (first.from_channel, first.depth, first.runs, first.answer_until) == ("owner", 1, 0, None)
     rails.clock.advance(timedelta(minutes=5))
     assert rails.safety.chain(limit=1)[0].answer_until is None
+
+
+def test_a_link_counts_the_links_of_its_own_workspace_alone(rails: Rails) -> None:
+    elsewhere = "/srv/other"
+    rails.settings.change(
+        workspaces={path: WorkspaceSettings(autonomy=Autonomy.ACT) for path in (WORKSPACE, elsewhere)}
+    )
+    rails.know_pairs(("koji-core", "garden"))
+    here = on("garden", unattended(from_channel="koji-core", force=True))
+    there = replace(here, assignment=replace(here.assignment, workspace=elsewhere))
+    for trigger in (there, here):
+        assert rails.rule(trigger).permit is not None
+    assert [(link.workspace, link.runs) for link in rails.safety.chain()] == [(WORKSPACE, 1), (elsewhere, 1)]
 
 
 # Burn
