@@ -56,11 +56,13 @@ class CalendarReader:
             return None
         with self._lock:
             meetings = [
-                meeting for name in files for meeting in _between(self._calendar(Path(name).expanduser()), local)
+                meeting
+                for name in files
+                for meeting in _meetings_around(self._read_calendar(Path(name).expanduser()), local)
             ]
         return sorted(meetings, key=lambda meeting: (meeting.begins, meeting.name))
 
-    def _calendar(self, file: Path) -> Any:
+    def _read_calendar(self, file: Path) -> Any:
         try:
             status = file.stat()
             stamp = (status.st_mtime_ns, status.st_size)
@@ -80,14 +82,14 @@ class CalendarReader:
         return calendar
 
 
-def _between(calendar: Any, local: datetime) -> list[Meeting]:
+def _meetings_around(calendar: Any, local: datetime) -> list[Meeting]:
     import recurring_ical_events
 
     events = filter(_is_meeting, recurring_ical_events.of(calendar).between(local - BEHIND, local + AHEAD))
     last_held: dict[str, datetime] = {}
     meetings = []
-    for event in sorted(events, key=lambda event: _instant(event, local)):
-        begins, uid = _instant(event, local), str(event.get("UID", ""))
+    for event in sorted(events, key=lambda event: _begin_of(event, local)):
+        begins, uid = _begin_of(event, local), str(event.get("UID", ""))
         if begins >= local:
             name = sanitise(str(event.get("SUMMARY", ""))).strip() or UNNAMED
             meetings.append(Meeting(name, begins, last_held.get(uid)))
@@ -101,7 +103,7 @@ def _is_meeting(event: Any) -> bool:
     return str(event.get("STATUS", "")) != "CANCELLED" and str(event.get("TRANSP", "")) != "TRANSPARENT"
 
 
-def _instant(event: Any, local: datetime) -> datetime:
+def _begin_of(event: Any, local: datetime) -> datetime:
     """When it begins, in the operator's zone, which is also that of times without one."""
     begins: datetime = event["DTSTART"].dt
     return begins.replace(tzinfo=local.tzinfo) if begins.tzinfo is None else begins.astimezone(local.tzinfo)

@@ -189,11 +189,11 @@ def is_group(mark: str) -> bool:
 
 def _marks(paths: Iterable[str]) -> frozenset[str]:
     """What a commit is compared by: its files, and for each its folder and ending."""
-    return frozenset(mark for path in paths for mark in (path, _group(path)))
+    return frozenset(mark for path in paths for mark in (path, _group_of(path)))
 
 
 @lru_cache(100_000)
-def _group(path: str) -> str:
+def _group_of(path: str) -> str:
     folder, slash, name = path.rpartition("/")
     stem, dot, ending = name.rpartition(".")
     return f"{folder}{slash}*{dot + ending if stem else ''}"

@@ -20,7 +20,7 @@ from engine.model import Refusal, sanitise
 _NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
-_OPTIONS: Mapping[str, tuple[str, ...]] = {
+_OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
     "status": (_NO_SUBMODULES,),
     "diff": (_NO_SUBMODULES, *_NO_PROGRAMS),
     "diff-files": (_NO_SUBMODULES, *_NO_PROGRAMS),
@@ -32,7 +32,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 """Options of all these commands: no program, and no look into a repository below the folder."""
 
 
-def _nothing() -> None:
+def _check_nothing() -> None:
     """No session, nothing to check."""
 
 
@@ -58,7 +58,7 @@ class Git:
     timeout: float = 60.0
     environment: Mapping[str, str] = field(default_factory=dict)
     pinned: Repository | None = None
-    check: Callable[[], None] = _nothing
+    check: Callable[[], None] = _check_nothing
 
     @property
     def repository(self) -> Repository:
@@ -109,7 +109,7 @@ class Git:
         repository = self.repository
         try:
             done = run_git(
-                _with_options(arguments),
+                _add_options(arguments),
                 self.folder,
                 {**repository.environment(), **self.environment, **(environment or {})},
                 without=(repository.top, repository.common.parent),
@@ -120,22 +120,22 @@ class Git:
                 raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), self.folder)
         except GitError as error:
             self.check()
-            if error.exit_code == -1 and (pipes := _pipes(repository.top)):
+            if error.exit_code == -1 and (pipes := _find_pipes(repository.top)):
                 message = f"{error.stderr}; git is waiting for something that is not a file: {', '.join(pipes)}"
                 raise GitError(arguments, -1, message, self.folder) from error
             raise
         return done
 
 
-def _with_options(arguments: Sequence[str]) -> list[str]:
+def _add_options(arguments: Sequence[str]) -> list[str]:
     """The arguments with what their command always gets."""
     position = 0
     while arguments[position] == "-c":
         position += 2
-    return [*arguments[: position + 1], *_OPTIONS.get(arguments[position], ()), *arguments[position + 1 :]]
+    return [*arguments[: position + 1], *_OPTIONS_BY_COMMAND.get(arguments[position], ()), *arguments[position + 1 :]]
 
 
-def _pipes(top: Path) -> list[str]:
+def _find_pipes(top: Path) -> list[str]:
     """The first few pipes in a tree: git opens one that is called `.gitignore`, and waits for ever."""
     pipes = (
         os.path.relpath(file, top)

@@ -12,14 +12,16 @@ from typing import Final
 
 from engine.git.leftovers import MAX_LINE_LENGTH
 
-_PYTHON_CALLS: Final = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
-_PYTHON_MODULES: Final = {"pdb", "ipdb", "pudb"}
-_STATEMENT: Final = re.compile(
+_DEBUGGING_CALLS: Final = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
+_DEBUGGER_MODULES: Final = {"pdb", "ipdb", "pudb"}
+_DEBUGGING_STATEMENT: Final = re.compile(
     r"\s*(?:debugger\s*;?|console\.(?:log|debug|trace)\(.*\)\s*;?|dbg!\s*\(.*\)\s*;|println\(.*\)"
     r"|binding\.(?:pry|irb)|byebug|var_dump\(.*\)\s*;|(?:require )?IEx\.pry(?:\(\))?)\s*$"
 )
-_UNFINISHED: Final = re.compile(r"(?:=>|[(,=+&?:.\[]|\belse|\breturn)\s*$|^\s*(?:\} ?else )?(?:if|while|for)\b.*\)\s*$")
-_CONTINUES: Final = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
+_UNFINISHED_LINE: Final = re.compile(
+    r"(?:=>|[(,=+&?:.\[]|\belse|\breturn)\s*$|^\s*(?:\} ?else )?(?:if|while|for)\b.*\)\s*$"
+)
+_CONTINUING_LINE: Final = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
 
 
 def parse_python(text: str) -> ast.Module | None:
@@ -55,7 +57,7 @@ def statement_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
     statements.
     """
     if path.endswith(".py"):
-        return sorted(set(lines) & _python_statements(text))
+        return sorted(set(lines) & _removable_lines(text))
     rows = text.split("\n")
     return [
         number for number in sorted(set(lines)) if 0 < number <= len(rows) and _is_whole_statement(rows, number - 1)
@@ -79,8 +81,8 @@ def without_lines(path: str, text: str, lines: Sequence[int]) -> str:
 
 def _is_debugging(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return ast.unparse(node.value.func) in _PYTHON_CALLS
-    return isinstance(node, ast.Import) and {name.name for name in node.names} <= _PYTHON_MODULES
+        return ast.unparse(node.value.func) in _DEBUGGING_CALLS
+    return isinstance(node, ast.Import) and {name.name for name in node.names} <= _DEBUGGER_MODULES
 
 
 def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
@@ -93,7 +95,7 @@ def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
                 yield from ((block, statement) for statement in block if isinstance(statement, ast.stmt))
 
 
-def _python_statements(text: str) -> set[int]:
+def _removable_lines(text: str) -> set[int]:
     removable: set[int] = set()
     needed: set[int] = set()
     rows = text.split("\n")
@@ -120,11 +122,11 @@ def _emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
 
 def _is_whole_statement(rows: list[str], index: int) -> bool:
     row = rows[index]
-    if len(row) > MAX_LINE_LENGTH or not _STATEMENT.fullmatch(row) or not _is_balanced(row):
+    if len(row) > MAX_LINE_LENGTH or not _DEBUGGING_STATEMENT.fullmatch(row) or not _is_balanced(row):
         return False
     before = next((line for line in reversed(rows[:index]) if line.strip()), "")
     after = next((line for line in rows[index + 1 :] if line.strip()), "")
-    return not _UNFINISHED.search(before) and not _CONTINUES.match(after)
+    return not _UNFINISHED_LINE.search(before) and not _CONTINUING_LINE.match(after)
 
 
 def _is_balanced(row: str) -> bool:

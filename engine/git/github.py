@@ -31,21 +31,21 @@ MAX_AGE_S: Final = 300.0
 TIMEOUT_S: Final = 10.0
 """`gh` is given up after so long."""
 
-_FIELDS: Final = (
+_JSON_FIELDS: Final = (
     "number,title,headRefName,statusCheckRollup,author,url,isDraft,reviewDecision,reviewRequests,latestReviews,comments"
 )
-_REMOTES: Final = ("upstream", "github", "origin")
-_ADDRESS: Final = re.compile(
+_REMOTE_ORDER: Final = ("upstream", "github", "origin")
+_REMOTE_ADDRESS: Final = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|(?:[^@/:]+@))(?P<host>[\w.-]+)(?::\d+)?[:/]/?"
     r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:\.git)?/?"
 )
-_PASSED_ON: Final = (
+_INHERITED_VARIABLES: Final = (
     "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
     "GH_CONFIG_DIR", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
 )  # fmt: skip
-_ENTERPRISE: Final = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-_FAILED: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
+_ENTERPRISE_VARIABLES: Final = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+_FAILED_CONCLUSIONS: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
 
 
 class WaitsFor(StrEnum):
@@ -107,35 +107,35 @@ class GitHub:
         self._clock = clock
         self._program = program
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, GitHubState]] = {}
-        self._me: dict[str, str] = {}
-        self._asking: dict[str, threading.Thread] = {}
+        self._states: dict[str, tuple[float, GitHubState]] = {}
+        self._login_by_host: dict[str, str] = {}
+        self._threads: dict[str, threading.Thread] = {}
 
     def latest(self, workspace: str) -> GitHubState | None:
         """What is known by now, at once; None while nothing is, and where there is no `gh`."""
         with self._lock:
-            asked_at, state = self._known.get(workspace, (float("-inf"), None))
+            asked_at, state = self._states.get(workspace, (float("-inf"), None))
             stale = self._clock.monotonic() - asked_at >= MAX_AGE_S
-            if stale and workspace not in self._asking and programs.find_program(self._program):
-                thread = threading.Thread(target=self._ask, args=(workspace,), name="gh", daemon=True)
-                self._asking[workspace] = thread
+            if stale and workspace not in self._threads and programs.find_program(self._program):
+                thread = threading.Thread(target=self._refresh, args=(workspace,), name="gh", daemon=True)
+                self._threads[workspace] = thread
                 thread.start()
         return state
 
     def settle(self, timeout: float | None = None) -> None:
         """Wait until every question asked so far is answered, each at most `timeout` seconds."""
         with self._lock:
-            asking = list(self._asking.values())
+            asking = list(self._threads.values())
         for thread in asking:
             thread.join(timeout)
 
-    def _ask(self, workspace: str) -> None:
-        state = self._answer(Path(workspace))
+    def _refresh(self, workspace: str) -> None:
+        state = self._ask_server(Path(workspace))
         with self._lock:
-            self._known[workspace] = (self._clock.monotonic(), state)
-            del self._asking[workspace]
+            self._states[workspace] = (self._clock.monotonic(), state)
+            del self._threads[workspace]
 
-    def _answer(self, workspace: Path) -> GitHubState:
+    def _ask_server(self, workspace: Path) -> GitHubState:
         try:
             address = address_of(workspace)
         except Refusal as refusal:
@@ -144,9 +144,9 @@ class GitHub:
         if not address or program is None:
             return GitHubState(error="no remote is on GitHub" if program else "gh is inside the repository")
         host = address.partition("/")[0]
-        if host not in self._me and (me := read_login(host, program)):
-            self._me[host] = me
-        return ask_github(address, program, self._me.get(host, ""))
+        if host not in self._login_by_host and (me := read_login(host, program)):
+            self._login_by_host[host] = me
+        return ask_github(address, program, self._login_by_host.get(host, ""))
 
 
 def address_of(workspace: Path) -> str:
@@ -156,9 +156,9 @@ def address_of(workspace: Path) -> str:
     """
     git = Git(workspace, timeout=TIMEOUT_S)
     names = git.text("remote").split()
-    rank = {name: number for number, name in enumerate(_REMOTES)}
+    rank = {name: number for number, name in enumerate(_REMOTE_ORDER)}
     for name in sorted(names, key=lambda name: (rank.get(name, len(rank)), name)):
-        if match := _ADDRESS.fullmatch(git.text("remote", "get-url", "--", name)):
+        if match := _REMOTE_ADDRESS.fullmatch(git.text("remote", "get-url", "--", name)):
             return f"{match['host']}/{match['owner']}/{match['name']}"
     return ""
 
@@ -167,9 +167,9 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
     """One question about HOST/OWNER/NAME to the `gh` at `program`, at most ten seconds; what goes wrong becomes
     `error`. `me` is the operator's name there, "" when it is not known."""
     host = address.partition("/")[0]
-    arguments = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _FIELDS]
+    arguments = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _JSON_FIELDS]
     try:
-        done = _call(program, host, arguments)
+        done = _run_gh(program, host, arguments)
         if done.returncode != 0:
             complaint = sanitise(done.stderr.decode(errors="replace")).strip()
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
@@ -183,7 +183,7 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
 def read_login(host: str, program: str) -> str:
     """The operator's name on `host`, "" when `gh` does not say it: then no pull request is known to wait for them."""
     try:
-        done = _call(program, host, ["api", "user", "--hostname", host])
+        done = _run_gh(program, host, ["api", "user", "--hostname", host])
         answer = json.loads(done.stdout) if done.returncode == 0 else {}
         return sanitise(str(answer["login"])) if isinstance(answer, dict) and answer.get("login") else ""
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -191,11 +191,11 @@ def read_login(host: str, program: str) -> str:
         return ""
 
 
-def _call(program: str, host: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
+def _run_gh(program: str, host: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
     """`gh` in no repository, with an environment of its own."""
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     if os.environ.get("GH_HOST") == host:  # it goes to whichever host is asked
-        environment |= {name: os.environ[name] for name in _ENTERPRISE if name in os.environ}
+        environment |= {name: os.environ[name] for name in _ENTERPRISE_VARIABLES if name in os.environ}
     environment |= {"PATH": os.defpath, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
     return subprocess.run(
         [program, *arguments],
@@ -217,7 +217,7 @@ def _pull_request(entry: dict[str, Any], me: str) -> PullRequest:
     failing = [
         sanitise(str(check.get("name") or check.get("context") or "a check"))
         for check in entry.get("statusCheckRollup") or ()
-        if (check.get("conclusion") or check.get("state")) in _FAILED
+        if (check.get("conclusion") or check.get("state")) in _FAILED_CONCLUSIONS
     ]
     return PullRequest(
         int(entry["number"]),
@@ -225,43 +225,45 @@ def _pull_request(entry: dict[str, Any], me: str) -> PullRequest:
         sanitise(str(entry["headRefName"])),
         tuple(failing),
         url=sanitise(str(entry.get("url") or "")),
-        mine=bool(me) and _name(entry) == me,
-        wait=_wait(entry, me) if me else None,
+        mine=bool(me) and _login_of(entry) == me,
+        wait=_find_wait(entry, me) if me else None,
     )
 
 
-def _wait(entry: dict[str, Any], me: str) -> Wait | None:
+def _find_wait(entry: dict[str, Any], me: str) -> Wait | None:
     """Whether it waits for the operator. A server that says less says no."""
-    author = _name(entry)
+    author = _login_of(entry)
     if author != me:
-        is_requested = any(reviewer.get("login") == me for reviewer in _objects(entry, "reviewRequests"))
+        is_requested = any(reviewer.get("login") == me for reviewer in _object_list(entry, "reviewRequests"))
         return Wait(WaitsFor.REVIEW, author, None) if is_requested and not entry.get("isDraft") else None
-    reviews = [review for review in _objects(entry, "latestReviews") if _name(review) not in ("", me)]
+    reviews = [review for review in _object_list(entry, "latestReviews") if _login_of(review) not in ("", me)]
     changes = [review for review in reviews if review.get("state") == "CHANGES_REQUESTED"]
     if changes and entry.get("reviewDecision") in ("CHANGES_REQUESTED", "", None):
-        return Wait(WaitsFor.CHANGES, _name(changes[-1]), _moment(changes[-1], "submittedAt"))
-    remarks = [(comment, _moment(comment, "createdAt")) for comment in _objects(entry, "comments")]
-    remarks += [(review, _moment(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"]
+        return Wait(WaitsFor.CHANGES, _login_of(changes[-1]), _parse_time(changes[-1], "submittedAt"))
+    remarks = [(comment, _parse_time(comment, "createdAt")) for comment in _object_list(entry, "comments")]
+    remarks += [
+        (review, _parse_time(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"
+    ]
     last = max((remark for remark in remarks if remark[1]), key=lambda remark: remark[1] or _NEVER, default=None)
-    if last is None or _name(last[0]) in ("", me) or _is_bot(last[0]):
+    if last is None or _login_of(last[0]) in ("", me) or _is_bot(last[0]):
         return None
-    return Wait(WaitsFor.ANSWER, _name(last[0]), last[1])
+    return Wait(WaitsFor.ANSWER, _login_of(last[0]), last[1])
 
 
-def _objects(entry: dict[str, Any], field: str) -> list[dict[str, Any]]:
+def _object_list(entry: dict[str, Any], field: str) -> list[dict[str, Any]]:
     return [item for item in entry.get(field) or () if isinstance(item, dict)]
 
 
-def _name(entry: dict[str, Any]) -> str:
+def _login_of(entry: dict[str, Any]) -> str:
     author = entry.get("author")
     return sanitise(str(author.get("login") or "")) if isinstance(author, dict) else ""
 
 
 def _is_bot(entry: dict[str, Any]) -> bool:
-    return _name(entry).endswith("[bot]") or bool(entry["author"].get("is_bot"))
+    return _login_of(entry).endswith("[bot]") or bool(entry["author"].get("is_bot"))
 
 
-def _moment(entry: dict[str, Any], field: str) -> datetime | None:
+def _parse_time(entry: dict[str, Any], field: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(str(entry.get(field) or ""))
     except ValueError:

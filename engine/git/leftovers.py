@@ -31,8 +31,8 @@ class Leftover:
     secret: bool = False
 
 
-_JS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte")
-_PRINTING = {
+_JS_SUFFIXES = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte")
+_PRINTING_FOLDERS = {
     "scripts",
     "script",
     "bin",
@@ -46,16 +46,16 @@ _PRINTING = {
 }
 """Folders whose programs print because that is what they are for."""
 
-_DEBUGGERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+_DEBUGGING_PATTERNS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
         (".py",),
         "breakpoint",
         re.compile(r"(?:^|[;:])\s*(?:breakpoint\(|(?:i?pdb|pudb)\.set_trace\(|import (?:i?pdb|pudb)\b)"),
     ),
     ((".py",), "debug print", re.compile(r"^\s*print\((?!.*\bfile\s*=)")),
-    (_JS, "debugger statement", re.compile(r"^\s*debugger\s*;?\s*$")),
-    (_JS, "console.log", re.compile(r"^\s*console\.(?:log|debug|trace)\(")),
-    (_JS, ".only", re.compile(r"\b(?:describe|it|test|context|suite)\.only\s*\(|^\s*(?:fit|fdescribe)\s*\(")),
+    (_JS_SUFFIXES, "debugger statement", re.compile(r"^\s*debugger\s*;?\s*$")),
+    (_JS_SUFFIXES, "console.log", re.compile(r"^\s*console\.(?:log|debug|trace)\(")),
+    (_JS_SUFFIXES, ".only", re.compile(r"\b(?:describe|it|test|context|suite)\.only\s*\(|^\s*(?:fit|fdescribe)\s*\(")),
     ((".rs",), "dbg!", re.compile(r"\bdbg!\s*\(")),
     ((".go",), "debug print", re.compile(r"^\s*(?:spew\.Dump|println)\(")),
     ((".rb",), "breakpoint", re.compile(r"\bbinding\.(?:pry|irb)\b|^\s*byebug\b")),
@@ -63,9 +63,9 @@ _DEBUGGERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     ((".ex", ".exs"), "breakpoint", re.compile(r"\bIEx\.pry\b|^\s*\|>\s*dbg\(|^\s*dbg\(")),
     ((".cs",), "breakpoint", re.compile(r"^\s*(?:System\.Diagnostics\.)?Debugger\.(?:Break|Launch)\(")),
 )
-_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
+_CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 _TODO = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
-_SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
+_SECRET_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
     ("AWS secret key", re.compile(r"aws_?secret_?(?:access_?)?key\W{1,6}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])", re.I)),
     ("GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})")),
@@ -78,9 +78,9 @@ _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("SendGrid key", re.compile(r"\bSG\.[\w-]{20,}\.[\w-]{30,}")),
     ("PyPI or npm token", re.compile(r"\bpypi-[A-Za-z0-9_-]{50,}|\bnpm_[A-Za-z0-9]{36}\b|_authToken\s*=\s*[\w-]{20,}")),
 )
-_KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
+_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
+_PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
+_URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
 _HARMLESS_HOST = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
@@ -89,13 +89,13 @@ _NAMED_SECRET = re.compile(
     r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
     re.I,
 )
-_SETTING = re.compile(
+_UNQUOTED_SETTING = re.compile(
     r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
     r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
     re.I,
 )
 """A value without quotes, as files of settings have it."""
-_SETTINGS = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
+_SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
 _PLACEHOLDER = re.compile(
     r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
     r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
@@ -103,7 +103,7 @@ _PLACEHOLDER = re.compile(
 )
 _TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
 """Words in a placeholder that has the form of a token."""
-_SECRET_FILES = re.compile(
+_SECRET_FILE = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
 )
@@ -115,9 +115,9 @@ _HARMLESS_PATH = re.compile(
     re.I,
 )
 """Where a secret is no secret: tests, examples, what others wrote, lock files."""
-_PROSE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
+_PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
 """Where only what has the form of a known token counts: a manual shows made-up values."""
-_TESTS = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+_TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 MIN_TOKEN_ENTROPY = 2.5
 """Bits a character below which nothing is random: `AKIAAAAAAAAAAAAAAAAA`."""
 MIN_VALUE_ENTROPY = 3.2
@@ -129,10 +129,10 @@ def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     line = line[:MAX_LINE_LENGTH]
     kind = secret_kind(path, line, after)
     leftovers = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
-    if _MARKER.match(line):
+    if _CONFLICT_MARKER.match(line):
         leftovers.append(Leftover("conflict marker"))
-    for suffixes, kind, pattern in _DEBUGGERS:
-        if path.endswith(suffixes) and pattern.search(line) and not _is_allowed(path, kind):
+    for suffixes, kind, pattern in _DEBUGGING_PATTERNS:
+        if path.endswith(suffixes) and pattern.search(line) and not _is_intended_output(path, kind):
             leftovers.append(Leftover(kind))
     if match := _TODO.search(line):
         leftovers.append(Leftover(match[1]))
@@ -145,40 +145,42 @@ def secret_kind(path: str, line: str, after: str = "") -> str:
     line = line[:MAX_LINE_LENGTH]
     if not HINT.search(line) or _HARMLESS_PATH.search(path):
         return ""
-    if (begins := _KEY_BEGINS.search(line)) and (_KEY_BODY.search(begins[1]) or _KEY_BODY.match(after.strip())):
+    if (begins := _PRIVATE_KEY_BEGIN.search(line)) and (
+        _PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip())
+    ):
         return "private key"
-    for kind, pattern in _SECRETS:
+    for kind, pattern in _SECRET_PATTERNS:
         if (
             (match := pattern.search(line))
             and not _TOKEN_PLACEHOLDER.search(match[0])
             and entropy(match[0]) > MIN_TOKEN_ENTROPY
         ):
             return kind
-    for user, password, host in _URL.findall(line):
+    for user, password, host in _URL_WITH_PASSWORD.findall(line):
         if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
             return "password in a URL"
-    if _PROSE.search(path):
+    if _PROSE_FILE.search(path):
         return ""
-    match = _NAMED_SECRET.search(line) or (_SETTING.match(line) if _SETTINGS.search(path) else None)
+    match = _NAMED_SECRET.search(line) or (_UNQUOTED_SETTING.match(line) if _SETTINGS_FILE.search(path) else None)
     return "value that looks like a key" if match and _looks_secret(match[1]) else ""
 
 
 def is_secret_file(path: str) -> bool:
     """Whether a file of this name holds keys."""
-    return bool(_SECRET_FILES.search(path)) and not _HARMLESS_PATH.search(path)
+    return bool(_SECRET_FILE.search(path)) and not _HARMLESS_PATH.search(path)
 
 
-def _is_allowed(path: str, kind: str) -> bool:
+def _is_intended_output(path: str, kind: str) -> bool:
     pure = PurePosixPath(path)
     is_print = kind in ("debug print", "console.log")
-    is_program = bool(_PRINTING & set(pure.parts[:-1])) or pure.stem in (
+    is_program = bool(_PRINTING_FOLDERS & set(pure.parts[:-1])) or pure.stem in (
         "__main__",
         "cli",
         "setup",
         "manage",
         "main",
     )
-    return is_print and (is_program or bool(_TESTS.search(path)))
+    return is_print and (is_program or bool(_TEST_PATH.search(path)))
 
 
 def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:

@@ -38,7 +38,7 @@ MIN_SURVIVING_SHARE: Final = 0.6
 UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
 """Arguments of `git rev-list` and `git log` for the commits that no branch or tag has."""
 
-_MADE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
+_MADE_HERE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
 _REWRITTEN: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
 _FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
 
@@ -58,15 +58,15 @@ class LostCommits:
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
     """The lines of lost commits: the one on a detached HEAD first, then the one left last; at most five.
     Raises `GitError`."""
-    steps = _steps(git, now - MAX_AGE)
+    steps = _recent_steps(git, now - MAX_AGE)
     visited = {commit: step.at for step in steps for commit in (step.former, step.commit) if commit.strip("0")}
     if state.detached:
         visited.setdefault(state.head, now)
-    lost = _unreachable(git, visited)
+    lost = _unreachable_commits(git, visited)
     if not lost:
         return ()
-    explained = _explained(git, steps, lost)
-    made_here = {step.commit for step in steps if _MADE.match(step.action)}
+    explained = _commits_with_a_like(git, steps, lost)
+    made_here = {step.commit for step in steps if _MADE_HERE.match(step.action)}
     remaining = {commit.id: commit for commit in lost.values() if commit.id not in explained}
     parents = {parent for commit in remaining.values() for parent in commit.parents}
     lines = []
@@ -80,7 +80,7 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
         lines.append(LostCommits(tip, remaining[tip].subject, number, visited.get(tip, remaining[tip].at), here))
     lines.sort(key=lambda line: (line.here, line.left_at), reverse=True)
     candidates = lines[: 2 * MAX_LINES]
-    missing = (line for line in candidates if line.here or not _survives(git, state, remaining, line))
+    missing = (line for line in candidates if line.here or not _is_work_present(git, state, remaining, line))
     return tuple(itertools.islice(missing, MAX_LINES))
 
 
@@ -89,12 +89,12 @@ def is_reachable(git: Git, commit: str) -> bool:
     return not git.text("rev-list", "-n1", commit, *UNREACHABLE)
 
 
-def _steps(git: Git, since: datetime) -> list[Step]:
+def _recent_steps(git: Git, since: datetime) -> list[Step]:
     logs = [read_reflog(git), *(read_reflog(git, ref) for ref in branch_logs(git))]
     return sorted((step for log in logs for step in log if step.at >= since), key=lambda step: step.at)
 
 
-def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
+def _unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
     """Of the candidates and what leads to them, the commits that no branch or tag reaches, newest first."""
     commits = log_commits(
         git, f"-n{MAX_COMMITS}", "--ignore-missing", "--topo-order", "--stdin", *UNREACHABLE,
@@ -103,7 +103,7 @@ def _unreachable(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
     return {commit.id: commit for commit in commits}
 
 
-def _explained(git: Git, steps: list[Step], lost: dict[str, Commit]) -> set[str]:
+def _commits_with_a_like(git: Git, steps: list[Step], lost: dict[str, Commit]) -> set[str]:
     """Lost commits whose like is on a branch: the same author's date and subject, amended, rebased, folded into it."""
     since = int(min(commit.at for commit in lost.values()).timestamp()) - 1
     records = git.items(
@@ -145,7 +145,7 @@ def _ancestry(commits: dict[str, Commit], tip: str) -> list[Commit]:
     return list(ancestry.values())
 
 
-def _survives(git: Git, state: GitState, commits: dict[str, Commit], line: LostCommits) -> bool:
+def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], line: LostCommits) -> bool:
     """Whether what these commits did is in HEAD, on the base or in the files: merging them changes nothing, or most
     lines that they added are there."""
     onto = dict.fromkeys(tip for tip in (state.head, state.base_tip) if tip)
@@ -161,7 +161,7 @@ def _survives(git: Git, state: GitState, commits: dict[str, Commit], line: LostC
         return False
     total = sum(map(len, added.values()))
     return any(
-        sum(len(lines & _lines(git, path, tip)) for path, lines in added.items()) >= MIN_SURVIVING_SHARE * total
+        sum(len(lines & _read_lines(git, path, tip)) for path, lines in added.items()) >= MIN_SURVIVING_SHARE * total
         for tip in ("", state.base_tip)
     )
 
@@ -183,7 +183,7 @@ def _is_meaningful(line: str) -> bool:
     return sum(character.isalnum() for character in line) >= 4
 
 
-def _lines(git: Git, path: str, tip: str) -> set[str]:
+def _read_lines(git: Git, path: str, tip: str) -> set[str]:
     """The lines of a file in `tip`, or, with "", on the disk."""
     try:
         if tip:

@@ -22,20 +22,22 @@ TIMEOUT_S: Final = 5.0
 
 DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
 _IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
-_ELSEWHERE: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
-_NO_DOCUMENTATION: Final = re.compile(
+_OUTSIDE_DOCUMENTS: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+_NOT_DOCUMENTATION: Final = re.compile(
     r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
     r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
     re.I,
 )
 """Files that speak of what was, and texts that are no documentation."""
-_PAST: Final = re.compile(r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I)
+_PAST_TENSE: Final = re.compile(
+    r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I
+)
 
-_CODE: Final = re.compile(
+_CODE_FILE: Final = re.compile(
     r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|php|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|ex|exs|sh|lua|pl|vue)$"
 )
-_CONFIG: Final = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
-_DEFINED: Final = re.compile(
+_CONFIG_FILE: Final = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
+_DEFINITION: Final = re.compile(
     r"^\s*(?:(?:pub(?:\([^)]*\))?|export|default|async|public|private|protected|internal|static|final|abstract|override"
     r"|open|data|suspend|unsafe|const)\s+)*"
     r"(?P<word>def|class|function\*?|fn|func|fun|struct|enum|trait|interface|type|module|object|const|let|var|defp?)\s+"
@@ -43,7 +45,7 @@ _DEFINED: Final = re.compile(
 )
 _CONSTANT: Final = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
 _OPTION: Final = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
-_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
+_CONFIG_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
 _LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
 
@@ -76,12 +78,16 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
         return ()
     deadline = time.monotonic() + TIMEOUT_S
     lines = _grep(git, list(removed), _IN_DOCUMENTS, deadline)
-    documentation = [line for line in lines if not _NO_DOCUMENTATION.search(line.path)]
+    documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
     mentions: list[Mention] = []
     for line in documentation[:MAX_LINES]:
-        if _PAST.search(line.text):
+        if _PAST_TENSE.search(line.text):
             continue
-        names = [name for name, gone in removed.items() if _mentions(line.text, name) and not _is_new(line.text, gone)]
+        names = [
+            name
+            for name, gone in removed.items()
+            if _is_mentioned(line.text, name) and not _names_the_new(line.text, gone)
+        ]
         for name in names:
             if not any(name != other and name in other for other in names):  # `src/cart.py` names `cart.py`, too
                 mentions.append(Mention(line.path, line.line, name, removed[name].new, line.text.strip()[:300]))
@@ -90,8 +96,8 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
 
 
-def _is_new(text: str, removed: RemovedName) -> bool:
-    return bool(removed.new) and _mentions(text, removed.new)
+def _names_the_new(text: str, removed: RemovedName) -> bool:
+    return bool(removed.new) and _is_mentioned(text, removed.new)
 
 
 def removed_names(git: Git, patch: Patch) -> list[RemovedName]:
@@ -142,13 +148,13 @@ def _removed_definitions(patch: Patch) -> list[RemovedName]:
 
 def _definitions(line: Line) -> Iterable[tuple[str, str]]:
     """The definition in a line: (kind, name)."""
-    if _CONFIG.search(line.path):
-        if match := _KEY.match(line.text):
+    if _CONFIG_FILE.search(line.path):
+        if match := _CONFIG_KEY.match(line.text):
             yield "key", match["name"]
         return
-    if not _CODE.search(line.path):
+    if not _CODE_FILE.search(line.path):
         return
-    if match := _DEFINED.match(line.text):
+    if match := _DEFINITION.match(line.text):
         local = match["word"] in ("const", "let", "var") and line.text[:1].isspace()
         if not local and not match["name"].startswith(("test_", "__")):
             yield match["word"], match["name"]
@@ -157,7 +163,7 @@ def _definitions(line: Line) -> Iterable[tuple[str, str]]:
     yield from (("option", match["name"]) for match in _OPTION.finditer(line.text))
 
 
-def _mentions(text: str, name: str) -> bool:
+def _is_mentioned(text: str, name: str) -> bool:
     """Whether a line of documentation names this, and means code when it does."""
     word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     if _LOOKS_LIKE_CODE.search(name):
@@ -198,8 +204,8 @@ def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
     patterns = [part for name in sorted(names - used) for part in ("-e", name)]
     if patterns:
         done = git.run(
-            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".", *_ELSEWHERE,
-            allowed=(0, 1), timeout=_timeout(deadline),
+            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
+            *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=_timeout(deadline),
         )  # fmt: skip
         # Of names that overlap git prints the longest alone: `cart.py` counts for `cart`, too.
         words = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))

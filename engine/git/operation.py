@@ -20,7 +20,7 @@ MAX_GOOD: Final = 20  # good revisions of a bisect that are named
 CONFLICT: Final = "conflict"
 """Files in conflict without an operation: `git stash pop`, `git merge --squash` and `git checkout -m` leave it so."""
 
-_MARKS: Final = (
+_OPERATION_BY_FILE: Final = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
     ("rebase-apply", "rebase"),
@@ -29,14 +29,14 @@ _MARKS: Final = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
-_STATE: Final = (
+_STATE_FILES: Final = (
     "index", "HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "sequencer/todo", "BISECT_LOG",
     "BISECT_TERMS", "rebase-merge/git-rebase-todo", "rebase-apply/next",
 )  # fmt: skip
-_HEADS: Final = {"merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD"}
-_ID: Final = re.compile(r"[0-9a-f]{7,64}")
-_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
-_NO_STEP: Final = re.compile(r"\s*(?:#|$|noop|(?:drop|d|break|b|exec|x|update-ref|u)\b)")
+_HEAD_FILES: Final = {"merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD"}
+_COMMIT_ID: Final = re.compile(r"[0-9a-f]{7,64}")
+_TODO_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
+_TODO_OTHER: Final = re.compile(r"\s*(?:#|$|noop|(?:drop|d|break|b|exec|x|update-ref|u)\b)")
 
 
 @frozen
@@ -103,15 +103,17 @@ Stage = tuple[str, str]
 def operation_name(folder: Path, *, conflicted: bool) -> str:
     """What is unfinished in the repository whose `.git` is `folder`, "" for nothing. `conflicted`: whether files are
     in conflict."""
-    name = next((name for file, name in _MARKS if (folder / file).exists()), "")
+    name = next((name for file, name in _OPERATION_BY_FILE if (folder / file).exists()), "")
     if not name:  # several commits to pick, the present one of them committed by hand
-        name = {"pick": "cherry-pick", "revert": "revert"}.get(_text(folder / "sequencer/todo").partition(" ")[0], "")
+        name = {"pick": "cherry-pick", "revert": "revert"}.get(
+            _read_state_file(folder / "sequencer/todo").partition(" ")[0], ""
+        )
     return name or (CONFLICT if conflicted else "")
 
 
 def operation_stamp(folder: Path) -> tuple[object, ...]:
     """Changes whenever the operation in the `.git` folder `folder` does."""
-    return tuple(modified_at(folder / name) for name in _STATE)
+    return tuple(modified_at(folder / name) for name in _STATE_FILES)
 
 
 def read_operation(git: Git) -> Operation | None:
@@ -121,34 +123,36 @@ def read_operation(git: Git) -> Operation | None:
     name = operation_name(folder, conflicted=bool(unmerged))
     if not name:
         return None
-    begun_at = modified_at(folder / next((mark for mark, operation in _MARKS if operation == name), "index"))
+    begun_at = modified_at(
+        folder / next((mark for mark, operation in _OPERATION_BY_FILE if operation == name), "index")
+    )
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
     branch = git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
     if name == "bisect":
-        return _bisect(git, folder, head, begun_at)
-    resolved = {_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
-    rebased, onto, theirs = "", "", _id(folder / _HEADS.get(name, "REBASE_HEAD"))
+        return _read_bisect(git, folder, head, begun_at)
+    resolved = {_path_of_entry(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
+    rebased, onto, theirs = "", "", _read_commit_id(folder / _HEAD_FILES.get(name, "REBASE_HEAD"))
     remaining: tuple[str, ...] = ()
     simple = True
     if name == "rebase":
         state = folder / ("rebase-merge" if (folder / "rebase-merge").exists() else "rebase-apply")
-        rebased = _text(state / "head-name").removeprefix("refs/heads/")
-        onto = _id(state / "onto")
-        theirs = theirs or _id(state / "stopped-sha") or _id(state / "original-commit")
+        rebased = _read_state_file(state / "head-name").removeprefix("refs/heads/")
+        onto = _read_commit_id(state / "onto")
+        theirs = theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit")
         remaining, simple = _remaining_of_rebase(state)
     elif name in ("cherry-pick", "revert"):
-        remaining, simple = _steps(_text(folder / "sequencer/todo"))
+        remaining, simple = _parse_todo(_read_state_file(folder / "sequencer/todo"))
         remaining = remaining[1:] if theirs and remaining and theirs.startswith(remaining[0]) else remaining
     elif name in ("am", CONFLICT):
         theirs = ""
-    subjects = _subjects(git, [commit for commit in (head, onto, theirs) if commit])
+    subjects = _subjects_of(git, [commit for commit in (head, onto, theirs) if commit])
     return Operation(
         name,
         ours=Side(_branch_or_id(git, onto) if onto else branch or head[:10], head, subjects.get(onto or head, "")),
         theirs=Side(_branch_or_id(git, theirs) if name == "merge" else theirs[:10], theirs, subjects.get(theirs, ""))
         if theirs
         else None,
-        base=_base(git, name, head, theirs) if theirs else "",
+        base=_find_base(git, name, head, theirs) if theirs else "",
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
         rebased=rebased,
@@ -163,19 +167,19 @@ def conflicted(git: Git) -> dict[str, dict[int, Stage]]:
     files: dict[str, dict[int, Stage]] = {}
     for entry in git.items("ls-files", "--unmerged", "-z"):
         mode, oid, stage = entry.partition("\t")[0].split()
-        files.setdefault(_path(entry), {})[int(stage)] = (mode, oid)
+        files.setdefault(_path_of_entry(entry), {})[int(stage)] = (mode, oid)
     return {path: files[path] for path in sorted(files)}
 
 
-def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
-    terms = (*_text(folder / "BISECT_TERMS").split(), "", "")
+def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
+    terms = (*_read_state_file(folder / "BISECT_TERMS").split(), "", "")
     bad_term, good_term = terms[0] or "bad", terms[1] or "good"
     lines = git.text("for-each-ref", "--format=%(objectname) %(refname)", "refs/bisect").split("\n")
     marks = [(tip, name.removeprefix("refs/bisect/")) for tip, name in (line.split(" ", 1) for line in lines if line)]
     bad = next((tip for tip, name in marks if name == bad_term), "")
     good = tuple(tip for tip, name in marks if name.startswith(f"{good_term}-"))
     suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
-    subjects = _subjects(git, [commit for commit in (head, bad, *good[:MAX_GOOD]) if commit])
+    subjects = _subjects_of(git, [commit for commit in (head, bad, *good[:MAX_GOOD]) if commit])
     return Operation(
         "bisect",
         ours=Side(head[:10], head, subjects.get(head, "")),
@@ -190,27 +194,29 @@ def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Ope
 def _remaining_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
     """Commits that follow the present one, and whether there is nothing else in the list."""
     if state.name == "rebase-merge":
-        return _steps(_text(state / "git-rebase-todo"))
+        return _parse_todo(_read_state_file(state / "git-rebase-todo"))
     try:
-        present, last = int(_text(state / "next")), int(_text(state / "last"))
+        present, last = int(_read_state_file(state / "next")), int(_read_state_file(state / "last"))
     except ValueError:
         return (), True
-    patches = (_text(state / f"{number:04}", cut=True) for number in range(present + 1, last + 1)[:MAX_REMAINING])
+    patches = (
+        _read_state_file(state / f"{number:04}", cut=True) for number in range(present + 1, last + 1)[:MAX_REMAINING]
+    )
     ids = [match[1] for text in patches if (match := re.match(r"From ([0-9a-f]{40,64}) ", text))]
     return tuple(ids), True
 
 
-def _steps(todo: str) -> tuple[tuple[str, ...], bool]:
+def _parse_todo(todo: str) -> tuple[tuple[str, ...], bool]:
     ids, simple = [], True
     for line in todo.split("\n"):
-        if step := _STEP.match(line):
+        if step := _TODO_STEP.match(line):
             ids.append(step[1])
-        elif not _NO_STEP.match(line):
+        elif not _TODO_OTHER.match(line):
             simple = False
     return tuple(ids), simple
 
 
-def _base(git: Git, name: str, head: str, theirs: str) -> str:
+def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
     if name == "merge":
         return git.text("merge-base", head, theirs, allowed=(0, 1)).partition("\n")[0]
     if name == "revert":
@@ -227,23 +233,23 @@ def _branch_or_id(git: Git, commit: str) -> str:
     return next((name for name in short if name and not name.endswith("/HEAD")), commit[:10])
 
 
-def _subjects(git: Git, commits: list[str]) -> dict[str, str]:
+def _subjects_of(git: Git, commits: list[str]) -> dict[str, str]:
     if not commits:
         return {}
     return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *dict.fromkeys(commits))}
 
 
-def _path(entry: str) -> str:
+def _path_of_entry(entry: str) -> str:
     return entry.partition("\t")[2]
 
 
-def _id(file: Path) -> str:
+def _read_commit_id(file: Path) -> str:
     """The commit that a file of git's own names, "" for none."""
-    first = _text(file).split("\n", 1)[0]
-    return first if _ID.fullmatch(first) else ""
+    first = _read_state_file(file).split("\n", 1)[0]
+    return first if _COMMIT_ID.fullmatch(first) else ""
 
 
-def _text(file: Path, *, cut: bool = False) -> str:
+def _read_state_file(file: Path, *, cut: bool = False) -> str:
     try:
         return read_plain(file, 4096 if cut else MAX_BYTES, cut=cut).decode(errors="replace").strip()
     except (OSError, ValueError):

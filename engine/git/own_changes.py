@@ -22,12 +22,20 @@ MAX_LEFTOVERS: Final = 100
 
 MARKER: Final = "conflict marker"
 TODOS: Final = frozenset({"TODO", "FIXME"})
-_REPORTED: Final = TODOS | {MARKER, "breakpoint", "debugger statement", "console.log", ".only", "dbg!", "debug print"}
-_TESTS: Final = re.compile(
+_REPORTED_KINDS: Final = TODOS | {
+    MARKER,
+    "breakpoint",
+    "debugger statement",
+    "console.log",
+    ".only",
+    "dbg!",
+    "debug print",
+}
+_TEST_PATH: Final = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
 )
-_OTHERS: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
-_MARKERS: Final = ("<<<<<<<", "=======", ">>>>>>>")
+_VENDORED_PATH: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
+_CONFLICT_MARKERS: Final = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 @frozen
@@ -74,7 +82,7 @@ def find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> 
     """The leftovers among the added lines of `patch`, conflict markers first, at most `MAX_LEFTOVERS`."""
     leftovers: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():
-        if not _OTHERS.search(path):
+        if not _VENDORED_PATH.search(path):
             leftovers += _leftovers_of_file(git, path, lines)
     if any(leftover.kind in TODOS for leftover in leftovers):
         new = _added_since(git, state, patch, since)
@@ -87,7 +95,9 @@ def find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> 
 
 def _leftovers_of_file(git: Git, path: str, lines: Sequence[Line]) -> Iterator[LocatedLeftover]:
     """The leftovers among the added lines of one file that are no quotations."""
-    matches = [(line, item.kind) for line in lines for item in scan_line(path, line.text) if _counts(path, item.kind)]
+    matches = [
+        (line, item.kind) for line in lines for item in scan_line(path, line.text) if _is_reported(path, item.kind)
+    ]
     if not matches:
         return
     text = read_text(git, path)
@@ -95,20 +105,22 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[Line]) -> Iterator[L
     tree = parse_python(text) if is_python else None
     quoted = quoted_lines(tree) if is_python else _fenced_lines(text)
     breakpoints = breakpoint_lines(tree)
-    has_conflict = any(kind == MARKER for _, kind in matches) and _is_conflict(path, text)
+    has_conflict = any(kind == MARKER for _, kind in matches) and _has_conflict(path, text)
     for line, kind in matches:
         if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
             continue  # it stands in a comment or a string
-        if line.line not in quoted and (kind != MARKER or (has_conflict and line.text.startswith(_MARKERS[0]))):
+        if line.line not in quoted and (
+            kind != MARKER or (has_conflict and line.text.startswith(_CONFLICT_MARKERS[0]))
+        ):
             yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
 
 
-def _counts(path: str, kind: str) -> bool:
-    if kind not in _REPORTED or (kind == "debug print" and path.endswith(".py")):
+def _is_reported(path: str, kind: str) -> bool:
+    if kind not in _REPORTED_KINDS or (kind == "debug print" and path.endswith(".py")):
         return False  # a Python program prints because that is what it does
     if path.endswith(DOCUMENTS):
         return kind == MARKER
-    return kind != "dbg!" or not _TESTS.search(path)
+    return kind != "dbg!" or not _TEST_PATH.search(path)
 
 
 def read_text(git: Git, path: str) -> str:
@@ -130,15 +142,17 @@ def _fenced_lines(text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _is_conflict(path: str, text: str) -> bool:
+def _has_conflict(path: str, text: str) -> bool:
     """Whether the three markers stand in their order, in a file in which they are no text of their own."""
-    markers = [line[:7] for line in text.split("\n") if line.startswith(_MARKERS) and line[7:8] in ("", " ", "\r")]
+    markers = [
+        line[:7] for line in text.split("\n") if line.startswith(_CONFLICT_MARKERS) and line[7:8] in ("", " ", "\r")
+    ]
     matched = 0
     for marker in markers:
-        matched += matched < 3 and marker == _MARKERS[matched]
+        matched += matched < 3 and marker == _CONFLICT_MARKERS[matched]
     if matched < 3:
         return False
-    return not (_TESTS.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig")))
+    return not (_TEST_PATH.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig")))
 
 
 def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:

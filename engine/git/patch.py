@@ -30,8 +30,8 @@ MAX_LINES: Final = 40_000
 TIMEOUT_S: Final = 5.0
 
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
-_NAME = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")
-_NOT_WRITTEN = re.compile(
+_NAME_HEADER = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")
+_GENERATED_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
     re.I,
 )
@@ -110,8 +110,8 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     added = [line for file in files for line in file.added]
     conflicted = {file.path for file in state.files if file.conflicted}
     untracked = [file.path for file in state.files if file.untracked] if base else whole
-    for path in [path for path in untracked if not _NOT_WRITTEN.search(path) and not is_byproduct(path)][:MAX_PATHS]:
-        content = _content(git, path, min(MAX_FILE_BYTES, remaining))
+    for path in [path for path in untracked if not _GENERATED_FILE.search(path) and not is_byproduct(path)][:MAX_PATHS]:
+        content = _read_untracked(git, path, min(MAX_FILE_BYTES, remaining))
         remaining -= len(content)
         rows = content.decode(errors="surrogateescape").split("\n") if content else []
         rows = rows[: max(0, MAX_LINES - len(added))]
@@ -126,7 +126,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     )
 
 
-def _content(git: Git, path: str, max_bytes: int) -> bytes:
+def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
     """What is in a file that git does not know yet; nothing of one that is larger than `max_bytes` or no text."""
     try:
         content = read_plain(git.folder / path, max_bytes, follow=False)
@@ -160,7 +160,7 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
         elif match := _HUNK.match(text):
             line, is_body, hunk = int(match[1]), True, hunk + 1
         elif not is_body:
-            if header := _NAME.match(text):
+            if header := _NAME_HEADER.match(text):
                 name = unquoted(header[2])
                 file.is_renamed |= header[1].startswith("rename")
                 if header[1] in ("---", "rename from"):

@@ -19,9 +19,9 @@ MAX_TESTS: Final = 50
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 4_000_000
 """Lines of one file, and bytes of all, that are looked at."""
-_MARK: Final = re.compile(rf"{UNTIL} (\d{{4}}-\d\d-\d\d)")
-_TEST: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
-_CLASS: Final = re.compile(r"^(\s*)class\s+(\w+)")
+_QUARANTINE_MARK: Final = re.compile(rf"{UNTIL} (\d{{4}}-\d\d-\d\d)")
+_TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
+_CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
 
 
 @frozen
@@ -55,14 +55,14 @@ def quarantined_in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
     scopes: list[tuple[int, str]] = []
     until: date | None = None
     for row in rows:
-        if match := _MARK.search(row):
+        if match := _QUARANTINE_MARK.search(row):
             try:
                 until = date.fromisoformat(match[1])
             except ValueError:  # no day of any month
                 until = None
-        elif match := _CLASS.match(row):
+        elif match := _CLASS_DEFINITION.match(row):
             scopes = [scope for scope in scopes if scope[0] < len(match[1])] + [(len(match[1]), match[2])]
-        elif until is not None and (match := _TEST.match(row)):
+        elif until is not None and (match := _TEST_DEFINITION.match(row)):
             inside = [name for indent, name in scopes if indent < len(match[1])]
             tests.append(Quarantined("::".join([path, *inside, match[2]]), until))
             until = None

@@ -56,7 +56,7 @@ class GitReader:
         )
         key = _digest(
             refs,
-            _worktrees(repository.common),
+            _worktree_stamp(repository.common),
             *(part.encode() for part in (status.head, status.branch, status.upstream)),
         )
         history = answers.latest(
@@ -69,10 +69,10 @@ class GitReader:
         habits, release = answers.latest(
             "habits", (_digest(status.head.encode(), *tags),), lambda: _read_habits(git, status.head)
         )
-        config = _config(repository.common)
+        config = _read_config(repository.common)
         return replace(
             history,
-            partner=_partner(answers, habits, status, history),
+            partner=_find_partner(answers, habits, status, history),
             release=release,
             refs=key,
             files=status.files,
@@ -81,7 +81,7 @@ class GitReader:
             submodules=submodule_paths(workspace),
             has_remote=b"[remote " in config,
             on_github=b"github" in config,
-            touches=_touches(repository.git_dir, status.files),
+            touches=_list_touches(repository.git_dir, status.files),
         )
 
     def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
@@ -127,7 +127,7 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     return CoChanges(past), release_rhythm(past)
 
 
-def _partner(answers: GitAnswers, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
+def _find_partner(answers: GitAnswers, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
     """The file that usually changes with what is uncommitted, or else with what this branch changed."""
     changed = frozenset(file.path for file in status.files) or frozenset(history.own_files)
     if status.more_files or not changed:
@@ -141,13 +141,13 @@ def _partner(answers: GitAnswers, habits: CoChanges, status: Status, history: Gi
     return partner
 
 
-def _worktrees(common: Path) -> bytes:
+def _worktree_stamp(common: Path) -> bytes:
     """A value that changes when a branch is checked out in another worktree."""
     heads = sorted((common / "worktrees").glob("*/HEAD"))
     return repr([(str(head), modified_at(head)) for head in heads]).encode(errors="surrogateescape")
 
 
-def _config(common: Path) -> bytes:
+def _read_config(common: Path) -> bytes:
     """The repository's own configuration in lower case."""
     try:
         return read_plain(common / "config", MAX_CONFIG_BYTES).lower()
@@ -155,7 +155,7 @@ def _config(common: Path) -> bytes:
         return b""
 
 
-def _touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
+def _list_touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
     touches = [Touch(file.path, file.modified_at, file.untracked) for file in files if file.modified_at is not None]
     for name, path in ((".git/index", "index"), (".git/HEAD", "logs/HEAD")):
         at = modified_at(folder / path)

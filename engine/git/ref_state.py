@@ -27,15 +27,15 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
         tips[name] = tip
         if target:
             links[name] = target
-    dated = _branches(git, status.branch)  # all: the base may be older than the newest 300
-    base, base_tip = _base(dated, links)
+    dated = _read_branches(git, status.branch)  # all: the base may be older than the newest 300
+    base, base_tip = _choose_base(dated, links)
     walked = _walk(git, status.head)
     base_history = walked if base_tip == status.head else _walk(git, base_tip)
     merged = frozenset(base_history)
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
     ahead, behind = count_apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
-    tag, previous_tag, since = _tags(git, status.head, walked, tips)
+    tag, previous_tag, since = _newest_tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
         branch=status.branch,
@@ -48,14 +48,14 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
         base_tip=base_tip,
         ahead_of_base=ahead_of_base,
         behind_base=behind_base,
-        own_files=_own_files(git, status.head, upstream_tip or base_tip),
+        own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
         recent=tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else (),
-        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _newest(dated, base)),
+        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
         tag=tag,
         previous_tag=previous_tag,
         commits_since_tag=since,
-        subjects=_subjects(git, status.head, tag if since else previous_tag),
+        subjects=_subjects_since(git, status.head, tag if since else previous_tag),
         shallow=(repository.common / "shallow").exists(),
     )
 
@@ -65,7 +65,7 @@ def _walk(git: Git, tip: str) -> list[str]:
     return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
 
 
-def _branches(git: Git, present: str) -> list[Branch]:
+def _read_branches(git: Git, present: str) -> list[Branch]:
     """All but those that sessions' changes became, which wait for the operator anyway. One that is checked
     out is the operator's by now."""
     output = git.text(
@@ -90,13 +90,13 @@ def _branches(git: Git, present: str) -> list[Branch]:
     return branches
 
 
-def _newest(branches: list[Branch], base: str) -> list[Branch]:
+def _limit_branches(branches: list[Branch], base: str) -> list[Branch]:
     """The newest 300, and the base, which may be older."""
     older = branches[MAX_BRANCHES:]
     return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
-def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
+def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
     """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
     name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
     are as new."""
@@ -119,7 +119,7 @@ def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
     return "", ""
 
 
-def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
+def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
     """The newest tag in HEAD's history, the one before it, and the commits since (see `GitState`).
 
     Found like `git describe --tags` finds it, without its walk through a whole history that has no tag.
@@ -134,7 +134,7 @@ def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple
     return newest[0][1], newest[1][1] if len(newest) > 1 else "", since
 
 
-def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
+def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
     """What the commits since a tag say, at most `MAX_RECENT`, merges left out; none without a tag."""
     if not since:
         return ()
@@ -143,7 +143,7 @@ def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
     return tuple(filter(None, output.split("\n")))
 
 
-def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
+def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
     if not head or not other or head == other:
         return ()

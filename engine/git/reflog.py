@@ -36,13 +36,13 @@ def read_reflog(git: Git, ref: str = "HEAD") -> list[Step]:
     """The entries of one ref's log, oldest first, at most the last megabyte; none where it keeps none."""
     repository = git.repository
     file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
-    return [step for line in _end(file).split(b"\n") if (step := _step(line)) is not None]
+    return [step for line in _read_end(file).split(b"\n") if (step := _parse_entry(line)) is not None]
 
 
 def branch_logs(git: Git) -> list[str]:
     """The branches that have a log, as refs, at most 300."""
     top = git.repository.common / "logs"
-    refs = (Path(folder, name).relative_to(top).as_posix() for folder, name in _files(top / "refs" / "heads"))
+    refs = (Path(folder, name).relative_to(top).as_posix() for folder, name in _walk_files(top / "refs" / "heads"))
     return sorted(refs)[:MAX_LOGS]
 
 
@@ -55,12 +55,12 @@ def logs_stamp(git: Git) -> tuple[object, ...]:
     return status.st_mtime_ns, status.st_size
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str]]:
+def _walk_files(folder: Path) -> Iterator[tuple[str, str]]:
     for place, _, names in os.walk(folder):
         yield from ((place, name) for name in names)
 
 
-def _end(file: Path) -> bytes:
+def _read_end(file: Path) -> bytes:
     """The last megabyte of a plain file, from the beginning of a line; nothing for what is not a regular file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -76,7 +76,7 @@ def _end(file: Path) -> bytes:
     return text.partition(b"\n")[2] if skipped else text
 
 
-def _step(line: bytes) -> Step | None:
+def _parse_entry(line: bytes) -> Step | None:
     match = _ENTRY.fullmatch(line)
     if match is None:
         return None
@@ -109,10 +109,10 @@ class Stash:
 def read_stashes(git: Git) -> tuple[Stash, ...]:
     """The newest 50. Raises `GitError`."""
     steps = read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]
-    return tuple(_stash(git, number, step.commit, step.at, step.action) for number, step in enumerate(steps))
+    return tuple(_make_stash(git, number, step.commit, step.at, step.action) for number, step in enumerate(steps))
 
 
-def _stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Stash:
+def _make_stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Stash:
     """`WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes."""
     where, _, words = action.partition(": ")
     branch = where.removeprefix("WIP on ").removeprefix("On ")

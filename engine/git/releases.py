@@ -77,7 +77,7 @@ def prepares_release(subject: str) -> bool:
     return _PREPARES_RELEASE.match(subject) is not None and _BEGINS_DEVELOPMENT.search(subject) is None
 
 
-def _version(subject: str) -> str:
+def _version_in(subject: str) -> str:
     """The version that a subject names, without the `v`; "" when it names none."""
     match = re.search(r"\d+(?:\.\d+)+", subject)
     return match[0] if match else ""
@@ -93,8 +93,12 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     for change in history:
         number += change.parents < 2
         files.update(change.files)
-        versions.update(map(_version, change.tags))
-        if change.parents < 2 and prepares_release(change.subject) and _version(change.subject) not in versions - {""}:
+        versions.update(map(_version_in, change.tags))
+        if (
+            change.parents < 2
+            and prepares_release(change.subject)
+            and _version_in(change.subject) not in versions - {""}
+        ):
             preparing = change.subject
         tag = next(filter(is_release_tag, change.tags), "")
         if tag:

@@ -19,7 +19,7 @@ def find_repository(folder: Path) -> Repository | None:
     for top in (folder, *folder.parents):
         git_dir = _git_dir(top)
         if git_dir is not None:
-            return Repository(top, git_dir, _common(git_dir))
+            return Repository(top, git_dir, _common_folder(git_dir))
     return None
 
 
@@ -37,7 +37,7 @@ def _git_dir(top: Path) -> Path | None:
     return Path(os.path.realpath(top / os.fsdecode(text[len(b"gitdir: ") :].rstrip(b"\r\n"))))
 
 
-def _common(git_dir: Path) -> Path:
+def _common_folder(git_dir: Path) -> Path:
     try:
         target = os.fsdecode(read_plain(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
     except (OSError, ValueError):
@@ -45,7 +45,7 @@ def _common(git_dir: Path) -> Path:
     return Path(os.path.realpath(git_dir / target))
 
 
-_trusted: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
+_trusted_folders: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
 """Folders of which git said that their repository may be read, until a configuration changes."""
 
 
@@ -61,7 +61,7 @@ def repository_root(folder: Path) -> Path:
         raise Refusal("no_folder", f"{shown} is not a folder", "name an existing folder with --workspace DIR")
     nearest = find_repository(folder)
     stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
-    if nearest is not None and _trusted.get(folder) == (nearest, stamp):
+    if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
     # The one call that lets git find the repository itself: it knows whom to trust, and `rev-parse` runs nothing.
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]
@@ -81,12 +81,12 @@ def repository_root(folder: Path) -> Path:
                 "unset core.worktree in its configuration",
             )
         if nearest is not None and root == nearest.top:
-            _trusted[folder] = nearest, stamp
-        return _storable(root)
-    raise _refusal(folder, nearest, error_text)
+            _trusted_folders[folder] = nearest, stamp
+        return _require_utf8(root)
+    raise _explain_refusal(folder, nearest, error_text)
 
 
-def _refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
+def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
     """Why git found no repository that it would read, in words. `nearest` is the one that its files suggest."""
     shown = sanitise(str(folder))
     if "dubious ownership" in error_text:
@@ -121,7 +121,7 @@ def _refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refus
     )
 
 
-def _storable(path: Path) -> Path:
+def _require_utf8(path: Path) -> Path:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:

@@ -28,10 +28,10 @@ from engine.plain_files import read_plain
 MAX_CONFIG_BYTES = 4_000_000
 """Bytes of a configuration file; a larger one is refused."""
 
-_SHARED = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
+_LINKED_ENTRIES = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
 """The entries of the common folder that git may see: all but `config` and `hooks`."""
 
-_DATA = re.compile(
+_ALLOWED_SETTING = re.compile(
     r"core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|protecthfs|protectntfs|autocrlf|eol"
     r"|sparsecheckout|sparsecheckoutcone|trustctime|checkstat|sharedrepository|logallrefupdates|untrackedcache|fsync"
     r"|fsyncmethod|fsyncobjectfiles|longpaths)"
@@ -44,12 +44,12 @@ _DATA = re.compile(
 """Settings that are taken over, from whichever file; none names a program. Without `extensions.partialClone` there is
 no remote to fetch a missing object from."""
 
-_OPERATORS_DATA = re.compile(r"core\.(excludesfile|attributesfile)")
+_ALLOWED_OPERATOR_SETTING = re.compile(r"core\.(excludesfile|attributesfile)")
 """Settings that name files, and are taken over from the operator's own configuration alone."""
 
-_FILTER = re.compile(r"filter\.(.*)\.(clean|smudge|process|required)", re.DOTALL)
+_FILTER_SETTING = re.compile(r"filter\.(.*)\.(clean|smudge|process|required)", re.DOTALL)
 
-_FIXED = """
+_FIXED_CONFIG = """
 [core]
 \tquotePath = false
 \tsafecrlf = false
@@ -129,7 +129,7 @@ class _Shadows:
             if self._root is None or self._root[0] != os.getpid() or not self._root[1].is_dir():
                 self._root = os.getpid(), Path(tempfile.mkdtemp(prefix="clawpy-git-"))
                 self._cache = {}
-                atexit.register(_remove, *self._root)
+                atexit.register(_remove_root, *self._root)
             cached = self._cache.get(repository.git_dir)
             if cached is not None and cached.stamp == configuration_stamp(repository, cached.sources):
                 return cached
@@ -143,7 +143,7 @@ class _Shadows:
 _shadows = _Shadows()
 
 
-def _remove(process: int, root: Path) -> None:
+def _remove_root(process: int, root: Path) -> None:
     if process == os.getpid():  # not in a fork of it
         shutil.rmtree(root, ignore_errors=True)
 
@@ -151,23 +151,25 @@ def _remove(process: int, root: Path) -> None:
 def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     folder = root / hashlib.sha256(os.fsencode(repository.git_dir)).hexdigest()[:20]
     folder.mkdir(exist_ok=True)
-    for name in _SHARED:
+    for name in _LINKED_ENTRIES:
         if not os.path.lexists(folder / name):
             (folder / name).symlink_to(repository.common / name)
     operators = operators_files()
     stamp = configuration_stamp(repository, operators)
     own = _own_settings(repository, root)
-    own_data = [item for item in own if _DATA.fullmatch(item[0])]
+    own_data = [item for item in own if _ALLOWED_SETTING.fullmatch(item[0])]
     # With the settings of the repository written first, so that the operator's `includeIf` finds what it looks for.
     _write_config(folder, own_data)
     foreign, files = _foreign_settings(repository, folder)
-    allowed = [item for item in foreign if _DATA.fullmatch(item[0]) or _OPERATORS_DATA.fullmatch(item[0])]
+    allowed = [
+        item for item in foreign if _ALLOWED_SETTING.fullmatch(item[0]) or _ALLOWED_OPERATOR_SETTING.fullmatch(item[0])
+    ]
     attributes = next((value for key, value in reversed(allowed) if key == "core.attributesfile"), "")
     _write_config(folder, [*allowed, *own_data], repository.common, attributes or "")
     sources = tuple(dict.fromkeys([*operators, *files]))
     if sources != operators:
         stamp = configuration_stamp(repository, sources)
-    filters = frozenset(match[1] for key, _ in [*foreign, *own] if (match := _FILTER.fullmatch(key)))
+    filters = frozenset(match[1] for key, _ in [*foreign, *own] if (match := _FILTER_SETTING.fullmatch(key)))
     return _Shadow(folder, filters, sources, stamp)
 
 
@@ -226,9 +228,9 @@ def _write_config(folder: Path, items: list[Setting], common: Path | None = None
     for key, value in items:
         section, _, rest = key.partition(".")
         middle, _, name = rest.rpartition(".")
-        lines.append(f"[{section} {_quoted(middle)}]" if middle else f"[{section}]")
-        lines.append(f"\t{name}" if value is None else f"\t{name} = {_quoted(value)}")
-    lines.append(_FIXED.format(attributes=_quoted(attributes)))
+        lines.append(f"[{section} {_quote(middle)}]" if middle else f"[{section}]")
+        lines.append(f"\t{name}" if value is None else f"\t{name} = {_quote(value)}")
+    lines.append(_FIXED_CONFIG.format(attributes=_quote(attributes)))
     if common is not None and not (common / "logs").is_dir():
         lines.append("[core]\n\tlogAllRefUpdates = false\n")  # nothing can be made behind a link that leads nowhere
     replacement = folder / "config.new"
@@ -236,7 +238,7 @@ def _write_config(folder: Path, items: list[Setting], common: Path | None = None
     replacement.replace(folder / "config")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
 

@@ -18,7 +18,7 @@ from engine.git.state import FileState
 MAX_FILES: Final = 2_000
 MAX_IN_FOLDER: Final = 300  # files named of one untracked folder
 
-_LITTER: Final = frozenset(
+_LITTER_FOLDERS: Final = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
 )
 """Folders that tools fill: where they are not ignored they are still no work of a person, and no activity."""
@@ -26,7 +26,7 @@ _LITTER: Final = frozenset(
 
 def is_litter(path: str) -> bool:
     """Whether `path` lies in a folder that tools fill, such as `.venv` or `node_modules`."""
-    return not _LITTER.isdisjoint(path.split("/"))
+    return not _LITTER_FOLDERS.isdisjoint(path.split("/"))
 
 
 _BYPRODUCT: Final = re.compile(
@@ -88,7 +88,7 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
         path = part[2:]
         if is_litter(path):
             return
-        inside = _inside(root, path) if path.endswith("/") else (path,)
+        inside = _files_below(root, path) if path.endswith("/") else (path,)
         yield from (FileState(name, untracked=True, modified_at=modified_at(root / name)) for name in inside)
     elif kind in "1u":
         fields = part.split(" ", 8 if kind == "1" else 10)
@@ -103,17 +103,17 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
         )
 
 
-def _inside(root: Path, folder: str) -> Iterator[str]:
+def _files_below(root: Path, folder: str) -> Iterator[str]:
     """Files below an untracked folder, at most 300; a repository of its own stays one entry."""
     if (root / folder / ".git").exists():
         yield folder.rstrip("/")
         return
-    yield from itertools.islice(_walk(root, root / folder), MAX_IN_FOLDER)
+    yield from itertools.islice(_walk_files(root, root / folder), MAX_IN_FOLDER)
 
 
-def _walk(root: Path, folder: Path) -> Iterator[str]:
+def _walk_files(root: Path, folder: Path) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LITTER)  # what os.walk then goes into
+        folders[:] = sorted(name for name in folders if name not in _LITTER_FOLDERS)  # what os.walk then goes into
         for name in sorted(names):
             yield os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (names that are no UTF-8 stay whole)
 

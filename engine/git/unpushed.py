@@ -33,17 +33,25 @@ MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
 """Where there is no remote and no other branch, commits as young as this can still be changed."""
 
-_TEXT = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--irreversible-delete")
-_HINT = re.compile(HINT.pattern.encode())
-_FILLED = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
-_UNWANTED: Final = (
+_PATCH_OPTIONS = (
+    "--unified=0",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--find-renames",
+    "--irreversible-delete",
+    "--no-prefix",
+)
+_SECRET_HINT = re.compile(HINT.pattern.encode())
+_TOOL_FOLDER = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
+_UNWANTED_KINDS: Final = (
     ("database dump", 1_000_000, re.compile(r"\.(?:sql|dump|bak|pgdump)(?:\.(?:gz|bz2|xz|zst))?$", re.I)),
     ("database", 1_000_000, re.compile(r"\.(?:sqlite3?|mdb|rdb)$", re.I)),
     ("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
     ("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
 )
 """What a file is, from how many bytes on it does not belong into a repository, and how it is known by its name."""
-_TESTS = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
+_TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
 
 @frozen
@@ -115,7 +123,7 @@ NOTHING_UNPUSHED: Final = Unpushed()
 
 
 @frozen
-class _Entry:
+class _RawEntry:
     """One file as one commit leaves it."""
 
     sha: str
@@ -149,19 +157,19 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
         "diff-tree", "--stdin", "--root", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--always",
         stdin="\n".join(shas).encode() + b"\n",
     )  # fmt: skip
-    entries = list(_entries(listing))
+    entries = list(_parse_raw_diff(listing))
     sizes = _object_sizes(git, {entry.blob for entry in entries})
-    problems = _files(git, entries, sizes, span.without, span.head)
-    read = _affordable(shas, entries, sizes)
+    problems = _unwanted_files(git, entries, sizes, span.without, span.head)
+    read = _newest_within_limit(shas, entries, sizes)
     patch = git.run(
-        "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-tree", "--stdin", "--root", "-r", "--patch", *_TEXT,
-        "--no-prefix", "--format=%x01%H", stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
+        "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-tree", "--stdin", "--root", "-r", "--patch",
+        *_PATCH_OPTIONS, "--format=%x01%H", stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
     )  # fmt: skip
     if patch.returncode:
         read = []  # a partial clone lacks files to compare with
     else:
-        problems += _judged(git, span.head, patch.stdout, leftovers=leftovers)
-    return Unpushed(len(shas), len(shas) - len(read), span.shared, _sorted(problems))
+        problems += _scan_patch(git, span.head, patch.stdout, leftovers=leftovers)
+    return Unpushed(len(shas), len(shas) - len(read), span.shared, _sort_problems(problems))
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
@@ -171,21 +179,21 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
         return ()
     head = head or git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
     listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
-    entries = list(_entries(listing))
-    problems = _files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")
-    paths = _readable(git, files)
+    entries = list(_parse_raw_diff(listing))
+    problems = _unwanted_files(git, entries, _object_sizes(git, {entry.blob for entry in entries}), head, "")
+    paths = _small_changed_files(git, files)
     for option in (["--cached"], []) if paths else ():
         patch = git.output(
-            "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-index", *option, "--patch", *_TEXT, "--no-prefix",
+            "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-index", *option, "--patch", *_PATCH_OPTIONS,
             head, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
-        for added in _suspicious(patch):
+        for added in _lines_of_suspicious_files(patch):
             if kind := secret_kind(added.path, added.text, added.after):
                 problems.append(UnpushedProblem(f"{SECRET}: {kind}", added.path, added.line))
-    return _sorted({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
+    return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
 
-def _readable(git: Git, files: Sequence[FileState]) -> list[str]:
+def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
     """The changed tracked files that are small enough, as many as `MAX_BYTES` hold."""
     paths: list[str] = []
     remaining = MAX_BYTES
@@ -202,7 +210,7 @@ def _readable(git: Git, files: Sequence[FileState]) -> list[str]:
     return paths
 
 
-def _entries(listing: bytes) -> Iterator[_Entry]:
+def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
     """The files of `--raw -z`, also of many commits one after the other."""
     fields = iter(listing.split(b"\0"))
     sha = ""
@@ -211,7 +219,7 @@ def _entries(listing: bytes) -> Iterator[_Entry]:
             _, mode, _, blob, status = field.decode().split(" ")
             path = next(fields, b"").decode(errors="surrogateescape")
             if status != "D" and mode not in ("160000", "120000"):
-                yield _Entry(sha, status, blob, path)
+                yield _RawEntry(sha, status, blob, path)
         elif field:
             sha = field.decode().strip()
 
@@ -230,7 +238,7 @@ def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[str, int]) -> list[str]:
+def _newest_within_limit(shas: Sequence[str], entries: Iterable[_RawEntry], sizes: Mapping[str, int]) -> list[str]:
     """The newest commits whose new files are at most `MAX_BYTES` together."""
     cost: dict[str, int] = defaultdict(int)
     for entry in entries:
@@ -244,14 +252,14 @@ def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[s
     return read
 
 
-def _files(
-    git: Git, entries: Iterable[_Entry], sizes: Mapping[str, int], base: str, head: str
+def _unwanted_files(
+    git: Git, entries: Iterable[_RawEntry], sizes: Mapping[str, int], base: str, head: str
 ) -> list[UnpushedProblem]:
     """Files that do not belong there, one a path, unless `base` has the like at the same place already."""
     problems: dict[str, UnpushedProblem] = {}
     for entry in entries:
         size = sizes.get(entry.blob, 0)
-        kind, path = _unwanted(entry, size)
+        kind, path = _classify_file(entry, size)
         if kind and (path not in problems or size > problems[path].size):
             problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
     paths = [path for path in problems if "\n" not in path]
@@ -265,24 +273,24 @@ def _files(
     return list(problems.values())
 
 
-def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
+def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
     """(problem, path to name) of a file, ("", "") for no problem."""
     if entry.status == "A" and is_secret_file(entry.path) and size:
         return f"{SECRET}: file that holds keys", entry.path
-    if not _TESTS.search(entry.path):
-        if filled := _FILLED.match(entry.path):
+    if not _TEST_PATH.search(entry.path):
+        if filled := _TOOL_FOLDER.match(entry.path):
             return f"files that a tool fills, in {filled[1].rpartition('/')[2]}", filled[1]
-        for kind, least, pattern in _UNWANTED:
+        for kind, least, pattern in _UNWANTED_KINDS:
             if size >= least and pattern.search(entry.path):
                 return kind, entry.path
     return ("large file", entry.path) if size > LARGE_FILE_BYTES else ("", "")
 
 
-def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
+def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
     """Findings in the lines that commits add; what a later commit took out again is dropped unless it is a secret."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
-    for added in _added_lines(patch) if leftovers else _suspicious(patch):
+    for added in _added_lines(patch) if leftovers else _lines_of_suspicious_files(patch):
         if leftovers:
             hits = scan_line(added.path, added.text, added.after)
         else:
@@ -292,7 +300,7 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
             if added.path not in texts:
                 text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
                 texts[added.path] = [line.rstrip("\r") for line in text.split("\n")]
-            problem = _placed(hit, added, texts[added.path])
+            problem = _locate_in_head(hit, added, texts[added.path])
             if problem is not None:
                 problems.setdefault((problem.kind, problem.path, problem.line), problem)
         if len(problems) >= MAX_PROBLEMS:
@@ -300,7 +308,7 @@ def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Unpus
     return list(problems.values())
 
 
-def _sorted(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
+def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
     """Secrets before others, a line before a whole file; of a file whose lines are named the file is not."""
     problems = list(problems)
     located = {problem.path for problem in problems if problem.secret and problem.line}
@@ -309,7 +317,7 @@ def _sorted(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
     return tuple(shown[:MAX_PROBLEMS])
 
 
-def _placed(hit: Leftover, added: _AddedLine, now: list[str]) -> UnpushedProblem | None:
+def _locate_in_head(hit: Leftover, added: _AddedLine, now: list[str]) -> UnpushedProblem | None:
     """The finding with its line in the present file, when it is still there."""
     if added.line <= len(now) and now[added.line - 1] == added.text:
         line = added.line
@@ -322,13 +330,13 @@ def _placed(hit: Leftover, added: _AddedLine, now: list[str]) -> UnpushedProblem
     return UnpushedProblem(hit.kind, added.path, line, added.sha)
 
 
-def _suspicious(patch: bytes) -> Iterator[_AddedLine]:
+def _lines_of_suspicious_files(patch: bytes) -> Iterator[_AddedLine]:
     """The added lines of those files of a patch that hold anything like a secret: most hold nothing."""
     commit = b""
     for part in re.split(rb"\n(?=\x01|diff --git )", b"\n" + patch):
         if part.startswith(b"\x01"):
             commit = part
-        elif _HINT.search(part):
+        elif _SECRET_HINT.search(part):
             yield from _added_lines(commit + b"\n" + part)
 
 

@@ -283,12 +283,12 @@ def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytes
     monkeypatch.setattr(gate, "MAX_CONNECTIONS", 2)
     client = gated("api.example.com")
     first, second = client.connect(), client.connect()
-    until(lambda: client.gate._running == 2, 5)
+    until(lambda: client.gate._connection_count == 2, 5)
     with client.connect() as third:
         assert third.recv(10) == b""
     first.close()
     second.close()
-    until(lambda: client.gate._running == 0, 5)
+    until(lambda: client.gate._connection_count == 0, 5)
     assert client.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 

@@ -20,7 +20,7 @@ from engine.execution.sandbox.seatbelt import Seatbelt, make_profile, quote_path
 @pytest.fixture(autouse=True)
 def tried_anew() -> Iterator[None]:
     """What was found out about this machine is forgotten before and after."""
-    caches = (ladder.best_sandbox, ladder._candidates)
+    caches = (ladder.best_sandbox, ladder._rungs_of_platform)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -104,7 +104,7 @@ def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monke
     assert best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
     assert "without a Mac" in reports()["seatbelt"].limitations
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    ladder._candidates.cache_clear()
+    ladder._rungs_of_platform.cache_clear()
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
 
 

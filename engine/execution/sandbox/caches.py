@@ -55,7 +55,7 @@ MAX_UNUSED_SECONDS = 30 * 86_400
 
 
 @dataclass
-class _Use:
+class _SlotUse:
     head: str
     users: int = 0
 
@@ -66,7 +66,7 @@ class Caches:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._uses: dict[Path, _Use] = {}
+        self._slot_uses: dict[Path, _SlotUse] = {}
 
     @contextmanager
     def use_cache(self, workspace: str, head: str, descends: Callable[[str], bool]) -> Iterator[Path]:
@@ -74,7 +74,7 @@ class Caches:
         says whether `head` descends from a commit. Raises OSError."""
         with self._lock:
             slot = self._choose_slot(self._workspace_folder(workspace), head, descends)
-            self._uses.setdefault(slot, _Use(head)).users += 1
+            self._slot_uses.setdefault(slot, _SlotUse(head)).users += 1
             for name in ("files", "tree"):
                 (slot / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             (slot / "head").write_text(head)
@@ -82,9 +82,9 @@ class Caches:
             yield slot / "files"
         finally:
             with self._lock:
-                self._uses[slot].users -= 1
-                if not self._uses[slot].users:
-                    del self._uses[slot]
+                self._slot_uses[slot].users -= 1
+                if not self._slot_uses[slot].users:
+                    del self._slot_uses[slot]
 
     def sweep(self) -> None:
         """Remove caches that no session used for `MAX_UNUSED_SECONDS`. Raises OSError."""
@@ -100,7 +100,7 @@ class Caches:
     def idle_slots(self) -> list[Path]:
         """The caches that no session uses now."""
         with self._lock:
-            return [slot for slot in self._folder.glob("*/*") if slot not in self._uses]
+            return [slot for slot in self._folder.glob("*/*") if slot not in self._slot_uses]
 
     def drop(self, slots: Collection[Path]) -> int:
         """Remove those of `slots` that are still idle; returns how many went. The next check fills them anew. Raises
@@ -108,7 +108,7 @@ class Caches:
         dropped = 0
         for slot in slots:
             with self._lock:
-                if slot not in self._uses and slot.is_dir():
+                if slot not in self._slot_uses and slot.is_dir():
                     remove_folder(slot)
                     dropped += 1
         return dropped
@@ -122,9 +122,9 @@ class Caches:
         heads = {slot: (slot / "head").read_text() for slot in slots}
         slots.sort(key=lambda slot: (heads[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
         for slot in slots:
-            if heads[slot] == head or (slot not in self._uses and heads[slot] and descends(heads[slot])):
+            if heads[slot] == head or (slot not in self._slot_uses and heads[slot] and descends(heads[slot])):
                 return slot
-        free = [slot for slot in slots if slot not in self._uses]
+        free = [slot for slot in slots if slot not in self._slot_uses]
         if len(slots) >= MAX_SLOTS and free:
             remove_folder(free[-1])
             slots.remove(free[-1])

@@ -59,7 +59,7 @@ def resolve_host(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in entries))
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """The request is refused; the text says what and why."""
 
 
@@ -90,10 +90,10 @@ class HostGate:
         self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
         self._report = report
         self._resolve = resolve
-        self._reported: set[str] = set()
-        self._open: set[socket.socket] = set()
-        self._running = 0
-        self._closed = False
+        self._reported_refusals: set[str] = set()
+        self._open_connections: set[socket.socket] = set()
+        self._connection_count = 0
+        self._is_closed = False
         self._lock = threading.Lock()
         # A short name: the path of a socket has room for a hundred characters. Only this user may enter the folder.
         self._folder = Path(tempfile.mkdtemp(prefix="clawpy-gate-", dir="/tmp")).resolve()
@@ -102,7 +102,7 @@ class HostGate:
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self.path))
         self._server.listen(MAX_CONNECTIONS)
-        threading.Thread(target=self._accept, name="clawpy-gate", daemon=True).start()
+        threading.Thread(target=self._accept_connections, name="clawpy-gate", daemon=True).start()
 
     def __enter__(self) -> HostGate:
         return self
@@ -113,39 +113,39 @@ class HostGate:
     def close(self) -> None:
         """End it and every connection through it. Safe to call again."""
         with self._lock:
-            self._closed = True
-            connections = [*self._open, self._server]
+            self._is_closed = True
+            connections = [*self._open_connections, self._server]
         for connection in connections:
             with contextlib.suppress(OSError):  # not connected any more
                 connection.shutdown(socket.SHUT_RDWR)
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         while True:
             try:
                 client, _ = self._server.accept()
             except OSError as error:
-                if self._closed:
+                if self._is_closed:
                     return
                 # No file is left for it, for instance: a gate that nobody opens any more would cut the session off.
                 self._report_once(f"a connection could not be taken: {error.strerror}")
                 time.sleep(RETRY_SECONDS)
                 continue
             with self._lock:
-                full = self._closed or self._running >= MAX_CONNECTIONS
-                self._running += not full
+                full = self._is_closed or self._connection_count >= MAX_CONNECTIONS
+                self._connection_count += not full
             if full:
                 client.close()
                 continue
             try:
-                threading.Thread(target=self._serve, args=(client,), name="clawpy-gate", daemon=True).start()
+                threading.Thread(target=self._serve_connection, args=(client,), name="clawpy-gate", daemon=True).start()
             except RuntimeError as error:  # the machine has no thread left
                 self._report_once(f"a connection could not be taken: {error}")
                 client.close()
                 self._release_slot()
 
-    def _serve(self, client: socket.socket) -> None:
+    def _serve_connection(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ending:
             ending.callback(self._release_slot)
             self._track_connection(client, ending)
@@ -162,7 +162,7 @@ class HostGate:
                     unread = self._read_client_hello(client, request, unread)
                 server.sendall(request.forwarded + unread)
                 self._relay(client, server)
-            except _Refused as refused:
+            except _RequestRefused as refused:
                 self._report_once(str(refused))
                 if not is_connected:
                     _send_answer(client, "403 Forbidden", str(refused))
@@ -174,18 +174,18 @@ class HostGate:
         """Keep a connection until its end, or until `close`."""
         ending.callback(connection.close)
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise OSError("the session is over")
-            self._open.add(connection)
+            self._open_connections.add(connection)
         ending.callback(self._untrack_connection, connection)
 
     def _untrack_connection(self, connection: socket.socket) -> None:
         with self._lock:
-            self._open.discard(connection)
+            self._open_connections.discard(connection)
 
     def _release_slot(self) -> None:
         with self._lock:
-            self._running -= 1
+            self._connection_count -= 1
 
     def _read_request(self, client: socket.socket) -> tuple[_Request, bytes]:
         """The request, and the bytes that came after its head. Raises ValueError for what is no request to a proxy."""
@@ -208,7 +208,7 @@ class HostGate:
                 raise ValueError(target)
             host, port = split_address(parts.netloc, 80)
         except ValueError:
-            raise _Refused(f"{target[:200]} is not a host name") from None
+            raise _RequestRefused(f"{target[:200]} is not a host name") from None
         path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
         headers = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
@@ -217,14 +217,14 @@ class HostGate:
         return _Request(host, port, tunnel=False, forwarded=forwarded), unread
 
     def _find_rule(self, request: _Request) -> HostRule:
-        """The entry that lets the request through. Raises `_Refused` when there is none."""
+        """The entry that lets the request through. Raises `_RequestRefused` when there is none."""
         for rule in self.rules:
             if rule.matches(request.host, request.port) and (
                 request.tunnel or rule.port != HTTPS or (not rule.name and request.port != HTTPS)
             ):
                 return rule
         listed = ", ".join(map(str, self.rules)) or "none"
-        raise _Refused(
+        raise _RequestRefused(
             f"{join_address(request.host, request.port)} is not one of the allowed hosts of this session: {listed}"
         )
 
@@ -241,7 +241,7 @@ class HostGate:
             if address is None:
                 continue
             if not rule.admits(address):
-                raise _Refused(f"{where} resolves to {address}, which no session may reach")
+                raise _RequestRefused(f"{where} resolves to {address}, which no session may reach")
             admitted.append(address)
         error: OSError = OSError("it has no address")
         for address in admitted:
@@ -261,12 +261,12 @@ class HostGate:
             try:
                 named_host = server_name(received) if received else None
             except (ValueError, IndexError):
-                raise _Refused(f"{request.host} received a request that is not TLS") from None
+                raise _RequestRefused(f"{request.host} received a request that is not TLS") from None
             if named_host == request.host:
                 return received
             if named_host is not None:
                 asked_host = sanitise(named_host) or "no host at all"
-                raise _Refused(f"the connection to {request.host} asked for {asked_host}")
+                raise _RequestRefused(f"the connection to {request.host} asked for {asked_host}")
             if len(received) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete TLS handshake")
             chunk = client.recv(_CHUNK)
@@ -294,9 +294,9 @@ class HostGate:
 
     def _report_once(self, refusal: str) -> None:
         with self._lock:
-            if self._closed or refusal in self._reported or len(self._reported) >= _MAX_REPORTED:
+            if self._is_closed or refusal in self._reported_refusals or len(self._reported_refusals) >= _MAX_REPORTED:
                 return
-            self._reported.add(refusal)
+            self._reported_refusals.add(refusal)
         self._report(f"network: {sanitise(refusal)}")
 
 

@@ -24,7 +24,7 @@ TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_
 SYSTEM = tuple(map(Path, TABLES["system"]))
 """Places that every user of the machine reads. macOS has a list of its own (see `seatbelt`)."""
 
-_OF_SYSTEM = frozenset(SYSTEM)
+_SYSTEM_PLACES = frozenset(SYSTEM)
 
 
 @frozen
@@ -42,12 +42,12 @@ class Tool:
 TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])
 """The tools, with what they need of a home to run and to find what they installed, never settings with keys."""
 
-_PROGRAMS = ("bin", "sbin", "shims", "Scripts")
-_OF_INSTALLATIONS = (
+_PROGRAM_FOLDERS = ("bin", "sbin", "shims", "Scripts")
+_INSTALLATION_MARKS = (
     "pyvenv.cfg", "conda-meta", "lib/node_modules", "include/node", "pkg/tool", "lib/rustlib", "lib/ruby",
     "lib/jvm.cfg", "lib/modules", "lib/erlang",
 )  # fmt: skip
-_VIRTUAL = (".venv", "venv", "env", ".env")
+_ENVIRONMENT_FOLDERS = (".venv", "venv", "env", ".env")
 
 
 def readable_places(confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
@@ -64,7 +64,7 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
     if not relative and (executable := shutil.which(program, path=path)):
         paths += [Path(executable), *installations_of(Path(executable), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
-        for name in _VIRTUAL:
+        for name in _ENVIRONMENT_FOLDERS:
             if _is_accessible(place / name / "pyvenv.cfg"):
                 paths += [(place / name).resolve(), *_base_interpreters(place / name, user)]
     own_parents = {user, *user.parents}
@@ -113,19 +113,19 @@ def home_of(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home())
 
 
-_secrets: tuple[dict[str, int], list[Path]] = ({}, [])
+_secrets_cache: tuple[dict[str, int], list[Path]] = ({}, [])
 
 
 def system_secrets() -> list[Path]:
     """Files and folders in /etc and /opt that the engine may read and not everybody may; commands do not see them.
     Collected again when one of the folders has changed."""
-    global _secrets
-    folders, secrets = _secrets
+    global _secrets_cache
+    folders, secrets = _secrets_cache
     if not folders or any(_change_time(folder) != time for folder, time in folders.items()):
         folders, secrets = {}, []
         _collect_private("/etc", folders, secrets, deep=True)
         _collect_private("/opt", folders, secrets, deep=False)
-        _secrets = folders, secrets
+        _secrets_cache = folders, secrets
     return secrets
 
 
@@ -171,15 +171,15 @@ def _installation_of(program: Path, user: Path) -> list[Path]:
         if parent.name == "node_modules":
             return [parent]
     folder = program.parent
-    if not _OF_SYSTEM.isdisjoint((folder, *folder.parents)) or not _is_accessible(folder):
+    if not _SYSTEM_PLACES.isdisjoint((folder, *folder.parents)) or not _is_accessible(folder):
         return []
     prefix = folder.parent
-    if folder.name not in _PROGRAMS:
+    if folder.name not in _PROGRAM_FOLDERS:
         return []
     shared = prefix in (user, user / ".local", Path("/"))
     if shared:
         return [folder]
-    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in _OF_INSTALLATIONS)
+    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in _INSTALLATION_MARKS)
     return [prefix] if marked or any(prefix.glob("lib/python3*")) else [folder]
 
 

@@ -15,8 +15,8 @@ from engine.execution.sandbox.bubblewrap import find_bubblewrap
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
 
-_SYSTEM_OF = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
-_FIXES = {
+_SYSTEM_BY_RUNG = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
+_FIX_BY_RUNG = {
     "bubblewrap": "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
     "seatbelt": "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists",
 }
@@ -25,17 +25,17 @@ _FIXES = {
 @functools.cache
 def best_sandbox() -> Sandbox:
     """The highest rung that works on this machine, tried once a process."""
-    return next((rung for rung in _candidates() if not rung.problem), NoSandbox())
+    return next((rung for rung in _rungs_of_platform() if not rung.problem), NoSandbox())
 
 
 def find_rungs() -> list[Sandbox]:
     """Every rung that works here, the best first; `NoSandbox` last."""
-    working: list[Sandbox] = [rung for rung in _candidates() if not rung.problem]
+    working: list[Sandbox] = [rung for rung in _rungs_of_platform() if not rung.problem]
     return [*working, NoSandbox()]
 
 
 @functools.cache
-def _candidates() -> Sequence[Sandbox]:
+def _rungs_of_platform() -> Sequence[Sandbox]:
     """The rungs of this platform."""
     if platform.system() == "Darwin":
         return (Seatbelt(),)
@@ -48,17 +48,17 @@ def _candidates() -> Sequence[Sandbox]:
 def ladder_reports() -> list[RungReport]:
     """A report on each rung on this machine, the best first."""
     system = platform.system()
-    candidates = {rung.name: rung for rung in _candidates()}
+    candidates = {rung.name: rung for rung in _rungs_of_platform()}
     in_force = best_sandbox().name
     reports = []
-    for name, system_name in _SYSTEM_OF.items():
+    for name, system_name in _SYSTEM_BY_RUNG.items():
         rung = candidates.get(name)
         if rung is not None:
             reports.append(
                 RungReport(name, not rung.problem, name == in_force, _describe_limitations(rung), _suggest_fix(rung))
             )
         elif system == system_name:
-            reports.append(RungReport(name, False, False, "it is not installed", _FIXES[name]))
+            reports.append(RungReport(name, False, False, "it is not installed", _FIX_BY_RUNG[name]))
         else:
             reports.append(RungReport(name, False, False, f"it is of {system_name}"))
     nothing = "nothing confines a command; no session starts by itself"

@@ -44,7 +44,7 @@ OOM_SCORE = 800
 NICE = 10
 """Added to our own niceness for commands of agents: the operator's keys and programs come first (SPEC 11.4)."""
 
-_SHELL = (
+_LIMIT_SCRIPT = (
     "{{ ulimit -c 0; ulimit -f {blocks}; ulimit -p {tasks} || ulimit -u {tasks}; "
     "echo {score} >/proc/self/oom_score_adj; }} 2>/dev/null; "
 )
@@ -57,7 +57,7 @@ def limit_script() -> str:
     On the way into the sandbox the limit on processes is checked against all of the user's: those of the machine are
     added to those of the command.
     """
-    return _SHELL.format(blocks=MAX_FILE_BYTES // 512, tasks=_count_tasks() + MAX_PROCESSES, score=OOM_SCORE)
+    return _LIMIT_SCRIPT.format(blocks=MAX_FILE_BYTES // 512, tasks=_count_tasks() + MAX_PROCESSES, score=OOM_SCORE)
 
 
 def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:

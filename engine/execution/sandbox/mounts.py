@@ -189,7 +189,7 @@ def overlay_layers(confinement: Confinement) -> Layers | None:
     return Layers(confinement.layers, tuple(dict.fromkeys(readable)), confinement.is_ephemeral) if readable else None
 
 
-_tried: dict[tuple[int, ...], str] = {}
+_problem_by_disks: dict[tuple[int, ...], str] = {}
 
 
 def mount_problem(layers: Layers) -> str:
@@ -199,9 +199,9 @@ def mount_problem(layers: Layers) -> str:
         disks = tuple(place.stat().st_dev for place in (layers.folder, *layers.places))
     except OSError as error:
         return str(error)
-    if disks not in _tried:
-        _tried[disks] = _try_mount(replace(layers, work=next(_work_names)))
-    return _tried[disks]
+    if disks not in _problem_by_disks:
+        _problem_by_disks[disks] = _try_mount(replace(layers, work=next(_work_names)))
+    return _problem_by_disks[disks]
 
 
 def _try_mount(layers: Layers) -> str:

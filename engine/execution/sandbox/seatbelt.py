@@ -18,7 +18,9 @@ from engine.execution.sandbox.mounts import Kind
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
-_OF_PEOPLE = tuple(map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root")))
+_PERSONAL_PLACES = tuple(
+    map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root"))
+)
 """Places with files of people and of programs; the rest of a Mac is the system."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
@@ -83,7 +85,10 @@ def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str
         '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
         "(allow file-read*)",
         "(allow file-write* " + " ".join(f"(literal {quote_path(path)})" for path in _DEVICES) + ")",
-        *(f"(deny file-read-data file-write* (subpath {quote_path(place)}))" for place in (*PRIVATE, *_OF_PEOPLE)),
+        *(
+            f"(deny file-read-data file-write* (subpath {quote_path(place)}))"
+            for place in (*PRIVATE, *_PERSONAL_PLACES)
+        ),
     ]
     for mount in mounts.plan_mounts(confinement, readable):
         kind, path = mount.kind, mount.at

@@ -36,7 +36,7 @@ from engine.execution.runners.flows.uncovered_lines import UncoveredLines
 from engine.execution.runners.flows.unfinished_operation import UnfinishedOperation
 from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
 
-_EVERY: tuple[type[Flow], ...] = (
+_FLOW_CLASSES: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,
     FixLint, ForecastConflicts, ReviewUnpushed, LookAtChanges, UndoLanding, ReclaimSpace, ReportBranches,
     SummariseDay, PrepareEnvironment, UpdateLock, WriteAgentsMd, LookTogether, LookAtRelease, UnfinishedOperation,
@@ -44,5 +44,5 @@ _EVERY: tuple[type[Flow], ...] = (
     NarrowFailures, UncoveredLines, Quarantine, TimeTests, LookAtPullRequest,
 )  # fmt: skip
 
-FLOWS: Mapping[str, type[Flow]] = MappingProxyType({flow.name: flow for flow in _EVERY})
+FLOWS: Mapping[str, type[Flow]] = MappingProxyType({flow.name: flow for flow in _FLOW_CLASSES})
 """Every flow by its name."""

@@ -20,20 +20,20 @@ SECTIONS = tuple(_TABLES["sections"])
 SECTION_NAMES = {section: row["names"] for section, row in _TABLES["sections"].items()}
 """The names that projects use for each section."""
 
-_TYPES = {kind: section for section, row in _TABLES["sections"].items() for kind in row.get("types", ())}
+_SECTION_BY_TYPE = {kind: section for section, row in _TABLES["sections"].items() for kind in row.get("types", ())}
 _SILENT_TYPES = frozenset(_TABLES["silent_types"])
-_KEYWORDS = [(section, _TABLES["sections"][section]["words"]) for section in _TABLES["asked"]]
-_SILENT = re.compile("".join(_TABLES["silent"]), re.I)
+_SECTION_KEYWORDS = [(section, _TABLES["sections"][section]["words"]) for section in _TABLES["asked"]]
+_SILENT_SUBJECT = re.compile("".join(_TABLES["silent"]), re.I)
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
-_ATX = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
-_PLAIN = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
-_RULE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
+_HASH_HEADING = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+_PLAIN_HEADING = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+_UNDERLINE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
 _GROUP_NAMES = "|".join(sorted({name for names in SECTION_NAMES.values() for name in names}, key=len, reverse=True))
-_GROUP = re.compile(
+_SECTION_HEADING = re.compile(
     rf"^(?P<before>#+\s+|\*\*|__|)(?:[^\w\s*_#]+\s*)?(?P<name>{_GROUP_NAMES})(?P<after>:?\*\*:?|:?__|:|)\s*$", re.I
 )
-_BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
+_LIST_ITEM = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 
 @frozen
@@ -74,17 +74,17 @@ in the manner of [Keep a Changelog](https://keepachangelog.com/en/1.1.0/).
 def classify(subject: str) -> tuple[str, str] | None:
     """The section and the entry for a commit's subject, or None when no user of the project would notice it."""
     subject = subject.strip()
-    if not subject or _SILENT.match(subject):
+    if not subject or _SILENT_SUBJECT.match(subject):
         return None
     match = _CONVENTIONAL.match(subject)
     kind = match["type"].lower() if match else ""
-    if match and (kind in _TYPES or kind in _SILENT_TYPES):
+    if match and (kind in _SECTION_BY_TYPE or kind in _SILENT_TYPES):
         if kind in _SILENT_TYPES and not match["breaking"]:
             return None
         text = f"{match['scope']}: {match['text']}" if match["scope"] else match["text"]
-        section = _TYPES.get(kind, "Changed")
+        section = _SECTION_BY_TYPE.get(kind, "Changed")
         return section, ("**Breaking:** " if match["breaking"] else "") + _format_entry(text)
-    for section, pattern in _KEYWORDS:
+    for section, pattern in _SECTION_KEYWORDS:
         if re.search(pattern, subject, re.I):
             return section, _format_entry(subject)
     return "Changed", _format_entry(subject)
@@ -103,7 +103,7 @@ def is_mentioned(text: str, sha: str, entry: str) -> bool:
     if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
         return True
     words = _normalise_words(entry)
-    if any(_normalise_words(line).startswith(words) for line in text.splitlines() if _BULLET.match(line)):
+    if any(_normalise_words(line).startswith(words) for line in text.splitlines() if _LIST_ITEM.match(line)):
         return True
     return len(words.split()) >= 4 and words in _normalise_words(text)
 
@@ -126,9 +126,9 @@ class Heading:
 def detect_style(lines: Sequence[str]) -> Style:
     """The style of an existing file, from its newest version; for the rest that of Keep a Changelog."""
     headings = find_headings(lines)
-    bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
+    bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_LIST_ITEM.match, lines) if m), "- ")
     below = lines[headings[0].index :] if headings else lines[1:]  # the title of a file may be "Changes", too
-    group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, below) if m), None)
+    group = next((m["before"] + "{}" + m["after"] for m in map(_SECTION_HEADING.match, below) if m), None)
     names = _section_names(below)
     if not headings:
         return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=names)
@@ -136,7 +136,7 @@ def detect_style(lines: Sequence[str]) -> Style:
     released = [heading.text for heading in headings if not _UNRELEASED.search(heading.text)] or [newest.text]
     if group is None:
         group = f"{newest.marks}# {{}}" if newest.marks else "**{}**"
-        if any(map(_BULLET.match, lines[newest.index :])):
+        if any(map(_LIST_ITEM.match, lines[newest.index :])):
             group = ""
     return Style(
         marks=newest.marks,
@@ -150,7 +150,7 @@ def detect_style(lines: Sequence[str]) -> Style:
 
 def _section_names(lines: Sequence[str]) -> dict[str, str]:
     """The file's name for each section: the one that it uses most often, else that of Keep a Changelog."""
-    used = Counter(match["name"] for match in map(_GROUP.match, lines) if match)
+    used = Counter(match["name"] for match in map(_SECTION_HEADING.match, lines) if match)
     own_names = {}
     for section, names in SECTION_NAMES.items():
         used_aliases = [name for name, _ in used.most_common() if name.lower() in {alias.lower() for alias in names}]
@@ -166,9 +166,9 @@ def find_headings(lines: Sequence[str]) -> list[Heading]:
         fenced ^= line.startswith("```")
         if fenced:
             continue
-        if match := _ATX.match(line):
+        if match := _HASH_HEADING.match(line):
             headings.append(Heading(number, match["text"], match["marks"]))
-        elif (match := _PLAIN.match(line)) and number + 1 < len(lines) and _RULE.match(lines[number + 1]):
+        elif (match := _PLAIN_HEADING.match(line)) and number + 1 < len(lines) and _UNDERLINE.match(lines[number + 1]):
             headings.append(Heading(number, match["text"], ""))
     return headings
 
@@ -231,7 +231,9 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
 
 def _end_of_section(lines: Sequence[str], section: str) -> int | None:
     """The line after a section's last entry, or None when the body has no such section."""
-    names = [(number, match["name"].lower()) for number, line in enumerate(lines) if (match := _GROUP.match(line))]
+    names = [
+        (number, match["name"].lower()) for number, line in enumerate(lines) if (match := _SECTION_HEADING.match(line))
+    ]
     for position, (number, name) in enumerate(names):
         if name == section.lower():
             end = names[position + 1][0] if position + 1 < len(names) else len(lines)

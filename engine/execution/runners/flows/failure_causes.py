@@ -16,7 +16,7 @@ MAX_SIGNATURES: Final = 50
 TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 """Files of tests."""
 
-_RAISED: Final = (
+_ERROR_PATTERNS: Final = (
     re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),
     re.compile(r"^E\s+(assert\b.*)$", re.M),
     re.compile(r"panicked at [^\n]*:\n\s*(.+)"),
@@ -24,14 +24,14 @@ _RAISED: Final = (
     re.compile(r"^\s*(?:\[?[\w.]+\.)?(\w*(?:Error|Exception))\b(?: \[\w+\])?:?\s*(.*)$", re.M),
     re.compile(r"^\s*\S+\.go:\d+: (.+)$", re.M),
 )
-_FRAMES: Final = (
+_FRAME_PATTERNS: Final = (
     (re.compile(r"^(?P<file>[^\s:][^:\n]*\.\w+):(?P<line>\d+): ", re.M), -1),
     (re.compile(r"File \"(?P<file>[^\"]+)\", line (?P<line>\d+)"), -1),
     (re.compile(r"panicked at (?P<file>[^\s:]+):(?P<line>\d+)"), 0),
     (re.compile(r"^\s*at .*?\(?(?:file://)?(?P<file>[^\s()]+?):(?P<line>\d+):\d+\)?", re.M), 0),
     (re.compile(r"^\s*(?P<file>\S+\.\w+):(?P<line>\d+)\b", re.M), 0),
 )
-_OTHERS_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
+_THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
 
 @frozen
@@ -66,23 +66,23 @@ def cause_of(text: str, folder: str) -> Cause:
     """The cause of a failure by its output. Numbers, addresses and paths in its message count as equal."""
     text = text.replace(folder.rstrip("/") + "/", "")
     kind = message = ""
-    for pattern in _RAISED:
+    for pattern in _ERROR_PATTERNS:
         if match := pattern.search(text):
             kind, message = match.groups() if len(match.groups()) == 2 else ("", match[1])
             break
     else:
         message = next((line.strip() for line in text.splitlines() if line.strip()), "")
     where = ""
-    for pattern, which in _FRAMES:
-        own = [match for match in pattern.finditer(text) if not _is_others_file(match["file"])]
+    for pattern, which in _FRAME_PATTERNS:
+        own = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
         if own:
             where = f"{own[which]['file']}:{own[which]['line']}"
             break
     return Cause(kind, normalise_message(message), where, message.strip()[:200])
 
 
-def _is_others_file(file: str) -> bool:
-    return file.startswith("/") or _OTHERS_FILE.search(file) is not None
+def _is_third_party(file: str) -> bool:
+    return file.startswith("/") or _THIRD_PARTY_FILE.search(file) is not None
 
 
 def normalise_message(message: str) -> str:

@@ -178,19 +178,19 @@ MAX_COUNTED_BYTES = 1_000_000
 
 MAX_GROUPS = 8
 
-_TEST = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
+_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
 
 _TEST_NAME = re.compile(r"^test[_-]|[._-](?:test|tests|spec)$|^.+Test$|^Test[A-Z]", re.I)
 
 _TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/")
 
-_PROSE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
+_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
 
-_SETTINGS = re.compile(
+_SETTINGS_FILE = re.compile(
     r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
 )
 
-_SOURCE = re.compile(
+_SOURCE_FILE = re.compile(
     r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
 )
 
@@ -301,28 +301,30 @@ def group_by_topic(changes: Iterable[UncommittedFile]) -> Mapping[str, list[Unco
             topic = home.get(topic_of_file(path)) or "tests"
         elif _is_source(path):
             topic = _topic_folder(path)
-        elif _PROSE.search(path):
+        elif _PROSE_FILE.search(path):
             topic = "documentation"
         else:
-            topic = "settings" if _SETTINGS.search(path) else _topic_folder(path)
+            topic = "settings" if _SETTINGS_FILE.search(path) else _topic_folder(path)
         groups[topic].append(change)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def is_test(path: str) -> bool:
     """Whether a file holds tests, by its name or its folder."""
-    return bool(_SOURCE.search(path)) and bool(_TEST_NAME.search(PurePosixPath(path).stem) or _TEST_FOLDER.search(path))
+    return bool(_SOURCE_FILE.search(path)) and bool(
+        _TEST_NAME.search(PurePosixPath(path).stem) or _TEST_FOLDER.search(path)
+    )
 
 
 def topic_of_file(path: str) -> str:
     """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
-    match = _TEST.match(name)
+    match = _TEST_STEM.match(name)
     return (match[1] if match else name).removesuffix("test")
 
 
 def _is_source(path: str) -> bool:
-    return bool(_SOURCE.search(path)) and not is_test(path)
+    return bool(_SOURCE_FILE.search(path)) and not is_test(path)
 
 
 def _topic_folder(path: str) -> str:
