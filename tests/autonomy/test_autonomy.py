@@ -43,6 +43,10 @@ class SetHolds:
         stopped = words or not self.enabled
         return RailVerdict("kill", Verdict.BLOCK if stopped else Verdict.ALLOW, "", words[0] if words else "config")
 
+    def stop_reason(self) -> str:
+        verdict = self.ask(by_operator=True)
+        return "" if verdict.verdict is Verdict.ALLOW else verdict.rule
+
 
 class MutableSettings:
     def __init__(self, current: Settings) -> None:

@@ -240,11 +240,8 @@ class World:
 
     def _safety(self) -> Any:
         """Rails that are simple, and a kill switch that is thrown while `stopped` says why."""
-
-        def ask(*, by_operator: bool) -> RailVerdict:
-            return RailVerdict("kill", Verdict.BLOCK if self.stopped else Verdict.ALLOW, self.stopped)
-
-        return SimpleNamespace(pipeline=self.rails, decided=lambda tx: None, kill_switch=SimpleNamespace(ask=ask))
+        kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped)
+        return SimpleNamespace(pipeline=self.rails, decided=lambda tx: None, kill_switch=kill_switch)
 
     def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         return [
