@@ -1,8 +1,8 @@
 """The private socket on which verbs reach the engine that holds the home (SPEC 7.5).
 
-A request is one line of JSON, and so is its answer: `{"verb", "arguments"}` → `{"ok": document}` or `{"error": {...}}`.
-A connection may send several. The socket has mode 0600 in a folder of mode 0700, and the peer must be the same user.
-After the verb `attach` the connection belongs to a console.
+A connection is one request, a line of JSON, and its answer, another: `{"verb", "arguments"}` → `{"ok": document}` or
+`{"error": {...}}`. The socket has mode 0600 in a folder of mode 0700, and the peer must be the same user. After the
+verb `attach` the connection belongs to a console.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ MAX_PATH_BYTES = 100
 
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-MAX_CLIENTS = 64
-"""When one more connects, the client that has been idle longest is disconnected."""
 BACKLOG = 1024
 """Connections that may wait to be accepted; one more is refused by the system at once."""
 
@@ -42,7 +40,7 @@ IDLE_TIMEOUT_S = 60.0
 ACCEPT_RETRY_S = 0.2
 """Seconds until the next attempt to accept a client after the machine had no resources for one."""
 
-NAME = "control.sock"
+SOCKET_NAME = "control.sock"
 
 Document = dict[str, Any]
 Dispatch = Callable[[str, Any], Document]
@@ -61,16 +59,16 @@ class ControlServer:
     """Serves the socket of one home, each client in a thread.
 
     `dispatch(verb, arguments)` carries a verb out and may raise `Refusal`; it is called from many threads at once.
-    `attach(connection, hello)` takes over the connection of a terminal; None where there are no consoles.
+    `attach(connection, terminal)` takes over the connection of a terminal; None where there are no consoles.
     """
 
     def __init__(self, home: Home, dispatch: Dispatch, attach: Attach | None = None) -> None:
         self._dispatch = dispatch
         self._attach = attach
-        self._socket, self._path, self._temporary = _bind(home)
+        self._socket, self._path, self._has_own_folder = _bind(home)
         self._path.chmod(0o600)
         self._socket.listen(BACKLOG)
-        self._clients: dict[socket.socket, bool] = {}  # and whether it is being answered; the longest silent first
+        self._clients: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="clawpy-control", daemon=True)
@@ -101,104 +99,68 @@ class ControlServer:
             self._thread.join(timeout=2)
         self._socket.close()
         self._path.unlink(missing_ok=True)
-        if self._temporary:
+        if self._has_own_folder:
             shutil.rmtree(self._path.parent, ignore_errors=True)
 
     def _accept(self) -> None:
-        failed = False
+        has_failed = False
         while not self._closed.is_set():
             try:
                 client, _ = self._socket.accept()
-                failed = False
+                has_failed = False
             except OSError:  # no file is left for it, for instance: without this thread no verb would ever be heard
-                if not self._closed.is_set() and not failed:
-                    log.exception("the control socket could not take a client, it goes on trying")
-                failed = True
+                if not self._closed.is_set() and not has_failed:
+                    log.exception("the control socket could not accept a client, it goes on trying")
+                has_failed = True
                 self._closed.wait(ACCEPT_RETRY_S)
                 continue
-            self._admit(client)
-
-    def _admit(self, client: socket.socket) -> None:
-        with self._lock:
-            welcome = not self._closed.is_set() and _is_ours(client) and self._has_room()
-            if welcome:
-                self._clients[client] = False
-        if not welcome:
-            client.close()
-            return
-        try:
-            threading.Thread(target=self._serve, args=(client,), name="clawpy-control-client", daemon=True).start()
-        except RuntimeError:  # the machine has no thread left
-            log.exception("a client of the control socket was sent away")
-            with self._lock:
-                self._clients.pop(client, None)
-            client.close()
-
-    def _has_room(self) -> bool:
-        """Make room for one more client; False when all are waiting for answers. Call with the lock held."""
-        if len(self._clients) < MAX_CLIENTS:
-            return True
-        silent = next((client for client, answered in self._clients.items() if not answered), None)
-        if silent is None:
-            return False
-        del self._clients[silent]
-        with contextlib.suppress(OSError):
-            silent.shutdown(socket.SHUT_RDWR)  # its thread sees the end and closes it
-        return True
-
-    def _mark(self, client: socket.socket, *, answered: bool) -> None:
-        """Record whether a client waits for its answer, and that it was active just now."""
-        with self._lock:
-            if self._clients.pop(client, None) is not None:
-                self._clients[client] = answered
+            try:
+                threading.Thread(target=self._serve, args=(client,), name="clawpy-control-client", daemon=True).start()
+            except RuntimeError:  # the machine has no thread left
+                log.exception("a client of the control socket was sent away")
+                client.close()
 
     def _serve(self, client: socket.socket) -> None:
+        with self._lock:
+            self._clients.add(client)
         try:
-            with client, client.makefile("rb") as reader:
-                client.settimeout(IDLE_TIMEOUT_S)
-                while line := reader.readline(MAX_REQUEST_BYTES + 1):
-                    self._mark(client, answered=True)
-                    hello: dict[str, Any] = {}
-                    answer = self._answer(line, hello)
-                    self._mark(client, answered=False)
-                    client.sendall(answer + b"\n")
-                    if hello and self._attach is not None:
-                        client.settimeout(None)
-                        self._attach(client.dup(), hello)
-                        return
-                    if not line.endswith(b"\n"):
-                        return
-        except (OSError, TimeoutError):
+            with client:
+                if not self._closed.is_set() and _is_ours(client):
+                    self._answer_request(client)
+        except OSError:
             pass  # the client went away or fell silent; there is nobody left to tell
         finally:
             with self._lock:
-                self._clients.pop(client, None)
+                self._clients.discard(client)
 
-    def _answer(self, line: bytes, hello: dict[str, Any]) -> bytes:
-        """The answer to the request in `line`. Fills `hello` when the request is a console's."""
+    def _answer_request(self, client: socket.socket) -> None:
+        """Read one request, and answer it, or hand the connection of a console on."""
+        client.settimeout(IDLE_TIMEOUT_S)
+        with client.makefile("rb") as reader:
+            line = reader.readline(MAX_REQUEST_BYTES + 1)
+        if not line:
+            return
+        terminal: dict[str, Any] | None = None
         try:
-            if len(line) > MAX_REQUEST_BYTES:
-                raise Refusal("too_large", f"a request may have at most {MAX_REQUEST_BYTES} bytes", "send less at once")
-            try:
-                request = json.loads(line)
-                verb, arguments = request["verb"], request.get("arguments", {})
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                fix = '{"verb": "status", "arguments": {}}'
-                raise Refusal("bad_request", "a request must be one line of JSON with a verb", fix) from error
+            verb, arguments = _parse_request(line)
             if verb == "attach":
                 if self._attach is None:
                     raise Refusal("no_console", "this engine was opened for one command", "try again")
-                hello |= _hello(arguments)
-                return json.dumps({"ok": {}}).encode()
-            return json.dumps({"ok": self._dispatch(verb, arguments)}).encode()
-        except Refusal as error:
-            refused = error
+                terminal, document = _parse_terminal(arguments), {}
+            else:
+                document = self._dispatch(verb, arguments)
+            answer = json.dumps({"ok": document})
+        except Refusal as refusal:
+            answer = json.dumps(refusal.document())
         except Exception as error:
             # The caller must hear of it, and the engine must go on.
             log.exception("a verb failed")
             message = f"{type(error).__name__}: {error}"
-            refused = Refusal("internal", message, "this is a bug; see the log")
-        return json.dumps(refused.document()).encode()
+            answer = json.dumps(Refusal("internal", message, "this is a bug; see the log").document())
+        client.sendall(answer.encode() + b"\n")
+        if terminal is not None and self._attach is not None:
+            client.settimeout(None)
+            self._attach(client.dup(), terminal)
 
 
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
@@ -233,9 +195,21 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
     return dict(answer["ok"])
 
 
-def _hello(arguments: Any) -> dict[str, Any]:
-    """What a client says of its terminal. Raises `Refusal` `bad_request` when something that a console needs is
-    missing."""
+def _parse_request(line: bytes) -> tuple[str, Any]:
+    """The verb and the arguments of a request. Raises `Refusal`: `too_large`, `bad_request`."""
+    if len(line) > MAX_REQUEST_BYTES:
+        raise Refusal("too_large", f"a request may have at most {MAX_REQUEST_BYTES} bytes", "send less at once")
+    try:
+        request = json.loads(line)
+        return request["verb"], request.get("arguments", {})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        fix = '{"verb": "status", "arguments": {}}'
+        raise Refusal("bad_request", "a request must be one line of JSON with a verb", fix) from error
+
+
+def _parse_terminal(arguments: Any) -> dict[str, Any]:
+    """The terminal of a client that wants a console. Raises `Refusal` `bad_request` when something that a console needs
+    is missing."""
     try:
         environment = {str(name): str(value) for name, value in arguments["environment"].items()}
         columns, rows = map(int, arguments["size"])
@@ -273,7 +247,7 @@ def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
     """A bound socket in a private folder, and whether that folder is removed with the engine. It is beside the home
     unless that path is too long or its file system has no sockets."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    beside = home.data / "run" / NAME
+    beside = home.data / "run" / SOCKET_NAME
     if len(os.fsencode(beside)) <= MAX_PATH_BYTES:
         try:
             beside.parent.mkdir(mode=0o700, exist_ok=True)
@@ -288,16 +262,16 @@ def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
         if (
             not base
             or not Path(base).is_dir()
-            or len(os.fsencode(base)) > MAX_PATH_BYTES - len(f"/clawpy-12345678/{NAME}")
+            or len(os.fsencode(base)) > MAX_PATH_BYTES - len(f"/clawpy-12345678/{SOCKET_NAME}")
         ):
             continue
         folder = Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))  # 0700 by itself
         try:
-            bound.bind(str(folder / NAME))
+            bound.bind(str(folder / SOCKET_NAME))
         except OSError as error:
             log.warning("no control socket in %s: %s", folder, error)
             folder.rmdir()
         else:
-            return bound, folder / NAME, True
+            return bound, folder / SOCKET_NAME, True
     bound.close()
     raise Refusal("no_socket", f"no socket can be created beside {home.data} nor elsewhere", "use a shorter --home")

@@ -124,30 +124,6 @@ def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
     assert answers == [{"verb": "slow"}]
 
 
-def test_a_silent_client_makes_room_and_one_that_waits_for_its_answer_does_not(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(control, "MAX_CLIENTS", 2)
-    release, answers = threading.Event(), list[Any]()
-    server = serve(lambda verb, arguments: {"released": release.wait(10) if verb == "slow" else None})
-    slow = [threading.Thread(target=lambda: answers.append(ask(server.address, "slow", {}))) for _ in range(2)]
-    with socket.socket(socket.AF_UNIX) as silent:
-        slow[0].start()
-        until(lambda: list(server._clients.values()) == [True])
-        silent.connect(server.address)
-        until(lambda: len(server._clients) == 2)
-        slow[1].start()
-        until(lambda: list(server._clients.values()) == [True, True])
-        silent.settimeout(10)
-        assert silent.recv(1) == b""
-    with pytest.raises(Unreachable):
-        ask(server.address, "status", {})
-    release.set()
-    for thread in slow:
-        thread.join(10)
-    assert answers == [{"released": True}] * 2
-
-
 def test_a_client_that_does_not_read_is_left(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was suspended, for example: it must not keep its place for ever."""
     monkeypatch.setattr(control, "IDLE_TIMEOUT_S", 0.2)
@@ -182,7 +158,7 @@ def test_it_goes_on_when_the_machine_had_nothing_left_for_a_client(
     monkeypatch.setattr(control, "_bind", lambda home: (Poor(bound[0]), *bound[1:]) if (bound := bind(home)) else bound)
     server = serve(echo)
     assert ask(server.address, "cards", {})["verb"] == "cards"
-    assert caplog.text.count("could not take a client") == 1
+    assert caplog.text.count("could not accept a client") == 1
 
 
 def test_nobody_there(tmp_path: Path, serve: Serve) -> None:
