@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -99,6 +100,8 @@ def document(value: Any) -> Any:
             return {document(name): document(each) for name, each in value.items()}
         case list() | tuple():
             return [document(each) for each in value]
+        case Path():
+            return str(value)
     if not dataclasses.is_dataclass(value):
         return value
     shape = _RULES.get(type(value), _FieldRules())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.api.operations.memory import AUTHORITIES, agent_name
+from engine.api.operations.memory import RESERVED_NAMES, agent_name
 from engine.model import Refusal
 
 SPELLINGS = ("{}", " {} ", "{}\n", "{}1", "{}.", "@{}")
@@ -16,7 +16,7 @@ DISGUISES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(AUTHORITIES))
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
     with pytest.raises(Refusal) as refused:

@@ -20,8 +20,8 @@ from engine.api.gateway.limits import Limits
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
-from engine.api.operations.learning import DAYS, MAX_DAYS
-from engine.api.operations.operation import NO_OBJECT, in_words
+from engine.api.operations.learning import DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS
+from engine.api.operations.operation import NOT_AN_OBJECT, describe_fault
 from engine.api.services import ApiServices
 from engine.model import Refusal
 
@@ -174,7 +174,7 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
         return JSONResponse(service.undo(card_id))
 
     @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
-    def metrics(days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = DAYS) -> Any:
+    def metrics(days: Annotated[int, Query(ge=1, le=MAX_METRIC_DAYS)] = DEFAULT_METRIC_DAYS) -> Any:
         """Accuracy and calibration of the last days."""
         return JSONResponse(dispatch(engine, "metrics", {"days": days}))
 
@@ -209,8 +209,8 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        words, fix = in_words(fault), f"see {API_PATH}/openapi.json"
-        if fault["type"] == NO_OBJECT and "json" not in request.headers.get("content-type", ""):
+        words, fix = describe_fault(fault), f"see {API_PATH}/openapi.json"
+        if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
             words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API_PATH}/rpc":
             code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from engine.api.operations.operation import WHOLE
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT
 from engine.model import DismissReason
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
@@ -18,7 +18,7 @@ Line = Annotated[str, Field(min_length=1, max_length=100)]
 Prose = Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
-Hour = Annotated[int, Field(ge=0, le=23), WHOLE]
+Hour = Annotated[int, Field(ge=0, le=23), ACCEPT_WHOLE_FLOAT]
 
 
 class ApiInput(BaseModel):
@@ -70,7 +70,7 @@ class RejectBody(ApiInput):
 class SnoozeBody(ApiInput):
     """For how long, in seconds: two hours by default, at most 30 days."""
 
-    seconds: Annotated[int, Field(ge=1, le=30 * 86_400, examples=[7200]), WHOLE] = 7200
+    seconds: Annotated[int, Field(ge=1, le=30 * 86_400, examples=[7200]), ACCEPT_WHOLE_FLOAT] = 7200
 
 
 class ConfigBody(ApiInput):
@@ -92,7 +92,7 @@ class ConfigBody(ApiInput):
     }
 
     enabled: bool | None = None
-    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), WHOLE] | None = None
+    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), ACCEPT_WHOLE_FLOAT] | None = None
     cost_cap_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None = None
     auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] | None = None
     quiet_hours_start: Hour | None = None
@@ -125,7 +125,7 @@ class TwinBody(ApiInput):
     model: Annotated[str, Field(max_length=200)] | None = None
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10)]
     temperature: Annotated[float, Field(ge=0, le=1)] = 0.3
-    max_tokens: Annotated[int, Field(ge=1, le=200), WHOLE] = 200
+    max_tokens: Annotated[int, Field(ge=1, le=200), ACCEPT_WHOLE_FLOAT] = 200
 
 
 class RpcCall(ApiInput):
@@ -144,4 +144,4 @@ class RpcCall(ApiInput):
     jsonrpc: Literal["2.0"]
     method: Annotated[str, Field(max_length=100)]
     params: dict[str, Any] | None = None
-    id: Annotated[str, Field(max_length=100)] | Annotated[int, WHOLE]
+    id: Annotated[str, Field(max_length=100)] | Annotated[int, ACCEPT_WHOLE_FLOAT]

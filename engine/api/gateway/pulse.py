@@ -24,7 +24,7 @@ from engine.api.gateway.guard import TokenBucket
 from engine.api.gateway.limits import Limits
 from engine.api.gateway.messages import serialise, status_message
 from engine.api.gateway.service import GatewayService
-from engine.api.operations.operation import in_words
+from engine.api.operations.operation import describe_fault
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -157,7 +157,7 @@ class _Client:
         try:
             call = RpcCall.model_validate(dict(message))
         except ValidationError as error:
-            await self._send_document(rpc.fault(None, rpc.INVALID_REQUEST, in_words(error.errors()[0])))
+            await self._send_document(rpc.fault(None, rpc.INVALID_REQUEST, describe_fault(error.errors()[0])))
             return
         await self._send_document(await asyncio.to_thread(rpc.answer, self._service, call.method, call.params, call.id))
 

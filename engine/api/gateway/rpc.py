@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from engine.api.documents import Document
 from engine.api.gateway.bodies import ApiInput, Line, TriggerBody
 from engine.api.gateway.service import GatewayService
-from engine.api.operations.operation import WHOLE, in_words
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, describe_fault
 from engine.model import Refusal
 from engine.model.secrets import redact
 
@@ -29,7 +29,7 @@ class _Trigger(TriggerBody):
 
 
 class _Latest(ApiInput):
-    count: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
+    count: Annotated[int, Field(ge=1, le=10), ACCEPT_WHOLE_FLOAT] = 3
     channel: Line | None = None
 
 
@@ -63,7 +63,7 @@ def answer(
         arguments = model.model_validate(dict(params or {}))
         return {"jsonrpc": "2.0", "id": call_id, "result": work(service, arguments)}
     except ValidationError as error:
-        return fault(call_id, BAD_PARAMS, in_words(error.errors()[0]))
+        return fault(call_id, BAD_PARAMS, describe_fault(error.errors()[0]))
     except Refusal as refusal:
         return fault(call_id, REFUSED, refusal.message, refusal.document()["error"])
     except Exception as error:

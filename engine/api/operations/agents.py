@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def agents(
     engine: Services,
     action: Literal["list", "show", "add", "move", "retire", "restore", "tier", "serve"] = "list",
@@ -31,7 +31,7 @@ def agents(
     if action == "list":
         return {
             "agents": document(hierarchy.list()),
-            "coding": _coding(engine),
+            "coding": _coding_agents(engine),
             "codingSupported": list(engine.channel_setup.supported_agents),
             "retired": [agent.id for agent in hierarchy.retired()],
             "problems": hierarchy.problems(),
@@ -40,7 +40,7 @@ def agents(
     match action:
         case "serve":
             engine.channel_setup.assign_agent(id, require("channel", channel))
-            return {"channel": channel, "coding": [agent for agent in _coding(engine) if agent["name"] == id]}
+            return {"channel": channel, "coding": [agent for agent in _coding_agents(engine) if agent["name"] == id]}
         case "show":
             return _agent_document(engine, id)
         case "retire":
@@ -53,13 +53,13 @@ def agents(
         case "move":
             hierarchy.move(id, require("reportsTo", reports_to))
         case "tier":
-            hierarchy.assign_tier(id, _tier(tier))
+            hierarchy.assign_tier(id, _parse_tier(tier))
     reply = _agent_document(engine, id)
     reply.pop("soul", None)
     return reply
 
 
-def _tier(value: object) -> int | None:
+def _parse_tier(value: object) -> int | None:
     """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
     if value == "auto":
         return None
@@ -93,7 +93,7 @@ def _agent_document(engine: Services, agent_id: str) -> Document:
     }
 
 
-def _coding(engine: Services) -> list[Document]:
+def _coding_agents(engine: Services) -> list[Document]:
     """Coding agents that are installed or configured, and the channels they serve."""
     settings = engine.settings.current
     return [
@@ -118,7 +118,7 @@ def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Docum
     return reply if reply["hops"] else {**reply, "profile": document(wisdom.profile(id))}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def profile(
     engine: Services, id: NonEmptyText, text: Text | None = None, yes: bool = False, undo: bool = False
 ) -> Document:
@@ -137,14 +137,14 @@ def profile(
     if yes and edits:
         wisdom.revise_profile(id, edits)
     return reply | {
-        "edits": [{"section": edit.section, "key": edit.key, "value": edit.value} for edit in edits],
+        "edits": document(edits),
         "fromSoul": list(preview.from_soul),
         "prompts": [{"agents": agents, "changes": list(lines)} for agents, lines in preview.changes],
         "saved": yes and bool(edits),
     }
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def bubbles(
     engine: Services,
     action: Literal["list", "flush", "approve"] = "list",
@@ -158,8 +158,7 @@ def bubbles(
     if action == "flush":
         engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
         report = wisdom.flush()
-        flushed = {leader: list(ids) for leader, ids in report.flushed.items()}
-        return {"flushed": flushed, "waiting": report.waiting, "cloudSyncFailure": report.failed}
+        return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
         return {"bubbles": [document(wisdom.approve(require("id", id)))]}
     bubbles_found = wisdom.bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Reason = Annotated[DismissReason, Field(strict=False)]
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def predict(
     engine: Services,
     workspaces: Sequence[str] = (),
@@ -44,7 +44,7 @@ def predict(
     new = [
         fact for fact in reversed(faults) if not latest or fact.id > latest[0].id
     ]  # such as lines that nobody can read
-    return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
+    return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
         "errors": [*report.errors, *(f"{fact.payload['where']}: {fact.payload['message']}" for fact in new)],
@@ -67,7 +67,7 @@ def cards(
     `elsewhere` counts pending cards of other workspaces, if there are any.
     """
     if not all:
-        return _pending(engine, workspaces, channel, snoozed=snoozed, shown=shown)
+        return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
     channel_name = channel_named(engine, channel)
     recent = [
         card
@@ -78,7 +78,7 @@ def cards(
     return {"predictions": document(recent)}
 
 
-def _pending(
+def _pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
     pending = engine.cards.pending(channel=channel_named(engine, channel), include_snoozed=snoozed)
@@ -92,7 +92,7 @@ def _pending(
     return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def propose(
     engine: Services,
     text: NonEmptyText,
@@ -113,7 +113,7 @@ def propose(
     return {"predictions": [document(card)]}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def approve(
     engine: Services,
     id: NonEmptyText,
@@ -131,7 +131,7 @@ def approve(
     return document_with_transcript(engine, find_target(engine, target.card_id), TRANSCRIPT_LINES)
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def dismiss(engine: Services, id: NonEmptyText, reason: Reason | Literal[""] = "") -> Document:
     """Dismiss a card, or give the reason for an earlier dismissal."""
     return decision_document(engine, dismiss_card(engine, find_target(engine, id).card_id, reason or None))
@@ -146,7 +146,7 @@ def dismiss_card(
     return engine.cards.dismiss(card_id, reason=reason, by=by)
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text = "") -> Document:
     """List muted subjects, or unmute one."""
     mutes = engine.cards.muted()
@@ -159,7 +159,7 @@ def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text =
     return {"muted": document(mutes)}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Document:
     """Show a card again later, after 2 hours by default."""
     card_id = find_target(engine, id).card_id
@@ -167,7 +167,7 @@ def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Docum
     return _card_document(engine, card_id)
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
     card_id = find_target(engine, id).card_id
@@ -185,7 +185,7 @@ def _card_document(engine: Services, card_id: str) -> Document:
     return target_document(find_target(engine, card_id))
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def tasks(
     engine: Services,
     action: Literal["list", "add", "done"] = "list",

@@ -31,7 +31,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
     before = engine.safety.holds()
@@ -54,7 +54,7 @@ def _only_hold(engine: ApiServices, holds: Sequence[Hold]) -> str:
     raise Refusal("not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.lift)
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
     """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
     until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document, dollars, instant
-from engine.api.operations.operation import WHOLE, Limit, Text, operation, require
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, Text, operation, require
 from engine.learning.decisions.training_examples import DPO
 from engine.learning.decisions.training_lines import Shape
 from engine.learning.decisions.training_runs import RunState, TrainingRun
@@ -27,20 +27,24 @@ if TYPE_CHECKING:
 WRITE_FLOW = "write_agents_md"
 """The flow that writes an `AGENTS.md`."""
 
-MAX_LESSONS, MAX_TEXT = 60, 12_000
-"""Lessons on one card at most, and their characters."""
+MAX_LESSONS = 60
+"""Maximum number of lessons on one card."""
 
-MAX_LISTED = 10
-"""Training runs that are listed."""
+MAX_LESSON_CHARS = 12_000
+"""Maximum length of all lessons on one card."""
 
-DAYS, MAX_DAYS = 7, 3_650
+MAX_LISTED_RUNS = 10
+"""Maximum number of training runs that are listed."""
 
+DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
+
+Days = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=MAX_METRIC_DAYS)]
 Status = Annotated[CandidateStatus, Field(strict=False)]
 Type = Annotated[CandidateType, Field(strict=False)]
 Format = Annotated[Shape, Field(strict=False)]
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def learnings(
     engine: Services,
     action: Literal["list", "show", "scopes", "retract", "keep", "promote", "chain", "write"] = "list",
@@ -65,28 +69,17 @@ def learnings(
         case "scopes":
             return {"scopes": document(service.scopes())}
         case "retract":
-            report = service.retract(require("id", id), reason)
-            return {
-                "retired": list(report.retired),
-                "queued": list(report.queued),
-                "sessions": list(report.sessions),
-            }
+            return dict(document(service.retract(require("id", id), reason)))
         case "keep":
             return {"kept": document(service.keep(require("id", id)))}
         case "promote":
             return {"promoted": document(service.promote(require("id", id)))}
         case "chain":
-            chain = service.chain(judge=judge)
-            return {
-                "extracted": dict(chain.extracted),
-                "promoted": list(chain.promoted),
-                "reinforced": list(chain.reinforced),
-                "compacted": list(chain.compacted),
-                "faults": list(chain.faults),
-                "judged": [{"id": entry, "verdict": verdict} for entry, verdict in chain.judged.items()],
-            }
+            report = service.chain(judge=judge)
+            judged = [{"id": entry, "verdict": verdict} for entry, verdict in report.judged.items()]
+            return dict(document(report), judged=judged)
         case "write":
-            return _write(engine, require("workspace", workspace))
+            return _propose_agents_md(engine, require("workspace", workspace))
     if scope or session or not workspace:
         where = "" if scope == LearningScope.GLOBAL.value else workspace
         entries = service.entries(scope, where, session, kind, words, limit)
@@ -123,7 +116,7 @@ def _teaches(engine: Services, leader: str, lesson: str) -> bool:
     return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.wisdom.profile(leader).patterns)
 
 
-def _write(engine: Services, workspace: str) -> Document:
+def _propose_agents_md(engine: Services, workspace: str) -> Document:
     """A card that writes the lessons of a workspace, the newest first, each once."""
     taught = [(learnt.at, learnt.text) for learnt in engine.wisdom.learnt(workspace)]
     entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
@@ -142,7 +135,7 @@ def _write(engine: Services, workspace: str) -> Document:
         )
     lessons: list[str] = []
     for text in texts:  # the newest, as many as a card takes
-        if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_TEXT:
+        if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
             break
         lessons.append(text)
     prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
@@ -150,7 +143,7 @@ def _write(engine: Services, workspace: str) -> Document:
     return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def candidates(
     engine: Services,
     action: Literal["list", "show", "approve", "reject", "rollback", "undo", "digest", "records"] = "list",
@@ -186,21 +179,14 @@ def candidates(
     return reply | {"counts": document(counts.statuses), "records": counts.records}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
     """Export preference pairs (`dpo`) in a format, or conversations (`sft`) (SPEC 8.3)."""
     result = engine.exporter.export_preferences(format) if what == "dpo" else engine.exporter.export_conversations()
-    return {
-        "what": what,
-        "format": format.value if what == "dpo" else "messages",
-        "file": str(result.file),
-        "weights": str(result.weights) if result.weights else None,
-        "records": result.records,
-        "new": result.new,
-    }
+    return {"what": what, "format": format.value if what == "dpo" else "messages", **document(result)}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def train(
     engine: Services,
     action: Literal["status", "start", "cancel", "adopt", "back", "import"] = "status",
@@ -211,7 +197,7 @@ def train(
     reply: Document = {}
     match action:
         case "import":
-            reply = {"imported": engine.exporter.import_pairs(_lines(require("file", file)))}
+            reply = {"imported": engine.exporter.import_pairs(_read_lines(require("file", file)))}
         case "start":
             training.launch()
         case "cancel":
@@ -227,11 +213,11 @@ def train(
         "twinModel": None if model is None else str(model),
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
-        "runs": [_run(run) for run in training.runs(MAX_LISTED)],
+        "runs": [_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],
     }
 
 
-def _run(run: TrainingRun) -> Document:
+def _training_document(run: TrainingRun) -> Document:
     return {
         "id": run.id,
         "state": run.state,
@@ -251,7 +237,7 @@ def _run(run: TrainingRun) -> Document:
     }
 
 
-def _lines(file: str) -> list[str]:
+def _read_lines(file: str) -> list[str]:
     try:
         return [line for line in Path(file).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
@@ -259,9 +245,7 @@ def _lines(file: str) -> list[str]:
 
 
 @operation()
-def metrics(
-    engine: Services, days: Annotated[int, WHOLE, Field(ge=1, le=MAX_DAYS)] = DAYS, workspace: Text = ""
-) -> Document:
+def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
     """How good the cards of the last `days` were, today included (SPEC 8.5, 8.6)."""
     trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
     last = instant(next((run.updated_at for run in trained), None))

@@ -16,7 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.api.documents import Document, document
 from engine.api.find import match_prefix
-from engine.api.operations.operation import WHOLE, NonEmptyText, Text, operation, require, validate_arguments
+from engine.api.operations.operation import (
+    ACCEPT_WHOLE_FLOAT,
+    NonEmptyText,
+    Text,
+    operation,
+    require,
+    validate_arguments,
+)
 from engine.memory.json_lines import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
 
@@ -29,39 +36,39 @@ RECALL_DEADLINE_S = 20.0
 SETTLE_S, BATCH_SETTLE_S = 5.0, 30.0
 """Seconds that a question, or a batch, waits for vectors that are still being made."""
 
-MAX_LISTED = 200
+MAX_LISTED_DRAFTS = 200
 """Drafts that are listed, the oldest first."""
 
 MAX_NAME_CHARS = 60
 MAX_REASON_CHARS = 500
 
-_AUTHORITIES = """
+_RESERVED_NAMES = """
     admin administrator alfred api automation autonomy boss butler ceo chief clawpy clawpyconsole console customer
     engine gateway human lucius me moderator myself nightly operator owner root safety self system theoperator theowner
     theuser twin user you
 """
-AUTHORITIES = frozenset(_AUTHORITIES.split())
+RESERVED_NAMES = frozenset(_RESERVED_NAMES.split())
 """Names that no agent may use: those of the operator, the engine, and who speaks for them."""
 
-_DIGITS = str.maketrans("013457$@|!", "oieastsaii")
+_LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
 
-K = Annotated[int, WHOLE, Field(ge=1, le=1_000)]
+MaxResults = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1_000)]
 
 
-class _Line(BaseModel):
+class _QueryLine(BaseModel):
     """One line of a batch of questions."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
     query: NonEmptyText
-    k: K = 10
+    k: MaxResults = 10
 
 
 @operation()
 def recall(
     engine: Services,
     query: Text = "",
-    k: K = 10,
+    k: MaxResults = 10,
     agent: Text | None = None,
     workspaces: Sequence[str] = (),
     lines: list[str] | None = None,
@@ -72,11 +79,11 @@ def recall(
     if missing and not trouble:
         engine.memory.settle(SETTLE_S if lines is None else BATCH_SETTLE_S)
     if lines is not None:
-        return {"results": [_line(engine, line, scope) for line in lines]}
-    return _recalled(engine, replace(scope, text=require("query", query), k=k))
+        return {"results": [_answer_line(engine, line, scope) for line in lines]}
+    return _recall_document(engine, replace(scope, text=require("query", query), k=k))
 
 
-def _line(engine: Services, line: str, scope: RecallQuery) -> Document:
+def _answer_line(engine: Services, line: str, scope: RecallQuery) -> Document:
     """The answer to one line of a batch; a bad line is answered with its error and stops nothing."""
     identity: Document = {}
     example = '{"id": "1", "query": "…", "k": 10}'
@@ -85,15 +92,15 @@ def _line(engine: Services, line: str, scope: RecallQuery) -> Document:
         if not isinstance(fields, dict):
             raise Refusal("bad_line", "each line must be an object", example)
         identity = {"id": fields["id"]} if "id" in fields else {}
-        question = validate_arguments(_Line, fields)
-        return identity | _recalled(engine, replace(scope, text=question.query, k=question.k))
+        question = validate_arguments(_QueryLine, fields)
+        return identity | _recall_document(engine, replace(scope, text=question.query, k=question.k))
     except (ValueError, RecursionError):
         return Refusal("bad_line", "each line must be JSON", example).document()
     except Refusal as error:
         return identity | error.document()
 
 
-def _recalled(engine: Services, query: RecallQuery) -> Document:
+def _recall_document(engine: Services, query: RecallQuery) -> Document:
     result: Recall = engine.memory.recall(query, deadline=RECALL_DEADLINE_S)
     return {"results": document(result.items), "leftOut": list(result.left_out)}
 
@@ -102,7 +109,7 @@ def _recalled(engine: Services, query: RecallQuery) -> Document:
 def remember(
     engine: Services,
     lines: Sequence[str] = (),
-    first: Annotated[int, WHOLE, Field(ge=1, le=10**12)] = 1,
+    first: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=10**12)] = 1,
     source: Text = "",
     settle: Annotated[float, Field(ge=0, le=30)] = 0,
 ) -> Document:
@@ -175,20 +182,20 @@ def agent_name(given_name: str) -> str:
         raise Refusal("bad_arguments", "an agent needs a name", "for example claude-code")
     plain = unicodedata.normalize("NFKD", fold(name)).casefold()
     letters = "".join(filter(str.isalnum, plain))
-    spoken = "".join(filter(str.isalnum, plain.translate(_DIGITS)))
+    spoken = "".join(filter(str.isalnum, plain.translate(_LETTER_BY_LOOKALIKE)))
     bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
-    if bare & AUTHORITIES or not any(letter.isalnum() for letter in name):
+    if bare & RESERVED_NAMES or not any(letter.isalnum() for letter in name):
         raise Refusal("not_its_name", f"no agent may be named {name!r}", "use its own name, for example claude-code")
     return name
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def drafts(
     engine: Services, action: Literal["list", "promote", "dismiss"] = "list", id: Text = "", edit: Text = ""
 ) -> Document:
     """List drafts of facts; keep one as a fact, with the text of `edit` if given; or dismiss one for good."""
     service = engine.knowledge.drafts
-    waiting = service.waiting(MAX_LISTED)
+    waiting = service.waiting(MAX_LISTED_DRAFTS)
     if action == "list":
         return {"drafts": document(waiting)}
     # One that was decided is known by its whole id: the same verb again says what became of it.
@@ -209,7 +216,7 @@ def _is_draft(engine: Services, draft_id: str) -> bool:
         return False
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
     """What forgetting an id or words would delete; with `yes` delete it, which cannot be undone.
 

@@ -17,50 +17,49 @@ from engine.model import Refusal
 if TYPE_CHECKING:
     from engine.api.services import ApiServices
 
-Work = TypeVar("Work", bound=Callable[..., Document])
+Function = TypeVar("Function", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
 
 READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
 """Actions that do not show that you are there."""
 
 
-def _whole(value: Any) -> Any:
+def _accept_whole_float(value: Any) -> Any:
     """Accept 22.0 as a whole number, as JSON does."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _says_something(value: str) -> str:
+def _refuse_blank(value: str) -> str:
     if not value.strip():
         raise ValueError("it must not be empty")
     return value
 
 
-WHOLE = BeforeValidator(_whole)
+ACCEPT_WHOLE_FLOAT = BeforeValidator(_accept_whole_float)
 Text = Annotated[str, Field(max_length=100_000)]
-NonEmptyText = Annotated[Text, AfterValidator(_says_something)]
-Limit = Annotated[int, WHOLE, Field(ge=1, le=1000)]
+NonEmptyText = Annotated[Text, AfterValidator(_refuse_blank)]
+Limit = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1000)]
 Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
 
 
 class Operation:
-    """One operation. `work(engine, …)` does it; keyword-only parameters are not arguments of it. `by_you`: to ask for
-    it means that you are there, unless its action only reads."""
+    """One operation. `function(engine, …)` does it. `marks_presence`: to ask for it means that you are there, unless
+    its action only reads."""
 
-    def __init__(self, name: str, work: Callable[..., Document], *, by_you: bool) -> None:
+    def __init__(self, name: str, function: Callable[..., Document], *, marks_presence: bool) -> None:
         self.name = name
-        self._work = work
-        self._by_you = by_you
+        self._function = function
+        self._marks_presence = marks_presence
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The model of its arguments, in camelCase."""
         services = dict.fromkeys(("Services", "ApiServices", "OfflineServices"), Any)
-        hints = typing.get_type_hints(self._work, localns=services, include_extras=True)
-        _, *parameters = inspect.signature(self._work).parameters.values()
+        hints = typing.get_type_hints(self._function, localns=services, include_extras=True)
+        _, *parameters = inspect.signature(self._function).parameters.values()
         fields: dict[str, Any] = {
             parameter.name: (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
             for parameter in parameters
-            if parameter.kind is not parameter.KEYWORD_ONLY
         }
         config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False)
         return create_model(self.name, __config__=config, **fields)
@@ -69,24 +68,23 @@ class Operation:
         """Carry it out. Raises `Refusal` `bad_arguments`, and its own."""
         values = validate_arguments(self.arguments, arguments)
         arguments_by_name = {name: getattr(values, name) for name in type(values).model_fields}
-        if self._by_you and arguments_by_name.get("action") not in READ_ONLY_ACTIONS:
+        if self._marks_presence and arguments_by_name.get("action") not in READ_ONLY_ACTIONS:
             engine.autonomy.heard(f"clawpy {self.name}")
-        return self._work(engine, **arguments_by_name)
+        return self._function(engine, **arguments_by_name)
 
 
-NO_OBJECT = "model_attributes_type"
+NOT_AN_OBJECT = "model_attributes_type"
 """Pydantic's error type for a value that is no object."""
 
 OPERATIONS: dict[str, Operation] = {}
 
 
-def operation(*, name: str = "", by_you: bool = False) -> Callable[[Work], Work]:
-    """Declare a function to be an operation, of its own name by default."""
+def operation(*, marks_presence: bool = False) -> Callable[[Function], Function]:
+    """Declare a function to be the operation of its name."""
 
-    def declare(work: Work) -> Work:
-        operation_name = name or work.__name__
-        OPERATIONS[operation_name] = Operation(operation_name, work, by_you=by_you)
-        return work
+    def declare(function: Function) -> Function:
+        OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=marks_presence)
+        return function
 
     return declare
 
@@ -105,7 +103,7 @@ def validate_arguments(model: type[Model], values: Any) -> Model:
         elif fault["type"] == "missing":
             message, fix = f"the argument {fault['loc'][0]} is missing or empty", "see the verb's --help"
         else:
-            message, fix = f"the argument {in_words(fault)}", "see the verb's --help"
+            message, fix = f"the argument {describe_fault(fault)}", "see the verb's --help"
         raise Refusal("bad_arguments", message, fix) from error
 
 
@@ -116,9 +114,9 @@ def require(name: str, value: str) -> str:
     return value
 
 
-def in_words(fault: Mapping[str, Any]) -> str:
+def describe_fault(fault: Mapping[str, Any]) -> str:
     """What is wrong with an argument, without its value: that may be a secret in the wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
-    no_object = fault["type"] == NO_OBJECT
+    no_object = fault["type"] == NOT_AN_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

@@ -17,7 +17,7 @@ from engine.api.find import (
     match_prefix,
     target_document,
 )
-from engine.api.operations.operation import WHOLE, Limit, NonEmptyText, Text, operation, require
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
 from engine.model import (
     ChangeState,
     FilePart,
@@ -32,7 +32,7 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine.services import Services
 
-MAX_REQUESTS = 1000
+MAX_SEARCHED_REQUESTS = 1000
 """The latest permission requests among which a beginning of an id is looked up."""
 
 
@@ -42,7 +42,7 @@ def work(
     id: Text | None = None,
     workspaces: Sequence[str] = (),
     limit: Limit = 20,
-    lines: Annotated[int, WHOLE, Field(ge=0, le=2000)] = TRANSCRIPT_LINES,
+    lines: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=0, le=2000)] = TRANSCRIPT_LINES,
     diff: bool = False,
     shown: bool = False,
 ) -> Document:
@@ -62,7 +62,7 @@ def work(
             ),
             "elsewhere": dict(elsewhere.most_common()),
         }
-    target = _find(engine, id)
+    target = _find_target_of_work(engine, id)
     if shown and target.card is not None:
         engine.cards.look_at(target.card.id)
     reply = document_with_transcript(engine, target, lines)
@@ -71,28 +71,28 @@ def work(
     return reply
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Document:
     """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
-    target = _find(engine, id)
-    engine.changes.land(target.change_set_id, [_part(part) for part in only])
+    target = _find_target_of_work(engine, id)
+    engine.changes.land(target.change_set_id, [_parse_file_part(part) for part in only])
     engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
     return target_document(find_target(engine, target.change_set_id))
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def branch(engine: Services, id: NonEmptyText) -> Document:
     """Commit a change set to a new branch."""
-    target = _find(engine, id)
+    target = _find_target_of_work(engine, id)
     engine.changes.branch(target.change_set_id)
     engine.cards.follow_landings()
     return target_document(find_target(engine, target.change_set_id))
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def discard(engine: Services, id: NonEmptyText) -> Document:
     """Delete a change set; acknowledge an interrupted session that left none."""
-    target = _find(engine, id)
+    target = _find_target_of_work(engine, id)
     if target.session is not None and target.session.state is SessionState.INTERRUPTED:
         engine.acknowledge(target.session.id)
         if target.change_set is None:
@@ -102,20 +102,20 @@ def discard(engine: Services, id: NonEmptyText) -> Document:
     return target_document(find_target(engine, target.change_set_id))
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def comment(
     engine: Services,
     id: NonEmptyText,
     file: Text | None = None,
-    line: Annotated[int, WHOLE, Field(ge=0, le=10_000_000)] = 0,
+    line: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=0, le=10_000_000)] = 0,
     text: Text | None = None,
     old: bool = False,
-    remove: Annotated[int, WHOLE, Field(ge=1, le=1_000_000)] | None = None,
+    remove: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1_000_000)] | None = None,
     send: bool = False,
 ) -> Document:
     """Comment on a line of a change set, remove a comment, or send the unsent ones to the agent as a card that
     continues its session; without any of these, show the comments."""
-    target, comments = _find(engine, id), engine.changes.comments
+    target, comments = _find_target_of_work(engine, id), engine.changes.comments
     change_id = target.change_set_id
     if file is not None and text is not None:
         comments.add(change_id, file, line, text, old=old)
@@ -135,7 +135,7 @@ def comment(
     return reply
 
 
-def _part(part: object) -> FilePart:
+def _parse_file_part(part: object) -> FilePart:
     """`{"path": "cart.py", "hunks": [1, 3]}`, or the path alone."""
     if isinstance(part, str):
         return FilePart(part)
@@ -145,7 +145,7 @@ def _part(part: object) -> FilePart:
     return FilePart(path, tuple(hunks))
 
 
-def _find(engine: Services, wanted: str) -> Target:
+def _find_target_of_work(engine: Services, wanted: str) -> Target:
     return find_target(engine, wanted, see="clawpy work")
 
 
@@ -163,7 +163,7 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     reply: Document = {"id": id, "session": document(session), "calls": document(calls)}
     if call is None:
         return reply
-    chosen = _chosen(calls, call, id)
+    chosen = _find_call(calls, call, id)
     parts = engine.calls.prompt(chosen.id)
     prompt = [_prompt_part(part, against) for part, against in zip(parts, engine.objections(parts), strict=True)]
     return reply | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
@@ -184,7 +184,7 @@ def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
     return {"name": part.name, "role": part.role, "tokens": part.tokens, "lines": lines}
 
 
-def _chosen(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
+def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
     number = named if isinstance(named, int) and not isinstance(named, bool) else None
     if isinstance(named, str):
         for call in calls:
@@ -197,7 +197,7 @@ def _chosen(calls: list[ModelCall], named: object, session_id: str) -> ModelCall
     return calls[number - 1]
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
     """Send a message to a running session."""
     target = find_target(engine, id, see="clawpy work")
@@ -207,7 +207,7 @@ def reply(engine: Services, id: NonEmptyText, text: NonEmptyText) -> Document:
     return {"session": document(engine.sessions.get(target.session.id))}
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def permissions(
     engine: Services,
     action: Literal["list", "allow", "deny"] = "list",
@@ -220,8 +220,8 @@ def permissions(
     runs."""
     if action == "list":
         requests = engine.permissions.latest(limit) if all else engine.permissions.waiting()
-        return {"permissions": [_permission(engine, request) for request in requests]}
-    requests = [*engine.permissions.waiting(), *engine.permissions.latest(MAX_REQUESTS)]
+        return {"permissions": [_permission_document(engine, request) for request in requests]}
+    requests = [*engine.permissions.waiting(), *engine.permissions.latest(MAX_SEARCHED_REQUESTS)]
     request_id = match_prefix(
         require("id", id),
         [request.id for request in requests],
@@ -229,9 +229,9 @@ def permissions(
         see="clawpy permissions list",
     )
     answer = PermissionAnswer(f"{action}-{'session' if session else 'once'}")
-    return {"permissions": [_permission(engine, engine.permissions.answer(request_id, answer))]}
+    return {"permissions": [_permission_document(engine, engine.permissions.answer(request_id, answer))]}
 
 
-def _permission(engine: Services, request: PermissionRequest) -> Document:
+def _permission_document(engine: Services, request: PermissionRequest) -> Document:
     until = request.answered_at or engine.clock.now()
     return {**document(request), "waitedSeconds": round((until - request.asked_at).total_seconds(), 1)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.api import doctor, keys
+from engine.api import keys
+from engine.api.doctor import examine
 from engine.api.documents import Document
 from engine.api.notify import surfaces
 from engine.api.operations.operation import Text, operation, require
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from engine.api.services import ApiServices, OfflineServices
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def config(
     engine: ApiServices, action: Literal["get", "set", "unset"] = "get", key: Text = "", value: Any = None
 ) -> Document:
@@ -35,7 +36,7 @@ def config(
     }
 
 
-@operation(by_you=True)
+@operation(marks_presence=True)
 def notify(
     engine: ApiServices,
     action: Literal["list", "test", "retry", "dismiss"] = "list",
@@ -53,10 +54,10 @@ def notify(
     return reply | {"surfaces": surfaces.list_surfaces(engine), "quiet": engine.autonomy.quiet()}
 
 
-@operation(name="doctor")
-def examine(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
+@operation()
+def doctor(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
     """What is configured, found and missing, and how to fix it."""
-    return doctor.examine(engine.home, workspaces or list(engine.workspaces), online=online)
+    return examine(engine.home, workspaces or list(engine.workspaces), online=online)
 
 
 @operation()
