@@ -19,6 +19,7 @@ from engine.execution.session_store import check_of
 from engine.execution.tree_diff import apply_patch
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal
+from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, value_of
 from engine.storage.table_cache import TableCache
@@ -145,6 +146,22 @@ def store_decision(
     tx.session.add(row)
     tx.session.flush()
     return row.view()
+
+
+def finish_decision(
+    database: Database,
+    intent: int,
+    change_set_id: str,
+    state: ChangeState,
+    decide: Callable[[ChangeSetRow], Event],
+) -> ChangeSet:
+    """Store a decision, see `store_decision`, in the transaction that removes its intent."""
+
+    def work(tx: Transaction) -> ChangeSet:
+        intents.finish(tx, intent)
+        return store_decision(tx, change_set_id, state, decide)
+
+    return database.write(work)
 
 
 def require_objects(git: Git, row: ChangeSetRow) -> None:

@@ -16,7 +16,7 @@ import dataclasses
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,26 +27,22 @@ from engine.clock import Clock
 from engine.events import (
     ChangeSetBranched,
     ChangeSetDiscarded,
-    ChangeSetLanded,
     ChangeSetNarrowed,
     Event,
-    LandingUndone,
 )
-from engine.execution import diffs, landing, snapshots, staging
+from engine.execution import landing, snapshots, staging
 from engine.execution.branching import branch_is_at, commit_diff, create_branch, free_branch_name
 from engine.execution.change_capture import ChangeCapture
 from engine.execution.change_comments import ChangeComments
-from engine.execution.change_store import NEXT_STATES, ChangeReader, ChangeSetRow, store_decision
+from engine.execution.change_store import NEXT_STATES, ChangeReader, ChangeSetRow, finish_decision, store_decision
 from engine.execution.landing_checks import (
-    cannot_write,
     check_landing,
-    edited_meanwhile,
     later_edits,
     refuse_unless_clean,
     target_tree,
 )
+from engine.execution.landings import Landings, open_workspace
 from engine.execution.session_store import SessionRow
-from engine.execution.snapshots import join_paths, printable_path
 from engine.execution.tree_diff import diff_trees
 from engine.execution.worktrees import Worktrees
 from engine.git import Git
@@ -54,7 +50,6 @@ from engine.home import Home
 from engine.model import (
     ChangeSet,
     ChangeState,
-    FileChange,
     FilePart,
     LandPreview,
     Randomness,
@@ -65,12 +60,8 @@ from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
 
-Files = list[dict[str, Any]]
-"""The stored files of a change set."""
-
 log = logging.getLogger(__name__)
 
-LANDING = "landing"
 BRANCHING = "branching"
 MAX_PLANS = 5
 """Maximum number of plans for one landing, while its files keep changing."""
@@ -94,6 +85,7 @@ class ChangeSets(ChangeReader):
         self.captures = ChangeCapture(self, self.worktrees, randomness)
         self.comments = ChangeComments(database, self)
         self._locks = self.worktrees.locks
+        self._landings = Landings(database, self.worktrees, step)
         self._randomness = randomness
         self._scratch = home.cache / "staging"
         self._clock = clock
@@ -121,7 +113,7 @@ class ChangeSets(ChangeReader):
     def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
         """Whether it, or `only` these parts, could be landed on the present files; changes nothing."""
         row = self.row(change_set_id)
-        with self._locks.hold(row.workspace), _open_workspace(row.workspace) as root:
+        with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
             git = row.open_git()
             present, target = snapshots.take_snapshot(git).tree, target_tree(git, row, only)
             return check_landing(git, root, row, present=present, target=target).preview
@@ -143,7 +135,7 @@ class ChangeSets(ChangeReader):
             staging.keep_blobs(git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
                 snapshots.keep_object(git, row.session_id, f"landed-{tree}", tree)
-            return self._apply_plan(git, root, row, plan, ChangeState.LANDED, tree)
+            return self._landings.carry_out(git, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
         """Undo the last landing, byte for byte and mode for mode.
@@ -162,7 +154,7 @@ class ChangeSets(ChangeReader):
             empty = staging.replaced_folders(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
-            return self._apply_plan(git, root, row, plan, ChangeState.UNDONE, tree)
+            return self._landings.carry_out(git, root, row, plan, ChangeState.UNDONE, tree)
 
     def reverse(self, session_id: str) -> bool:
         """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`,
@@ -182,8 +174,8 @@ class ChangeSets(ChangeReader):
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """The row and the operator's files, locked against other changes. Rolls back an interrupted landing first."""
         workspace = self.row(change_set_id).workspace
-        with self._locks.hold_exclusively(workspace), _open_workspace(workspace) as root:
-            self._finish_interrupted(workspace)
+        with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
+            self._landings.finish_interrupted(workspace)
             yield self.row(change_set_id, becoming=becoming), root
 
     def branch(self, change_set_id: str) -> ChangeSet:
@@ -211,7 +203,7 @@ class ChangeSets(ChangeReader):
             try:
                 create_branch(git, name, commit)
             except Refusal:
-                self._drop_intent(intent)
+                intents.drop(self._database, intent)
                 raise
             self._step("branch made")
             changed = self._record_branch(payload, intent)
@@ -229,10 +221,8 @@ class ChangeSets(ChangeReader):
     def recover(self, *, spare: Collection[str] = ()) -> list[str]:
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove worktrees of earlier
         sessions, except for those in `spare`. Returns messages on what was done."""
-        messages = []
         shutil.rmtree(self._scratch, ignore_errors=True)
-        for intent in intents.unfinished(self._database, LANDING):
-            messages.append(self._recover_landing(intent))
+        messages = self._landings.recover()
         for intent in intents.unfinished(self._database, BRANCHING):
             messages.append(self._recover_branch(intent))
         with self._database.read() as session:
@@ -270,76 +260,6 @@ class ChangeSets(ChangeReader):
             "wait until it is done, then land again",
         )
 
-    def _apply_plan(
-        self,
-        git: Git,
-        root: Beneath,
-        row: ChangeSetRow,
-        plan: landing.Plan,
-        state: ChangeState,
-        tree: str,
-    ) -> ChangeSet:
-        """Carry out `plan`; the change set is then landed up to `tree`."""
-        files, landed = _files_after(git, row, tree)
-        payload = {
-            "change_set": row.id,
-            "workspace": row.workspace,
-            "state": state.value,
-            "plan": plan.as_json(),
-            "tree": tree,
-            "files": files,
-            "landed": landed,
-        }
-        intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
-        self._step("intent")
-        try:
-            written = landing.carry_out(root, plan, staging.blobs_of(git, plan), self._step)
-        except landing.NotRestored as error:
-            raise Refusal(
-                "not_restored",
-                f"{row.workspace} could be neither changed nor restored: {error}",
-                "fix the cause (a full disk?) and restart; the change is undone first",
-            ) from error
-        except (landing.FilesChanged, OSError, Refusal) as error:
-            self._drop_intent(intent)
-            if isinstance(error, landing.FilesChanged):
-                raise edited_meanwhile(error.paths, undoing=state is ChangeState.UNDONE) from error
-            if isinstance(error, OSError):
-                raise cannot_write(error, row.workspace) from error
-            raise
-        self._step("files done")
-        changed = self._record_landing(payload, landing.settle_plan(root, plan), written, intent)
-        if changed.state is not ChangeState.WAITING:
-            self.worktrees.remove(row.session_id)
-        return changed
-
-    def _record_landing(
-        self, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int
-    ) -> ChangeSet:
-        """Record that the files are as planned, in the transaction that removes the intent. `payload` is the intent's;
-        `plan` is settled."""
-        requested = ChangeState(payload["state"])
-
-        def decide(row: ChangeSetRow) -> Event:
-            row.written = {
-                **{path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths},
-                **written,
-            }
-            row.files = payload["files"]
-            if requested is ChangeState.LANDED:
-                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": plan.as_json()}
-                row.landings = [*row.landings, landed]
-                waits = payload["tree"] != row.result_tree
-            else:
-                row.landings = row.landings[:-1]
-                waits = bool(row.landings)
-            row.state = (ChangeState.WAITING if waits else requested).value
-            if requested is ChangeState.LANDED:
-                return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
-            return LandingUndone(**row.about, left=len(row.landings))
-
-        return self._store_and_finish(intent, payload["change_set"], requested, decide)
-
     def _record_branch(self, payload: dict[str, Any], intent: int) -> ChangeSet:
         name = payload["branch"]
 
@@ -348,21 +268,7 @@ class ChangeSets(ChangeReader):
             row.keep_landed_part(f"the rest is on branch {name}")
             return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
 
-        return self._store_and_finish(intent, payload["change_set"], ChangeState.BRANCHED, decide)
-
-    def _store_and_finish(
-        self, intent: int, change_set_id: str, state: ChangeState, decide: Callable[[ChangeSetRow], Event]
-    ) -> ChangeSet:
-        """Store a decision, see `store_decision`, in the transaction that removes its intent."""
-
-        def work(tx: Transaction) -> ChangeSet:
-            intents.finish(tx, intent)
-            return store_decision(tx, change_set_id, state, decide)
-
-        return self._database.write(work)
-
-    def _drop_intent(self, intent: int) -> None:
-        self._database.write(lambda tx: intents.finish(tx, intent))
+        return finish_decision(self._database, intent, payload["change_set"], ChangeState.BRANCHED, decide)
 
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
         def decide(row: ChangeSetRow) -> Event:
@@ -378,47 +284,6 @@ class ChangeSets(ChangeReader):
             session.discarded_at = tx.now
         return changed
 
-    def _finish_interrupted(self, workspace: str) -> None:
-        """Roll back an earlier change of this workspace that was interrupted, before another one begins."""
-        for intent in intents.unfinished(self._database, LANDING):
-            if intent.payload["workspace"] == workspace:
-                try:
-                    self._finish_landing(intent)
-                except (Refusal, OSError, landing.FilesChanged) as error:
-                    raise Refusal(
-                        "not_restored",
-                        f"an earlier change of {workspace} is still half done: {error}",
-                        "see `clawpy doctor`; free disk space and make the folder writable, then try again",
-                    ) from error
-
-    def _recover_landing(self, intent: intents.Intent) -> str:
-        row = self.row(intent.payload["change_set"])
-        is_landing = intent.payload["state"] == ChangeState.LANDED
-        action = f"{'landing' if is_landing else 'undoing the landing of'} “{row.title}” ({row.id}) was interrupted"
-        try:
-            return f"{action} {self._finish_landing(intent)}"
-        except (Refusal, OSError, landing.FilesChanged) as error:
-            return f"{action} and cannot be undone yet: {error}; it is tried again at the next start"
-
-    def _finish_landing(self, intent: intents.Intent) -> str:
-        """Record an interrupted landing whose files are complete, or roll it back; returns what was done. Raises
-        `Refusal`, OSError, `FilesChanged`: the intent stays then."""
-        payload = intent.payload
-        workspace, plan = payload["workspace"], landing.Plan.from_json(payload["plan"])
-        with self._locks.hold(workspace), _open_workspace(workspace) as root:
-            git = Git(Path(workspace)).pin()
-            if landing.is_carried_out(root, plan):
-                settled = landing.settle_plan(root, plan)
-                self._record_landing(payload, settled, landing.modification_times(root, plan), intent.id)
-                return "after its last file; it is complete"
-            rollback = landing.roll_back(root, plan, staging.blobs_of(git, plan), self._step)
-        self._drop_intent(intent.id)
-        message = f"and undone; files restored: {len(rollback.restored)}"
-        others = rollback.changed_by_others
-        if others:
-            message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"
-        return message
-
     def _recover_branch(self, intent: intents.Intent) -> str:
         payload = intent.payload
         try:
@@ -428,7 +293,7 @@ class ChangeSets(ChangeReader):
                 return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} exists"
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
-        self._drop_intent(intent.id)
+        intents.drop(self._database, intent.id)
         return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
@@ -445,29 +310,3 @@ class ChangeSets(ChangeReader):
                 tx.session.add(row)
 
         self._database.write(forget)
-
-
-def _open_workspace(workspace: str) -> Beneath:
-    """Open the operator's files. Raises `Refusal` `no_folder`."""
-    try:
-        return Beneath.open(Path(workspace))
-    except OSError as error:
-        raise Refusal(
-            "no_folder", f"{printable_path(workspace)}: {error.strerror}", "name an existing folder"
-        ) from error
-
-
-def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
-    """The files to show once it is landed up to `tree` (those of the rest, or all when there is none), and the landed
-    files."""
-    is_complete = tree == row.result_tree
-    if is_complete and not row.landings:
-        return row.files, row.files
-    landed_files = _files_as_json(row, diffs.file_changes(git, row.base_tree, tree))
-    if is_complete:
-        return landed_files, landed_files
-    return _files_as_json(row, diffs.file_changes(git, tree, row.result_tree)), landed_files
-
-
-def _files_as_json(row: ChangeSetRow, files: Iterable[FileChange]) -> Files:
-    return [*map(dataclasses.asdict, files), *(file for file in row.files if file["status"] == "left out")]

@@ -26,17 +26,16 @@ from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.pid_files import pid_folder
 from engine.execution.process_termination import end_processes, terminate_sessions
 from engine.execution.processes import Processes
-from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
 from engine.execution.session_results import session_result, with_worktree_fate
+from engine.execution.session_run import run_session
 from engine.execution.session_store import SessionRow, SessionStore, attach_changes, continued_session
 from engine.execution.session_supervisor import SessionSupervisor
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.home import Home
 from engine.model import (
-    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -317,7 +316,7 @@ class Sessions(SessionStore):
 
     def _run_thread(self, live: LiveSession) -> None:
         """Run a session in its own thread, from its first transaction to its last."""
-        self._finish(live.id, self._run_to_end(live), live)
+        self._finish(live.id, run_session(live, self, self.admission), live)
         self._remove_scratch(live.confinement.scratch)
         with self._lock:
             self._threads.discard(threading.current_thread())
@@ -338,43 +337,6 @@ class Sessions(SessionStore):
             confinement=confinement,
             rails=self._rails,
         )
-
-    def _run_to_end(self, live: LiveSession) -> StopRequest | RunnerResult:
-        """Do the work in this thread, and end its processes. Its result, or the request that ended it."""
-        outcome: StopRequest | RunnerResult
-        try:
-            outcome = self._begin_and_run(live)
-        except SessionStopped as error:
-            outcome = live.stop_requested or StopRequest(SessionState.CANCELLED, str(error))
-        except CommandBlocked as error:
-            outcome = StopRequest(SessionState.BLOCKED, str(error))
-        except (FlowError, Refusal) as error:
-            state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
-            outcome = live.stop_requested or StopRequest(state, str(error), isinstance(error, RetryLater))
-        except Exception as error:
-            if live.stop_requested is None:
-                log.exception("session %s failed", live.id)
-            kind = type(error).__name__
-            outcome = live.stop_requested or StopRequest(SessionState.FAILED, f"unexpected error: {kind}: {error}")
-        live.processes.end(grace=0)
-        return outcome
-
-    def _begin_and_run(self, live: LiveSession) -> RunnerResult:
-        """Store that the session runs, and run its runner."""
-        runner = self.admission.runner_of(live.assignment)
-        hosts = runner.check(live.assignment).hosts
-        without_sandbox = self.row(live.id).sandbox == UNCONFINED
-        view = self.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
-        if view is None:
-            raise SessionStopped("it was stopped before it started")
-        if reason := self.admission.late_refusal(live.assignment, view.mode, without_sandbox=without_sandbox):
-            live.stop(StopRequest(SessionState.CANCELLED, reason))
-        live.check_running()
-        result = runner.run(live, view)
-        if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
-            live.unfinished_write = result.write  # the stop came a moment too late to save anything
-        live.check_running()
-        return result
 
     def _remove_scratch(self, scratch: Path) -> None:
         """Remove the scratch folder of a session, or of all; what cannot be removed is left to the next start."""

@@ -171,7 +171,7 @@ class Worktrees:
         except OSError:
             log.warning("the worktree %s cannot be removed", folder, exc_info=True)
             return False
-        self._database.write(lambda tx: intents.finish(tx, intent.id))
+        intents.drop(self._database, intent.id)
         return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:

@@ -148,7 +148,7 @@ class Forgetting:
             self._database.write(without_words)
         if not self._database.scrub():
             log.warning("a reader kept the database's log from being emptied; it is with the next checkpoint")
-        self._database.write(lambda tx: intents.finish(tx, intent))
+        intents.drop(self._database, intent)
         return ForgetReport(tuple(counts), NOT_ERASED)
 
     def _search_terms(self, what: str) -> SearchTerms:

@@ -194,8 +194,7 @@ class Para:
             except (OSError, Refusal) as error:
                 problems.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
                 continue
-            number = intent.id or 0
-            self._database.write(lambda tx, number=number: intents.finish(tx, number))  # type: ignore[misc]
+            intents.drop(self._database, intent.id)
         return problems
 
     # -- inside
@@ -245,7 +244,7 @@ class Para:
                 f"{self._folder} cannot be written: {error.strerror or error}",
                 "free some space or make the folder writable; the rest is written at the next start",
             ) from error
-        self._database.write(lambda tx: intents.finish(tx, intent))
+        intents.drop(self._database, intent)
 
     def _write_files(self, facts: Sequence[ParaFact]) -> None:
         by_folder: dict[Path, list[ParaFact]] = {}

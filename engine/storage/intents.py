@@ -44,6 +44,11 @@ def finish(transaction: Transaction, intent_id: int) -> None:
         transaction.session.delete(intent)
 
 
+def drop(database: Database, intent_id: int) -> None:
+    """Take the intent away in a transaction of its own: nothing was changed, or it was undone."""
+    database.write(lambda transaction: finish(transaction, intent_id))
+
+
 def of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
     """What was begun for `subject` and not done, in `transaction`: what is changed on it is stored."""
     query = select(Intent).where(col(Intent.kind) == kind, col(Intent.subject) == subject)
