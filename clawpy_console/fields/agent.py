@@ -12,7 +12,7 @@ from typing import Any
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field, bar, change_fields, heading, present_fields, text_fields, when
 from clawpy_console.formats import one_line
-from engine.model.wisdom import telling
+from engine.model.guidance import is_descriptive_key
 
 MAX_PROBLEMS = 50
 """Maximum number of problems of the organisation that are shown."""
@@ -240,7 +240,7 @@ def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     yield Field("", f"{sign} {label}  {route}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
     if finding["flushedAt"]:
         pattern = f"a pattern of {finding['leader']}"
-        if telling(finding["pattern"]):
+        if is_descriptive_key(finding["pattern"]):
             pattern = f"the pattern {finding['pattern']}"
         yield Field("", f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
 

@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 from engine.activity import ActivitySince, BlockedWork, LearnedCounts
 from engine.model import (
     MICRO,
+    AcceptedFinding,
     AgentView,
     Bubble,
     Card,
@@ -40,7 +41,6 @@ from engine.model import (
     LeaderProfile,
     LearningEntry,
     LearningView,
-    Learnt,
     Metrics,
     ModelCall,
     Mute,
@@ -164,7 +164,7 @@ def _profile(profile: LeaderProfile) -> Document:
         "principles": list(profile.principles),
         "guardrails": list(profile.guardrails),
         "patterns": [
-            {"key": each.key, "text": each.said, "foundBy": len(each.sources), "uses": each.uses}
+            {"key": each.key, "text": each.text_with_name, "foundBy": len(each.sources), "uses": each.uses}
             for each in profile.patterns
         ],
         "decisions": [{"key": each.id, "text": each.text} for each in profile.decisions],
@@ -288,7 +288,7 @@ _RULES: Mapping[type, _FieldRules] = {
         },
     ),
     EntrySource: _FieldRules(names={"entry": "id"}),
-    Learnt: _FieldRules(more={"scope": lambda learnt: "leadership"}),
+    AcceptedFinding: _FieldRules(more={"scope": lambda learnt: "leadership"}),
     ModelCall: _FieldRules(digits=3),
     FactDraft: _FieldRules("trust"),
     ParaFact: _FieldRules(

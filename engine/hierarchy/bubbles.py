@@ -1,4 +1,4 @@
-"""Findings that agents send up to their leaders (SPEC 1.7, 1.8): seven gates, a queue, and the flush into patterns.
+"""Findings that agents send up to their leaders (SPEC 1.8): the queue after the gates, and the flush into patterns.
 
 A flush is one transaction: a finding becomes a pattern and leaves the queue, or neither. If its agent has another
 direct leader by then, the gates are asked again for that one.
@@ -6,8 +6,7 @@ direct leader by then, the gates are asked again for that one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -16,20 +15,20 @@ from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
-from engine.frozen import frozen
 from engine.hierarchy.agents import Agents, Lineage
+from engine.hierarchy.bubble_gates import GATES, DirectLeader, ask_gates, find_pattern
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profile_rows import APPROVED, TRUST
 from engine.hierarchy.profile_text import item_text
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader
 from engine.model import (
+    AcceptedFinding,
     Bubble,
     BubbleState,
     FlushReport,
     GateResult,
     Learning,
-    Learnt,
     PatternSource,
     Randomness,
     Refusal,
@@ -41,94 +40,8 @@ from engine.model import (
 from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
+from engine.storage.rows import Row, value_of
 from engine.storage.types import utc_column
-
-MIN_SIMILARITY = 0.6
-"""Minimum similarity of two texts that are the same."""
-
-GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
-"""Domains that include everything."""
-
-GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
-
-_TOKEN = re.compile(r"[a-z0-9_]{3,}")
-_WORD = re.compile(r"[^\W_]+")
-
-
-@frozen
-class DirectLeader:
-    """A worker's direct leader. `patterns` are (key, text)."""
-
-    id: str
-    tier: int
-    domain: str
-    patterns: tuple[tuple[str, str], ...] = ()
-
-
-def similarity(text: str, other: str) -> float:
-    """Jaccard over lower-case tokens `[a-z0-9_]{3,}`, 0 to 1; two texts without tokens are not similar: 0."""
-    first, second = set(_TOKEN.findall(text.lower())), set(_TOKEN.findall(other.lower()))
-    union = len(first | second)
-    return len(first & second) / union if union else 0.0
-
-
-def find_pattern(text: str, patterns: tuple[tuple[str, str], ...]) -> str:
-    """The key of the most similar pattern, "" if none is similar enough."""
-    lesson = lesson_id(text)
-    scored = ((1.0 if key == lesson else similarity(text, pattern_text), key) for key, pattern_text in patterns)
-    best = max(scored, default=(0.0, ""))
-    return best[1] if best[0] >= MIN_SIMILARITY else ""
-
-
-def is_relevant(category: str, domain: str) -> tuple[bool, str]:
-    """(whether a learning of this category is relevant to a leader of this domain, reason) (SPEC 1.7)."""
-    leader_domain = domain.strip().lower()
-    if leader_domain in GENERIC_DOMAINS:
-        return True, f"{leader_domain} accepts everything"
-    words, domain_words = set(_WORD.findall(category.lower())), set(_WORD.findall(leader_domain))
-    if not words:
-        return False, "it has no category, so only generic leaders receive it"
-    if not domain_words:
-        return True, "the leader has no domain"
-    shared = sorted(words & domain_words)
-    if shared:
-        return True, f"shares {', '.join(shared)}"
-    return False, f"{category!r} shares no word with {domain!r}"
-
-
-def ask_gates(
-    learning: Learning, *, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
-) -> tuple[GateResult, ...]:
-    """Ask the gates in order until one refuses; there are seven results if all pass. `tier` is the worker's; `missing`
-    says why it has no direct leader, if it has none."""
-    results: list[GateResult] = []
-    for answer in _gate_results(learning, tier, leader, missing, config):
-        results.append(GateResult(len(results) + 1, GATES[len(results)], *answer))
-        if not answer[0]:
-            break
-    return tuple(results)
-
-
-def _gate_results(
-    learning: Learning, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
-) -> Iterator[tuple[bool, str]]:
-    """(whether it passes, reason) of each gate, in order."""
-    bubbling = config.enable_upward_bubbling
-    yield bubbling, "sending up is on" if bubbling else "enable_upward_bubbling is off"
-    scores = (learning.confidence, config.bubble_min_confidence), (learning.importance, config.bubble_min_importance)
-    for score, minimum in scores:
-        yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
-    works = not is_leader(tier)
-    yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
-    if leader is None:
-        yield False, missing
-        return
-    synced = is_leader(leader.tier)
-    yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
-    yield is_relevant(learning.category, leader.domain)
-    duplicate = find_pattern(learning.text, leader.patterns)
-    yield not duplicate, f"{leader.id} already has it as {duplicate}" if duplicate else f"new to {leader.id}"
 
 
 class BubbleRow(Row, table=True):
@@ -249,7 +162,7 @@ class Bubbles:
         with self._database.read() as session:
             return [_to_bubble(row) for row in session.exec(query)]
 
-    def list_findings(self, workspace: str) -> Sequence[Learnt]:
+    def list_accepted(self, workspace: str) -> Sequence[AcceptedFinding]:
         """The findings of a workspace that are patterns, newest first, in their present wording."""
         query = (
             select(BubbleRow)
@@ -260,14 +173,17 @@ class Bubbles:
             rows = session.exec(query).all()
         profiles = self._profiles.load(sorted({row.leader for row in rows}))
         texts = {
-            (name, pattern.key): pattern.text for name, profile in profiles.items() for pattern in profile.patterns
+            (leader, pattern.key): pattern.text for leader, profile in profiles.items() for pattern in profile.patterns
         }
-        learnt: dict[tuple[str, str], Learnt] = {}
+        accepted: dict[tuple[str, str], AcceptedFinding] = {}
         for row in rows:
             key = row.leader, row.pattern
-            if key in texts and key not in learnt and row.flushed_at is not None:
-                learnt[key] = Learnt(texts[key], row.leader, row.pattern, row.agent, row.session, row.flushed_at)
-        return list(learnt.values())
+            if key in texts and key not in accepted:
+                assert row.flushed_at is not None, "flushed findings have a time"
+                accepted[key] = AcceptedFinding(
+                    texts[key], row.leader, row.pattern, row.agent, row.session, row.flushed_at
+                )
+        return list(accepted.values())
 
     def waiting(self) -> Sequence[Waiting]:
         """The entries of the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
@@ -438,21 +354,15 @@ def _store_result(row: BubbleRow, learning: Learning, text: str, leader: str, ga
 
 
 def _to_bubble(row: BubbleRow) -> Bubble:
-    reasons = row.reasons
-    learning = Learning(
+    reasons, trust = row.reasons, Trust(row.trust)
+    learning = value_of(
+        row,
+        Learning,
         id=row.learning_id,
-        text=row.text,
-        category=row.category,
-        agent=row.agent,
-        session=row.session,
         confidence=Score(row.confidence, tuple(reasons["confidence"])),
         importance=Score(row.importance, tuple(reasons["importance"])),
         evidence=tuple(reasons["evidence"]),
-        workspace=row.workspace,
-        trust=Trust(row.trust),
+        trust=trust,
     )
     gates = tuple(GateResult(**gate) for gate in row.gates)
-    return Bubble(
-        row.id, learning, row.leader, BubbleState(row.state), gates, row.at, row.flushed_at, row.pattern,
-        row.approved_at,
-    )  # fmt: skip
+    return value_of(row, Bubble, learning=learning, state=BubbleState(row.state), gates=gates)

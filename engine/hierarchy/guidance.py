@@ -137,7 +137,7 @@ def read_items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
 def _section_items(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     if section == "patterns":
         patterns: Sequence[Pattern] = profile.patterns[:MAX_KEY_PATTERNS] if key_only else profile.patterns
-        return [(pattern.key, pattern.said, pattern.sources, pattern.trust) for pattern in patterns]
+        return [(pattern.key, pattern.text_with_name, pattern.sources, pattern.trust) for pattern in patterns]
     if section == "recent-decisions":
         return [(decision.id, decision.text, (), decision.trust) for decision in profile.decisions]
     texts = profile.principles if section == "principles" else profile.guardrails

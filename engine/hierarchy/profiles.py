@@ -278,7 +278,7 @@ class Profiles:
     def _store_origin(self, tx: Transaction) -> None:
         if not self._is_origin_stored:
             state.put(tx, ORIGIN, self._origin)
-            tx.after_commit(lambda: setattr(self, "_known", True))
+            tx.after_commit(lambda: setattr(self, "_is_origin_stored", True))
 
     def _profiles(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance import with_approval
 from engine.hierarchy.tiers import is_leader
-from engine.model import Guidance, GuidanceItem, Refusal, Taught, TeachingState, sanitise
+from engine.model import Guidance, GuidanceItem, Refusal, TeachingOutcome, TeachingResult, TeachingState, sanitise
 from engine.model.sections import INHERITED, write_section
 from engine.plain_files import read_plain
 from engine.storage import state
@@ -60,27 +61,28 @@ class Teaching:
         self._cascade = cascade
         self._clock = clock
 
-    def round(self) -> list[Taught]:
+    def round(self) -> list[TeachingResult]:
         """Teach every worker. A soul that cannot be read or written is named and harms no other."""
-        done = []
+        results = []
         for agent_id in self._agents.ids():
             try:
                 standing = self._agents.lineage(agent_id).agent
                 if not is_leader(standing.tier):
-                    done.append(self._teach(agent_id))
+                    results.append(self._teach(agent_id))
             except (OSError, ValueError, Refusal) as error:
-                done.append(Taught(agent_id, "skipped", sanitise(str(error))))
+                results.append(TeachingResult(agent_id, TeachingOutcome.SKIPPED, sanitise(str(error))))
                 log.warning("%s was not taught: %s", agent_id, error)
         now = self._clock.now().isoformat()
-        did = [taught.did for taught in done]
+        outcomes = Counter(result.outcome for result in results)
 
         def work(tx: Transaction) -> None:
             state.put(tx, LAST_ROUND, now)
-            if did and "skipped" not in did:
-                tx.record(TeachingRefreshed(taught=did.count("taught"), unchanged=did.count("unchanged")))
+            if outcomes and not outcomes[TeachingOutcome.SKIPPED]:
+                taught, unchanged = outcomes[TeachingOutcome.TAUGHT], outcomes[TeachingOutcome.UNCHANGED]
+                tx.record(TeachingRefreshed(taught=taught, unchanged=unchanged))
 
         self._database.write(work)
-        return done
+        return results
 
     def state(self, agent_id: str) -> TeachingState:
         """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
@@ -109,20 +111,22 @@ class Teaching:
             stored = state.get(session, LAST_ROUND)
         return datetime.fromisoformat(stored) if stored else None
 
-    def _teach(self, agent_id: str) -> Taught:
+    def _teach(self, agent_id: str) -> TeachingResult:
         file = self._agents.soul_file(agent_id)
         for _ in range(MAX_ATTEMPTS):
             before, after = self._change(file, agent_id)
             if after == before:
-                return Taught(agent_id, "unchanged")
+                return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
             if read_plain(file, MAX_SOUL_BYTES) != before:
                 continue
             write_atomic(file, after)
             leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
             event = WisdomTaught(subject=agent_id, leaders=leaders)
             self._database.write(lambda tx, event=event: tx.record(event))  # type: ignore[misc]
-            return Taught(agent_id, "taught")
-        return Taught(agent_id, "skipped", "its soul.md is being edited; the next round tries again")
+            return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
+        return TeachingResult(
+            agent_id, TeachingOutcome.SKIPPED, "its soul.md is being edited; the next round tries again"
+        )
 
     def _guidance(self, agent_id: str) -> Guidance:
         return self._cascade.guidance(agent_id, in_prompts=False)

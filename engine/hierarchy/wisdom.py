@@ -56,7 +56,7 @@ class Wisdom:
         self.guidance, self.applied = cascade.guidance, cascade.applied
         self.preview_move = cascade.preview_move
         self.offer, self.approve, self.flush = bubbles.offer, bubbles.approve, bubbles.flush
-        self.bubbles, self.learnt, self.waiting = bubbles.list, bubbles.list_findings, bubbles.waiting
+        self.bubbles, self.learnt, self.waiting = bubbles.list, bubbles.list_accepted, bubbles.waiting
         self.teaching, self.teach = self._teaching.state, self._teaching.round
         self.follow = self._guided.catch_up
 

@@ -90,6 +90,31 @@ if TYPE_CHECKING:
         TrainingRunView,
         TrainingView,
     )
+    from engine.model.findings import (
+        AcceptedFinding,
+        Bubble,
+        BubbleState,
+        FlushReport,
+        GateResult,
+        Learning,
+        Score,
+    )
+    from engine.model.guidance import (
+        Guidance,
+        GuidanceHop,
+        GuidanceItem,
+        LeaderDecision,
+        LeaderProfile,
+        MovePreview,
+        Pattern,
+        PatternSource,
+        PatternVersion,
+        ProfileEdit,
+        ProfilePreview,
+        TeachingOutcome,
+        TeachingResult,
+        TeachingState,
+    )
     from engine.model.knowledge import (
         ACYCLIC,
         Bucket,
@@ -131,30 +156,6 @@ if TYPE_CHECKING:
         ScorePart,
         Thread,
     )
-    from engine.model.wisdom import (
-        Basis,
-        Bubble,
-        BubbleState,
-        FlushReport,
-        GateResult,
-        Guidance,
-        GuidanceHop,
-        GuidanceItem,
-        LeaderDecision,
-        LeaderProfile,
-        Learning,
-        Learnt,
-        MovePreview,
-        Pattern,
-        PatternSource,
-        PatternVersion,
-        ProfileEdit,
-        ProfilePreview,
-        Score,
-        Taught,
-        TeachingState,
-        Touched,
-    )
 
 __all__ = [
     "ACYCLIC",
@@ -170,13 +171,13 @@ __all__ = [
     "TWIN_INSTRUCTION",
     "TWIN_TASK",
     "UNDONE",
+    "AcceptedFinding",
     "AgentFile",
     "AgentView",
     "Answer",
     "Asks",
     "Assignment",
     "Band",
-    "Basis",
     "Bubble",
     "BubbleState",
     "Bucket",
@@ -235,7 +236,6 @@ __all__ = [
     "LearningStatus",
     "LearningType",
     "LearningView",
-    "Learnt",
     "LocalModels",
     "LogEntry",
     "Memory",
@@ -294,13 +294,13 @@ __all__ = [
     "Status",
     "StopLevel",
     "Task",
-    "Taught",
+    "TeachingOutcome",
+    "TeachingResult",
     "TeachingState",
     "Thread",
     "Tier",
     "ToolResult",
     "ToolSpec",
-    "Touched",
     "TrainingOffer",
     "TrainingRunView",
     "TrainingView",
@@ -319,7 +319,7 @@ __all__ = [
     "sanitise",
 ]
 
-_LATER = ("agents", "memory", "wisdom", "learnings", "figures", "knowledge", "decisions", "asking")
+_LATER = ("agents", "memory", "guidance", "findings", "learnings", "figures", "knowledge", "decisions", "asking")
 """Modules that no first frame needs. Imported when one of their names is."""
 
 

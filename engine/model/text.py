@@ -107,6 +107,12 @@ def quote(text: str, max_length: int = 240) -> str:
     return f"“{plain(text, max_length).strip('.')}”"
 
 
+def jaccard(words: Iterable[str], others: Iterable[str]) -> float:
+    """The share of common words among all words of both, from 0 to 1; 0 where there are none."""
+    first, second = set(words), set(others)
+    return len(first & second) / len(first | second) if first or second else 0.0
+
+
 def tail(path: str, max_length: int = 32) -> str:
     """The end of a path, cut from the left."""
     line = plain(path, 4096)

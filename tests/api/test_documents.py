@@ -36,7 +36,7 @@ SHOWN: tuple[type[Any], ...] = (
     model.Insights,
     model.LeaderProfile,
     model.LearningView,
-    model.Learnt,
+    model.AcceptedFinding,
     model.ModelCall,
     model.Mute,
     model.ParaFact,

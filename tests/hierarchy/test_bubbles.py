@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Executable
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubbles import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
+from engine.hierarchy.bubble_gates import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.model import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
+from engine.learning.learnings.scores import Basis, Impact, confidence, importance
+from engine.model import BubbleState, Learning, Refusal, Score, Trust
 from engine.model.lessons import lesson_id
-from engine.model.wisdom import confidence, importance
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Rows
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
@@ -108,19 +108,19 @@ def test_confidence_comes_from_how_it_was_established() -> None:
 
 
 def test_importance_comes_from_what_was_touched() -> None:
-    assert importance(Touched(reach=0)) == Score(0.0, ("it affected nothing",))
-    assert importance(Touched(True, 1800, 500_000, 5)).value == 1.0
-    assert importance(Touched(True, 1e9, 10**12, 10**6)).value == 1.0
-    some = importance(Touched(failure_avoided=True, seconds=600, cost=100_000, reach=2))
+    assert importance(Impact(reach=0)) == Score(0.0, ("it affected nothing",))
+    assert importance(Impact(True, 1800, 500_000, 5)).value == 1.0
+    assert importance(Impact(True, 1e9, 10**12, 10**6)).value == 1.0
+    some = importance(Impact(failure_avoided=True, seconds=600, cost=100_000, reach=2))
     assert some.value == 0.6
     assert len(some.reasons) == 4
 
 
 @given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
 def test_more_touched_never_weighs_less(failure: bool, seconds: float, cost: int, reach: int) -> None:
-    weight = importance(Touched(failure, seconds, cost, reach)).value
+    weight = importance(Impact(failure, seconds, cost, reach)).value
     assert 0 <= weight <= 1
-    assert importance(Touched(True, seconds + 60, cost + 1000, reach + 1)).value >= weight
+    assert importance(Impact(True, seconds + 60, cost + 1000, reach + 1)).value >= weight
 
 
 # -- the queue

@@ -68,7 +68,7 @@ def test_line_ends_are_those_of_the_file() -> None:
 
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead", "worker", "junior")}
-    lessons = {one.agent: one.did for one in world.wisdom.teach()}
+    lessons = {one.agent: one.outcome for one in world.wisdom.teach()}
     assert lessons == {"worker": "taught", "junior": "taught"}
     for name, before in souls.items():
         now = (world.folder / name / "soul.md").read_bytes()
@@ -79,7 +79,7 @@ def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     assert "- lead_first: Write the test before the code of lead." in taught
     assert "lead chose SQLite." not in taught  # what ages is left to the prompt
     stamps = {name: (world.folder / name / "soul.md").stat().st_mtime_ns for name in lessons}
-    assert {one.did for one in world.wisdom.teach()} == {"unchanged"}
+    assert {one.outcome for one in world.wisdom.teach()} == {"unchanged"}
     assert stamps == {name: (world.folder / name / "soul.md").stat().st_mtime_ns for name in lessons}
     assert world.kinds().count("WisdomTaught") == 2
 
@@ -117,7 +117,7 @@ def test_a_soul_that_cannot_be_read_is_named_and_harms_no_other(world: World) ->
     (world.folder / "worker" / "soul.md").unlink()
     (world.folder / "junior" / "soul.md").write_bytes(b"\xff\xfe rubbish \x00")
     lessons = {one.agent: one for one in world.wisdom.teach()}
-    assert lessons["worker"].did == "skipped"
+    assert lessons["worker"].outcome == "skipped"
     assert "soul.md" in lessons["worker"].reason
     assert (world.folder / "junior" / "soul.md").read_bytes().startswith(b"\xff\xfe rubbish \x00\n\n<!--")
 
@@ -136,4 +136,4 @@ def test_what_a_leader_says_cannot_end_the_section(world: World) -> None:
     world.wisdom.teach()
     once = (world.folder / "worker" / "soul.md").read_bytes()
     assert once.count(CLOSE.encode()) == 1
-    assert {one.did for one in world.wisdom.teach()} == {"unchanged"}
+    assert {one.outcome for one in world.wisdom.teach()} == {"unchanged"}

@@ -16,7 +16,7 @@ from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, New
 from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
 from clawpy_console.widgets.keyline import TabLine
 from engine.frozen import frozen
-from engine.model import AgentView, LeaderProfile, Taught
+from engine.model import AgentView, LeaderProfile, TeachingResult
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -220,8 +220,8 @@ class AgentActions(ConsoleScreen):
     def action_teach(self) -> None:
         """Write guidance into the soul.md of every worker, after a question."""
 
-        def on_taught(agents: list[Taught]) -> None:
-            counts = {result: sum(agent.did == result for agent in agents) for result in TEACHING_RESULTS}
+        def on_taught(agents: list[TeachingResult]) -> None:
+            counts = {result: sum(agent.outcome == result for agent in agents) for result in TEACHING_RESULTS}
             text = ", ".join(f"{count} {result}" for result, count in counts.items() if count)
             self.app.report(text or "No workers.", "agents")
 

@@ -82,7 +82,7 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
     def _compute_edits(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
         edits = engine.wisdom.profile_edits(self._before, text)
         preview = engine.wisdom.preview_profile(self._before.leader, edits)
-        prompts = [{"agents": agents, "changes": lines} for agents, lines in preview.changes]
+        prompts = [{"agents": change.agents, "changes": change.lines} for change in preview.changes]
         return edits, {"edits": edits, "fromSoul": preview.from_soul, "prompts": prompts}
 
     def _show_edits(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:

@@ -139,7 +139,7 @@ def profile(
     return reply | {
         "edits": document(edits),
         "fromSoul": list(preview.from_soul),
-        "prompts": [{"agents": agents, "changes": list(lines)} for agents, lines in preview.changes],
+        "prompts": [{"agents": list(change.agents), "changes": list(change.lines)} for change in preview.changes],
         "saved": yes and bool(edits),
     }
 

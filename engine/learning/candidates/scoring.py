@@ -12,7 +12,7 @@ import re
 from engine.config.agents import ACP, MODEL
 from engine.frozen import frozen
 from engine.model import MICRO, Trust, dollars
-from engine.model.text import count
+from engine.model.text import count, jaccard
 
 OPPORTUNITY = 60.0
 """Minimum score of a record from which a candidate can be drafted."""
@@ -270,5 +270,4 @@ def slug(text: str) -> str:
 
 def difference(original: str, edited: str) -> float:
     """The share of words that are in only one of two texts, from 0 to 1."""
-    before, after = set(original.lower().split()), set(edited.lower().split())
-    return 1.0 - len(before & after) / len(before | after) if before | after else 0.0
+    return 1.0 - jaccard(original.lower().split(), edited.lower().split())

@@ -14,7 +14,7 @@ from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.pairs import MORE_PAIRS
 from engine.learning.decisions.training_lines import ARROW, Preference, Shape, exchange_line, preference_line
 from engine.model import Refusal
-from engine.model.text import count
+from engine.model.text import count, jaccard
 
 HELD_BACK = 5
 """One situation in this many is held back."""
@@ -67,9 +67,8 @@ def similarity(text: str, other: str) -> float:
     """Similarity of two halves, in [0, 1]: half for the same channel, half for the share of common words."""
     prompt, _, channel = text.rpartition(ARROW)
     other_prompt, _, other_channel = other.rpartition(ARROW)
-    words, other_words = set(prompt.casefold().split()), set(other_prompt.casefold().split())
-    total = len(words | other_words)
-    return 0.5 * (channel == other_channel) + 0.5 * (len(words & other_words) / total if total else 0.0)
+    same_words = jaccard(prompt.casefold().split(), other_prompt.casefold().split())
+    return 0.5 * (channel == other_channel) + 0.5 * same_words
 
 
 def may_replace(new: Agreement, old: Agreement) -> bool:

@@ -20,9 +20,9 @@ from engine.learning.learnings.entries import UNAPPROVED, Scope, format_sources,
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
 from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, is_about_own_tools
+from engine.learning.learnings.scores import CONFIDENCE_BY_BASIS, REACH_WEIGHT, Basis, confidence
 from engine.learning.learnings.store import Change, add_entry
 from engine.model import (
-    Basis,
     EntrySource,
     LearningEntry,
     LearningKind,
@@ -32,9 +32,8 @@ from engine.model import (
     Trust,
 )
 from engine.model.trust import lowest_trust, may_guide
-from engine.model.wisdom import CONFIDENCE, REACH, confidence
 
-REPEATED = CONFIDENCE[Basis.REPEATED][0]
+REPEATED = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
 MIN_SESSIONS = 3
 """From so many sessions on what was observed once is repeated."""
 
@@ -190,7 +189,7 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
         (EntrySource(member.id, member.session_id) for member in tops),
         now,
         confidence=value,
-        importance=round(min(1.0, weight + REACH * min(1.0, number / 5)), 2),
+        importance=round(min(1.0, weight + REACH_WEIGHT * min(1.0, number / 5)), 2),
         reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {number} sessions"),
         created_at=now,
         session_id="",

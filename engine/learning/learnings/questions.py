@@ -21,22 +21,20 @@ from engine.learning.learnings.rules import (
     SessionRecord,
     rule_finding,
 )
+from engine.learning.learnings.scores import Basis, Impact, confidence, importance
 from engine.model import (
     Asks,
-    Basis,
     LearningEntry,
     LearningKind,
     LearningType,
     NoAnswer,
     Question,
     Refusal,
-    Touched,
     TranscriptLine,
     sanitise,
 )
 from engine.model.lessons import Correction, Rule, added_sentences
 from engine.model.secrets import redact
-from engine.model.wisdom import confidence, importance
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """What the cost of each is booked as, and the kind of run in the X-ray."""
@@ -143,19 +141,19 @@ def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[Transcript
     if answer is None:
         return None
     try:
-        return read_claims(answer.text, Touched(seconds=record.seconds, cost=view.cost), record.edit)
+        return read_claims(answer.text, Impact(seconds=record.seconds, cost=view.cost), record.edit)
     except ValueError as error:
         raise NoAnswer(str(error), answer.cost) from error
 
 
-def read_claims(text: str, touched: Touched, edit: Correction | None = None) -> list[Finding]:
+def read_claims(text: str, impact: Impact, edit: Correction | None = None) -> list[Finding]:
     """The learnings of an answer. Raises ValueError, in words, for one that is not what was asked for. Pure."""
     try:
         document: Any = json.loads(_unfenced(text))
         claims = document["learnings"]
         if not isinstance(claims, list):
             raise TypeError("`learnings` is not a list")
-        findings = [_claim(claim, touched) for claim in claims[:MAX_CLAIMS]]
+        findings = [_claim(claim, impact) for claim in claims[:MAX_CLAIMS]]
         rule = str(document.get("rule") or "")
         return findings if edit is None or not rule else [*findings, *_distilled(rule, edit)]
     except (ValueError, RecursionError) as error:
@@ -211,7 +209,7 @@ def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
     return sanitise("\n".join([text, *lines_said]))
 
 
-def _claim(claim: Any, touched: Touched) -> Finding:
+def _claim(claim: Any, impact: Impact) -> Finding:
     text = " ".join(sanitise(_word(claim, "text")).split())
     if not text or len(text) > MAX_CLAIM_LENGTH:
         raise ValueError(f"`text` has not 1 to {MAX_CLAIM_LENGTH} characters")
@@ -222,7 +220,7 @@ def _claim(claim: Any, touched: Touched) -> Finding:
     if scope not in _SCOPES or about not in kinds:
         raise ValueError(f"`scope` is {scope[:40]!r}, `about` is {about[:40]!r}")
     type = LearningType(_word(claim, "type"))
-    return Finding(kinds[about], type, text, scope, confidence(Basis.MODEL), importance(touched))
+    return Finding(kinds[about], type, text, scope, confidence(Basis.MODEL), importance(impact))
 
 
 def _word(claim: Any, name: str) -> str:

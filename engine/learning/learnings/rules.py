@@ -18,8 +18,8 @@ from typing import Protocol
 
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import names
+from engine.learning.learnings.scores import CONFIDENCE_BY_BASIS, Basis, Impact, confidence, importance
 from engine.model import (
-    Basis,
     LearningEntry,
     LearningKind,
     LearningScope,
@@ -28,7 +28,6 @@ from engine.model import (
     Score,
     SessionState,
     SessionView,
-    Touched,
     TranscriptLine,
     Trust,
     sanitise,
@@ -36,7 +35,6 @@ from engine.model import (
 from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
 from engine.model.secrets import redact
 from engine.model.trust import trust_of_names
-from engine.model.wisdom import CONFIDENCE, confidence, importance
 from engine.storage.ledger import LedgerEntry
 
 ENTRY_KINDS = (
@@ -215,10 +213,10 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
         about, template, phase, type, general = _TEST_FINDINGS[entry.kind]
         failing = [str(test) for test in payload.get("failing", ())]
         healed = entry.kind == "ValidationHealed"
-        touched = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
+        impact = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
         return [
             replace(
-                _task(template.format(test), f"{about}/{test}", phase, touched, Basis.TESTS, trust_of_names([test])),
+                _task(template.format(test), f"{about}/{test}", phase, impact, Basis.TESTS, trust_of_names([test])),
                 type=type,
                 general="every change of the project can break it" if general else "",
             )
@@ -236,10 +234,10 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
             return [_institutional(text, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
             files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_ENTRY]
-            touched = replace(spent, reach=max(1, len(files)))
+            impact = replace(spent, reach=max(1, len(files)))
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, touched, trust=trust_of_names([file]))
+                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, impact, trust=trust_of_names([file]))
                 for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
@@ -265,10 +263,10 @@ def correction_findings(edit: Correction) -> list[Finding]:
 def rule_finding(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
     """The finding from a rule in the operator's edit."""
     kind = LearningKind.PROXY if _PREFERENCE.search(rule.text) else LearningKind.INSTITUTIONAL
-    touched = Touched(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
+    impact = Impact(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
     return Finding(
         kind, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
-        importance(touched), trust=trust, general=rule.why if rule.general else "",
+        importance(impact), trust=trust, general=rule.why if rule.general else "",
     )  # fmt: skip
 
 
@@ -285,7 +283,7 @@ def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
     rule = distil(statement.text)
     basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(statement.speaker, Basis.MODEL)
     types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
-    touched = replace(
+    impact = replace(
         _spent(record), failure_avoided=statement.kind in types, reach=record.reach if rule.general and own else 1
     )
     return Finding(
@@ -294,7 +292,7 @@ def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
         _short(rule.text if own else statement.text),
         CORRECTIVE if statement.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
         confidence(basis),
-        importance(touched),
+        importance(impact),
         trust=Trust.OPERATOR if own else Trust.QUOTED,
         general=rule.why if rule.general else "",
     )
@@ -308,11 +306,11 @@ def _from_permission(request: PermissionRequest, record: SessionRecord) -> Itera
     about = f"{request.tool}/{signature(title, record.view.cwd)}"
     if request.answer.allows:
         text = f"`{title}` needs the operator's word, and had it."
-        allowed = _institutional(text, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Touched())
+        allowed = _institutional(text, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Impact())
         yield replace(allowed, type=LearningType.DECLARATIVE)
     else:
         text = f"The operator does not allow `{title}`: find another way."
-        yield _institutional(text, f"denied/{about}", ESCALATION, Basis.OPERATOR, Touched(failure_avoided=True))
+        yield _institutional(text, f"denied/{about}", ESCALATION, Basis.OPERATOR, Impact(failure_avoided=True))
 
 
 def _denied_by_person(what: str, record: SessionRecord) -> bool:
@@ -326,9 +324,9 @@ def _rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
     prompt = _short(record.view.prompt)
     text = f"What was made of “{prompt}” {how}: agree on the result first."
     trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
-    touched = replace(_spent(record), failure_avoided=True)
+    impact = replace(_spent(record), failure_avoided=True)
     return replace(
-        _task(text, f"{about}{normalise(prompt)}", ALIGNMENT, touched, trust=trust), type=LearningType.CORRECTIVE
+        _task(text, f"{about}{normalise(prompt)}", ALIGNMENT, impact, trust=trust), type=LearningType.CORRECTIVE
     )
 
 
@@ -336,24 +334,24 @@ def _task(
     text: str,
     about: str,
     phase: str,
-    touched: Touched,
+    impact: Impact,
     basis: Basis = Basis.SINGLE,
     trust: Trust = Trust.QUOTED,
 ) -> Finding:
     return Finding(
-        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(touched), about,
+        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(impact), about,
         trust=trust,
     )  # fmt: skip
 
 
-def _institutional(text: str, about: str, phase: str, basis: Basis, touched: Touched) -> Finding:
+def _institutional(text: str, about: str, phase: str, basis: Basis, impact: Impact) -> Finding:
     return Finding(
-        LearningKind.INSTITUTIONAL, LearningType.DIRECTIVE, text, phase, confidence(basis), importance(touched), about
+        LearningKind.INSTITUTIONAL, LearningType.DIRECTIVE, text, phase, confidence(basis), importance(impact), about
     )
 
 
-def _spent(record: SessionRecord) -> Touched:
-    return Touched(seconds=record.seconds, cost=record.view.cost)
+def _spent(record: SessionRecord) -> Impact:
+    return Impact(seconds=record.seconds, cost=record.view.cost)
 
 
 def _short(text: str) -> str:
@@ -383,7 +381,7 @@ def is_about_own_tools(entry: LearningEntry) -> bool:
     that cannot run here is about the project, and the operator's words are for everybody."""
     if entry.about:
         return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
-    if entry.confidence >= CONFIDENCE[Basis.OPERATOR][0]:
+    if entry.confidence >= CONFIDENCE_BY_BASIS[Basis.OPERATOR][0]:
         return False
     return any(search(entry.text) for search in _OWN_TOOLS)
 
@@ -459,7 +457,7 @@ def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = (
                         words,
                         IN_FLIGHT,
                         confidence(Basis.MODEL),
-                        importance(Touched()),
+                        importance(Impact()),
                         title=f"assumed {milestone}",
                     ),
                 )
@@ -473,6 +471,6 @@ def _risk(text: str, about: str, basis: Basis) -> Finding:
         text,
         PROSPECTIVE,
         confidence(basis, 2 if basis is Basis.REPEATED else 1),
-        importance(Touched()),
+        importance(Impact()),
         RISK + about,
     )

@@ -12,7 +12,8 @@ from engine.clock import FakeClock
 from engine.learning.learnings.chain import NO_JUDGE
 from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict, session_text
 from engine.learning.learnings.rules import SessionRecord
-from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
+from engine.learning.learnings.scores import Impact
+from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.learning.learnings.world import NO_MODEL, SHOP, Says, World, view
@@ -154,9 +155,9 @@ def test_a_model_that_does_not_answer_leaves_it_to_the_rules_and_is_told_of_once
 
 def test_claims_are_taken_in_the_form_that_was_asked_for_and_no_other() -> None:
     good = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
-    (one,) = read_claims(json.dumps({"learnings": [good]}), Touched())
+    (one,) = read_claims(json.dumps({"learnings": [good]}), Impact())
     assert (one.confidence.value, one.phase) == (0.4, "corrective")
-    assert len(read_claims(f"```json\n{json.dumps({'learnings': [good] * 9})}\n```", Touched())) == 6
+    assert len(read_claims(f"```json\n{json.dumps({'learnings': [good] * 9})}\n```", Impact())) == 6
     for bad in (
         "no",
         "{}",
@@ -169,7 +170,7 @@ def test_claims_are_taken_in_the_form_that_was_asked_for_and_no_other() -> None:
         json.dumps({"learnings": [{"text": 5}]}),
     ):
         with pytest.raises(ValueError, match="the answer"):
-            read_claims(bad, Touched())
+            read_claims(bad, Impact())
     assert read_verdict("```\n" + YES + "\n```").holds is True
 
 

@@ -125,8 +125,8 @@ def test_the_topics_of_a_lesson_are_those_it_names_and_those_of_the_work() -> No
 
 
 def test_a_pattern_that_is_named_by_its_lesson_says_its_text_alone() -> None:
-    assert Pattern("money_in_cents", "Whole cents").said == "money_in_cents: Whole cents"
-    assert Pattern(lesson_id("Whole cents"), "Whole cents").said == "Whole cents"
+    assert Pattern("money_in_cents", "Whole cents").text_with_name == "money_in_cents: Whole cents"
+    assert Pattern(lesson_id("Whole cents"), "Whole cents").text_with_name == "Whole cents"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from engine.learning.learnings.rules import (
     find_risks,
     is_realised,
 )
+from engine.learning.learnings.scores import Impact
 from engine.model import (
     LearningKind,
     LearningScope,
@@ -27,7 +28,6 @@ from engine.model import (
     PermissionAnswer,
     PermissionRequest,
     SessionState,
-    Touched,
     TranscriptLine,
 )
 from engine.model.lessons import Correction
@@ -138,7 +138,7 @@ def test_an_edit_teaches_what_was_put_in_and_where_nothing_was_what_was_taken_ou
 def test_a_models_form_of_a_correction_counts_when_it_only_leaves_words_out(own: str, said: str, counts: bool) -> None:
     edit = Correction("Describe the cart", f"Describe the cart. {own}")
     answer = json.dumps({"rule": said, "learnings": []})
-    assert [one.text for one in read_claims(answer, Touched(), edit)] == ([said.rstrip(".")] if counts else [])
+    assert [one.text for one in read_claims(answer, Impact(), edit)] == ([said.rstrip(".")] if counts else [])
 
 
 def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> None:

@@ -1,24 +1,21 @@
-"""Values of the hierarchy: leaders' profiles, guidance for agents, and findings on their way up (SPEC 1.5 to 1.10)."""
+"""Profiles of leaders, and the guidance that agents get from them (SPEC 1.5, 1.6, 1.9, 1.10)."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
 from engine.model.agents import PromptLine
-from engine.model.base import MICRO
 from engine.model.lessons import LESSON, lesson_id
-from engine.model.text import count
-from engine.model.trust import Trust, may_guide
+from engine.model.trust import Trust
 
 
-def telling(key: str) -> bool:
-    """Whether the key of a pattern is a name, not the id of a lesson. Pure."""
+def is_descriptive_key(key: str) -> bool:
+    """Whether the key of a pattern is a name, not the id of a lesson."""
     return not key.startswith(LESSON)
 
 
@@ -45,9 +42,9 @@ class Pattern:
     trust: Trust = Trust.OPERATOR
 
     @property
-    def said(self) -> str:
+    def text_with_name(self) -> str:
         """Its text, after its name if it has one."""
-        return f"{self.key}: {self.text}" if telling(self.key) else self.text
+        return f"{self.key}: {self.text}" if is_descriptive_key(self.key) else self.text
 
 
 @frozen
@@ -111,7 +108,7 @@ class GuidanceItem:
     def lesson(self) -> str:
         """The id of its lesson, also after its text was edited."""
         key = self.ref.rpartition("/")[2]
-        return lesson_id(self.text) if telling(key) else key
+        return lesson_id(self.text) if is_descriptive_key(key) else key
 
     @property
     def wording(self) -> str:
@@ -161,11 +158,6 @@ class Guidance:
         return [f"{leader}, {item.section.removeprefix('recent-')}: {item.text}" for leader, item in items]
 
     @property
-    def cut(self) -> int:
-        """The number of items left out by the budget."""
-        return sum(len(hop.cut) for hop in self.hops)
-
-    @property
     def provenance(self) -> Mapping[str, Any]:
         """The provenance for the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it
         contains; `guidance_items` are the references of all items, `guidance_wordings` the hashes of their texts."""
@@ -191,6 +183,14 @@ class MovePreview:
 
 
 @frozen
+class PromptChange:
+    """The lines that the prompts of some agents lose (`- …`) and gain (`+ …`)."""
+
+    agents: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@frozen
 class ProfilePreview:
     """The profile after edits, and the guidance of each agent that changes. `from_soul` are the sections that the edits
     restore from `soul.md`."""
@@ -200,14 +200,16 @@ class ProfilePreview:
     from_soul: tuple[str, ...] = ()
 
     @property
-    def changes(self) -> list[tuple[list[str], tuple[str, ...]]]:
-        """(agents, lines that their prompts lose (`- …`) and gain (`+ …`)), the change of most agents first."""
-        alike: dict[tuple[str, ...], list[str]] = {}
+    def changes(self) -> list[PromptChange]:
+        """The changes of prompts, that of most agents first."""
+        agents_by_change: dict[tuple[str, ...], list[str]] = {}
         for preview in self.prompts:
             before, after = preview.before.statements, preview.after.statements
-            lost = tuple(f"- {item}" for item in before if item not in after)
-            alike.setdefault((*lost, *(f"+ {item}" for item in after if item not in before)), []).append(preview.agent)
-        return sorted(((agents, lines) for lines, agents in alike.items()), key=lambda pair: -len(pair[0]))
+            lost = [f"- {item}" for item in before if item not in after]
+            gained = [f"+ {item}" for item in after if item not in before]
+            agents_by_change.setdefault((*lost, *gained), []).append(preview.agent)
+        changes = [PromptChange(tuple(agents), lines) for lines, agents in agents_by_change.items()]
+        return sorted(changes, key=lambda change: -len(change.agents))
 
 
 @frozen
@@ -223,168 +225,18 @@ class TeachingState:
     reason: str = ""
 
 
-class Basis(StrEnum):
-    """The evidence for a learning (SPEC 6.7)."""
+class TeachingOutcome(StrEnum):
+    """What a round of teaching did for one agent."""
 
-    TESTS = "tests"
-    OPERATOR = "operator"
-    REPEATED = "repeated"
-    SINGLE = "single"
-    MODEL = "model"
+    TAUGHT = "taught"
+    UNCHANGED = "unchanged"
+    SKIPPED = "skipped"
 
 
 @frozen
-class Touched:
-    """The effects of a learning."""
-
-    failure_avoided: bool = False
-    seconds: float = 0.0
-    """Spent, or possible to save."""
-    cost: int = 0
-    """In micro-dollars, spent, or possible to save."""
-    reach: int = 1
-    """Number of tests, files or sessions."""
-
-
-@frozen
-class Score:
-    """A number from 0 to 1 and the reasons for it, in words."""
-
-    value: float
-    reasons: tuple[str, ...]
-
-
-@frozen
-class Learning:
-    """A finding of an agent. `id` is the same whenever it is offered again; `category` is a list of words."""
-
-    id: str
-    text: str
-    category: str
-    agent: str
-    session: str
-    confidence: Score
-    importance: Score
-    evidence: tuple[str, ...] = ()
-    workspace: str = ""
-    trust: Trust = Trust.QUOTED
-
-
-@frozen
-class Learnt:
-    """A finding of a workspace that is a pattern of a leader now: its agent and session, and when it went up."""
-
-    text: str
-    leader: str
-    pattern: str
-    agent: str
-    session: str
-    at: datetime
-
-
-class BubbleState(StrEnum):
-    """The state of a finding on its way up."""
-
-    QUEUED = "queued"
-    REFUSED = "refused"
-    FLUSHED = "flushed"
-
-
-@frozen
-class GateResult:
-    """The result of one gate of SPEC 1.7."""
-
-    number: int
-    name: str
-    passed: bool
-    reason: str
-
-
-@frozen
-class Bubble:
-    """A finding on its way to the direct leader. `gates` are those that were asked, in order; if it was refused, by the
-    last. `pattern` is the key of the pattern that it became."""
-
-    id: str
-    learning: Learning
-    leader: str
-    state: BubbleState
-    gates: tuple[GateResult, ...]
-    at: datetime
-    flushed_at: datetime | None = None
-    pattern: str = ""
-    approved_at: datetime | None = None
-
-    @property
-    def may_guide(self) -> bool:
-        """Whether it may become a pattern: quotes need the operator's approval."""
-        return may_guide(self.learning.trust, approved=self.approved_at is not None)
-
-    @property
-    def refused_by(self) -> GateResult | None:
-        """The gate that refused it, None if none did."""
-        return next((gate for gate in self.gates if not gate.passed), None)
-
-
-@frozen
-class Taught:
-    """The result of a round of teaching for one agent: "taught", "unchanged" or "skipped", with the reason."""
+class TeachingResult:
+    """The result of a round of teaching for one agent, with the reason why it was skipped."""
 
     agent: str
-    did: str
+    outcome: TeachingOutcome
     reason: str = ""
-
-
-@frozen
-class FlushReport:
-    """The result of a flush: by leader, the findings that became patterns; the number that wait; the error, if any."""
-
-    flushed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    waiting: int = 0
-    failed: str = ""
-
-
-CONFIDENCE = {
-    Basis.TESTS: (0.9, "tests confirmed it"),
-    Basis.OPERATOR: (0.9, "you confirmed it"),
-    Basis.REPEATED: (0.75, "it was observed repeatedly"),
-    Basis.SINGLE: (0.5, "it was observed once"),
-    Basis.MODEL: (0.4, "a model claims it"),
-}
-
-FAILURE, TIME, COST, REACH = 0.4, 0.2, 0.15, 0.25
-"""What a failure avoided, half an hour, half a dollar and five things concerned weigh. They sum to 1. A failure avoided
-that concerns four things weighs 0.60, what the gate of importance asks for."""
-
-FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
-
-
-def confidence(basis: Basis, observed: int = 1) -> Score:
-    """The confidence of a learning. `observed` is the number of sessions that observed it; more than one make a single
-    observation a repeated one."""
-    if basis is Basis.SINGLE and observed > 1:
-        basis = Basis.REPEATED
-    value, reason = CONFIDENCE[basis]
-    return Score(value, (f"{reason} ({observed} times)" if basis is Basis.REPEATED and observed > 1 else reason,))
-
-
-def importance(touched: Touched) -> Score:
-    """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
-    parts = [
-        (FAILURE if touched.failure_avoided else 0.0, "a failure was avoided"),
-        (TIME * _share(touched.seconds, FULL_SECONDS), f"{count(round(touched.seconds / 60), 'minute')} of work"),
-        (COST * _share(touched.cost, FULL_COST), f"${touched.cost / MICRO:.2f} spent on it"),
-        (REACH * _share(touched.reach, FULL_REACH), f"it concerns {_things(touched.reach)}"),
-    ]
-    return Score(
-        round(sum(value for value, _ in parts), 2),
-        tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it affected nothing",),
-    )
-
-
-def _things(reach: int) -> str:
-    return "one thing" if reach == 1 else f"{reach} things"
-
-
-def _share(amount: float, full: float) -> float:
-    return min(1.0, max(0.0, amount / full))
