@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.git.calendars import CalendarReader
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.lock_files import LockFileReader
+from engine.git.lock_files import LockFileReader, LockMismatch
 from engine.git.reader import GitReader
 from engine.git.state import GitState, Touch
 from engine.git.status import is_byproduct
@@ -31,7 +31,6 @@ from engine.prediction.signals import (
     Conversations,
     OurWrite,
     calendar_signal,
-    collect_signal,
     git_signal,
     last_activity,
     signal,
@@ -83,6 +82,33 @@ class Sources:
     disk: Callable[[str], FullDisk | None] = lambda workspace: None
 
 
+class _Fetch:
+    """Asks the sources of a context. One that fails gives nothing, and is named with its error."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+
+    def __call__(self, name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
+        """The answer of a source, `otherwise` if it fails."""
+        try:
+            return ask()
+        except Refusal as refusal:
+            self.failed[name] = sanitise(refusal.message)
+        except Exception as error:  # told in the context; one source never fails a cycle
+            self.failed[name] = sanitise(f"{type(error).__name__}: {error}")
+        return otherwise
+
+    def all(self, name: str, ask: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
+        """Everything that a source answers, nothing if it fails."""
+        nothing: tuple[Value, ...] = ()
+        return self(name, lambda: tuple(ask()), nothing)
+
+    def signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
+        """The signal of that name; of relevance 0 with the error if its source or its collector failed."""
+        found = None if name in self.failed else self(name, collect, None)
+        return found or signal(name, 0.0, error=self.failed[name])
+
+
 class ContextReader:
     """Fetches contexts; safe to call from several threads. What one source cannot say is named in the context."""
 
@@ -115,62 +141,29 @@ class ContextReader:
         our landings wrote there, which is no sign of life. Never raises for what a source says or fails to say."""
         folder = Path(workspace)
         now, local = self._clock.now(), self._clock.local()
-        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
-        failed: dict[str, str] = {}
-
-        def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
-            try:
-                return ask()
-            except Refusal as refusal:
-                failed[name] = sanitise(refusal.message)
-            except Exception as error:  # told in the context; one source never fails a cycle
-                failed[name] = sanitise(f"{type(error).__name__}: {error}")
-            return otherwise
-
-        def every(name: str, ask: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
-            nothing: tuple[Value, ...] = ()
-            return fetch(name, lambda: tuple(ask()), nothing)
-
+        fetch = _Fetch()
         sources, talks = self._sources, self._sources.talks
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         inspection = NOTHING_INSPECTED if git is None else self._git.inspect(folder, git, now, today)
-        projects = every("tools", lambda: sources.projects.projects_of(workspace))
-        runs = every("runs", lambda: sources.runs.latest(workspace))
-        tasks = every("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
-        sessions = every("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
-        threads = every("transcripts", lambda: talks.latest(workspace)) if talks else ()
+        projects = fetch.all("tools", lambda: sources.projects.projects_of(workspace))
+        runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
+        tasks = fetch.all("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
+        sessions = fetch.all("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
+        threads = fetch.all("transcripts", lambda: talks.latest(workspace) if talks else ())
+        grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), None)
         github = sources.github.latest(workspace) if sources.github and git and git.on_github else None
-        disk = fetch("disk", lambda: sources.disk(workspace), None)
-        landings = every("landings", lambda: sources.landings(workspace))
-        packages = [item for project in projects for item in project.packages]
-        locked = [package.folder for package in packages if package.lock]
-        manifests = [package.manifest for package in packages]
-        locks = every("locks", lambda: self._locks.mismatches(folder, locked, manifests))
-        prose = fetch("agents", lambda: sources.prose(workspace), "")
-        learned = every("learned flows", lambda: sources.learned(workspace))
-        red = any(not run.check.green for run in runs[:1])
-        fixes = every("fixes", lambda: sources.fixes(workspace) if red else ())
         elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}
-        parts = every("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
-        ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
-        nothing = frozenset[str]()
-        covered = fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing)
-        writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
-        grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
+        parts = fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
+        writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
         silence = time_since_activity(now, heard, git.touches if git else (), writes)
+        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         stale = any(part.changed for part in parts)
-        collectors: dict[str, Callable[[], Signal]] = {
-            "time": lambda: time_signal(local),
-            "silence": lambda: silence_signal(silence, threshold),
-            "tasks": lambda: tasks_signal(tasks, now),
-            "conversations": Conversations(sessions, now, threads).signal,
-            "git": lambda: git_signal(git or GitState(), github, stale),
-            "calendar": lambda: calendar_signal(meetings, local),
-        }
+        red = any(not run.check.green for run in runs[:1])
+        nothing = frozenset[str]()
         return WorkspaceContext(
             workspace=workspace,
             now=now,
@@ -181,23 +174,27 @@ class ContextReader:
             github=github,
             runs=runs,
             parts=parts,
-            locks=locks,
-            covered=covered,
-            prose=prose,
-            ancestors=ancestors,
+            locks=fetch.all("locks", lambda: self._lock_mismatches(folder, projects)),
+            covered=fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing),
+            prose=fetch("agents", lambda: sources.prose(workspace), ""),
+            ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),
             tasks=tasks,
             sessions=sessions,
             threads=threads,
             meetings=tuple(meetings or ()),
-            signals=tuple(
-                signal(name, 0.0, error=failed[name]) if name in failed else collect_signal(name, collect)
-                for name, collect in collectors.items()
+            disk=fetch("disk", lambda: sources.disk(workspace), None),
+            landings=fetch.all("landings", lambda: sources.landings(workspace)),
+            fixes=fetch.all("fixes", lambda: sources.fixes(workspace) if red else ()),
+            learned=fetch.all("learned flows", lambda: sources.learned(workspace)),
+            signals=(
+                fetch.signal("time", lambda: time_signal(local)),
+                fetch.signal("silence", lambda: silence_signal(silence, threshold)),
+                fetch.signal("tasks", lambda: tasks_signal(tasks, now)),
+                fetch.signal("conversations", Conversations(sessions, now, threads).signal),
+                fetch.signal("git", lambda: git_signal(git or GitState(), github, stale)),
+                fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
             ),
-            errors=tuple(f"{name}: {error}" for name, error in failed.items()),
-            disk=disk,
-            landings=landings,
-            fixes=fixes,
-            learned=learned,
+            errors=tuple(f"{name}: {error}" for name, error in fetch.failed.items()),
         )
 
     def last_activity(
@@ -249,6 +246,11 @@ class ContextReader:
                 marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
                 return tuple(item for item in marked if not (item.gone and is_byproduct(item.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
+
+    def _lock_mismatches(self, folder: Path, projects: Sequence[Project]) -> Iterable[LockMismatch]:
+        packages = [package for project in projects for package in project.packages]
+        locked = [package.folder for package in packages if package.lock]
+        return self._locks.mismatches(folder, locked, [package.manifest for package in packages])
 
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
         if git is None or not git.head:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,7 +10,7 @@ from engine.frozen import frozen
 from engine.git.calendars import AHEAD, Meeting, nearest
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
-from engine.model import PartOfDay, Refusal, SessionState, SessionView, Signal, Task, Thread, part_of_day, sanitise
+from engine.model import PartOfDay, SessionState, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.text import count, plain, span, words_of
 from engine.prediction.kinds import Activity
 
@@ -28,16 +28,6 @@ WEIGHTS: Final = {
 def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
     """A signal with its weight of SPEC 2.1. Raises KeyError for a name that is none of the six."""
     return Signal(name, WEIGHTS[name], min(1.0, max(0.0, relevance)), evidence, error)
-
-
-def collect_signal(name: str, collect: Callable[[], Signal]) -> Signal:
-    """The signal that `collect` returns, or one of relevance 0 with its error: a collector never fails a cycle."""
-    try:
-        return collect()
-    except Refusal as refusal:
-        return signal(name, 0.0, error=sanitise(refusal.message))
-    except Exception as error:  # reported with the signal
-        return signal(name, 0.0, error=sanitise(f"{type(error).__name__}: {error}"))
 
 
 ACTIVITY_FIT: Final[dict[PartOfDay, dict[Activity, float]]] = {
@@ -151,25 +141,17 @@ def related_task(tasks: Sequence[Task], text: str) -> Task | None:
     return next((task for task in opened if words & words_of(task.title)), None)
 
 
-def tasks_relevance(tasks: Sequence[Task], now: datetime, about: str | None = None) -> float:
-    """The staleness of the stalest open task. For a proposal (`about` = its words) the one it is related to counts in
-    full; if it is related to none, the stalest counts half."""
+def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None) -> Signal:
+    """The staleness of the stalest open task, naming up to three tasks and how long each has waited. For a proposal
+    (`about` = its words) the task that it is related to counts in full; without one the stalest counts half."""
     opened = open_tasks(tasks)
     if not opened:
-        return 0.0
-    if about is None:
-        return staleness(opened[0], now)
-    related = related_task(opened, about)
-    return staleness(related, now) if related else UNRELATED_SHARE * staleness(opened[0], now)
-
-
-def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None) -> Signal:
-    """The signal, naming up to three tasks and how long each has waited."""
-    opened = open_tasks(tasks)
-    if about is not None and (related := related_task(opened, about)):
-        opened = [related]
-    evidence = [f"“{plain(task.title, 40)}” {span(now - task.updated_at)} old" for task in opened[:3]]
-    return signal("tasks", tasks_relevance(tasks, now, about), *(evidence or ["no open tasks"]))
+        return signal("tasks", 0.0, "no open tasks")
+    related = None if about is None else related_task(opened, about)
+    named = [related] if related else opened[:3]
+    share = 1.0 if related or about is None else UNRELATED_SHARE
+    evidence = [f"“{plain(task.title, 40)}” {span(now - task.updated_at)} old" for task in named]
+    return signal("tasks", share * staleness(named[0], now), *evidence)
 
 
 THREAD_FADES = timedelta(hours=24)
@@ -179,50 +161,37 @@ THREAD_FADES = timedelta(hours=24)
 _LEFT_OPEN = {SessionState.FAILED, SessionState.INTERRUPTED, SessionState.BLOCKED}
 
 
-def openness(session: SessionView) -> float:
-    """How much a session asks to be taken up again: 1 when it failed, was interrupted or blocked, 0.8 when it found
-    a problem, 0.4 when it ended well, 0.2 when the operator cancelled it, 0 while it runs."""
+def _fading(at: datetime, now: datetime) -> float:
+    """1 for this moment, falling evenly to 0 within `THREAD_FADES`."""
+    return 1.0 - min(1.0, max(0.0, (now - at) / THREAD_FADES))
+
+
+def session_relevance(session: SessionView, now: datetime) -> float:
+    """How much a session asks to be taken up again: at its end 1 when it failed, was interrupted or blocked, 0.8 when
+    it found a problem, 0.4 when it ended well, 0.2 when the operator cancelled it; less with time. 0 while it runs."""
     if not session.state.over:
         return 0.0
     if session.state in _LEFT_OPEN:
-        return 1.0
-    if session.state is SessionState.CANCELLED:
-        return 0.2
-    return 0.8 if session.has_problem else 0.4
-
-
-def recency(session: SessionView, now: datetime) -> float:
-    """1 when the session ended this moment, 0 after 24 hours."""
-    return 1.0 - min(1.0, max(0.0, (now - (session.ended_at or session.created_at)) / THREAD_FADES))
-
-
-def thread_relevance(session: SessionView, now: datetime, continues: Collection[str] | None = None) -> float:
-    """openness x recency; half of it for a proposal that continues other flows than this session's."""
-    return _share(session, continues) * openness(session) * recency(session, now)
-
-
-def _share(session: SessionView, continues: Collection[str] | None) -> float:
-    return 1.0 if continues is None or session.flow in continues else UNRELATED_SHARE
+        openness = 1.0
+    elif session.state is SessionState.CANCELLED:
+        openness = 0.2
+    else:
+        openness = 0.8 if session.has_problem else 0.4
+    return openness * _fading(session.ended_at or session.created_at, now)
 
 
 MAX_ANSWER_TIME = timedelta(minutes=10)
 """Time after the operator's last message in which an agent may still be answering."""
 
 
-def outside_openness(thread: Thread, now: datetime) -> float:
+def thread_relevance(thread: Thread, now: datetime) -> float:
     """How much a conversation with another agent asks to be taken up again: 1 when its question is open, 0.8 when the
-    operator's last word was never answered, 0.4 when it ended otherwise, 0 while the agent may be at it."""
-    if thread.question:
-        return 1.0
-    if thread.unanswered:
-        return 0.8 if now - thread.at >= MAX_ANSWER_TIME else 0.0
-    return 0.4
-
-
-def outside_relevance(thread: Thread, now: datetime, continues: Collection[str] | None = None) -> float:
-    """openness x recency; half of it for a proposal that continues a flow: it is not this conversation."""
-    fading = 1.0 - min(1.0, max(0.0, (now - thread.at) / THREAD_FADES))
-    return (1.0 if continues is None else UNRELATED_SHARE) * outside_openness(thread, now) * fading
+    operator's last word was never answered, 0.4 when it ended otherwise; less with time. 0 while the agent may be at
+    it."""
+    if thread.unanswered and not thread.question and now - thread.at < MAX_ANSWER_TIME:
+        return 0.0
+    openness = 1.0 if thread.question else 0.8 if thread.unanswered else 0.4
+    return openness * _fading(thread.at, now)
 
 
 class Conversations:
@@ -230,21 +199,24 @@ class Conversations:
 
     def __init__(self, sessions: Sequence[SessionView], now: datetime, threads: Sequence[Thread] = ()) -> None:
         self._now = now
-        self._inside = [(thread_relevance(session, now), session) for session in sessions]
-        self._outside = [(outside_relevance(thread, now), thread) for thread in threads]
+        self._sessions = [(session_relevance(session, now), session) for session in sessions]
+        self._threads = [(thread_relevance(thread, now), thread) for thread in threads]
 
     def signal(self, continues: Collection[str] | None = None) -> Signal:
-        """The most relevant session, in words, and the most relevant conversation elsewhere; `continues` names the
-        flows that a proposal would take up."""
-        rated = [(_share(session, continues) * relevance, session) for relevance, session in self._inside]
-        relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
-        elsewhere, thread = max(self._outside, key=lambda pair: pair[0], default=(0.0, None))
-        elsewhere *= 1.0 if continues is None else UNRELATED_SHARE
+        """The most relevant session, in words, and the most relevant conversation elsewhere. `continues` names the
+        flows that a proposal would take up: for it, sessions of others and conversations count half."""
+        ours = [
+            (relevance if continues is None or session.flow in continues else UNRELATED_SHARE * relevance, session)
+            for relevance, session in self._sessions
+        ]
+        share = 1.0 if continues is None else UNRELATED_SHARE
+        relevance, session = max(ours, key=lambda pair: pair[0], default=(0.0, None))
+        elsewhere, thread = max(self._threads, key=lambda pair: pair[0], default=(0.0, None))
         rated_words = []
         if session is not None and relevance > 0.0:
             rated_words.append((relevance, _session_words(session, self._now)))
         if thread is not None and elsewhere > 0.0:
-            rated_words.append((elsewhere, thread_words(thread, self._now)))
+            rated_words.append((share * elsewhere, thread_words(thread, self._now)))
         if not rated_words:
             return signal("conversations", 0.0, "no recent sessions")
         rated_words.sort(key=lambda pair: pair[0], reverse=True)

@@ -19,13 +19,11 @@ from engine.prediction.signals import (
     OurWrite,
     git_relevance,
     last_activity,
-    outside_openness,
-    outside_relevance,
     related_task,
+    session_relevance,
     signal,
     silence_relevance,
     silence_signal,
-    tasks_relevance,
     tasks_signal,
     thread_relevance,
     time_since_activity,
@@ -111,15 +109,15 @@ def test_the_stalest_task_counts_and_is_named_first() -> None:
     found = tasks_signal(tasks, NOW)
     assert found.evidence[0] == "“cart rounding” 4 days old"
     assert found.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
-    assert tasks_relevance([task("x", timedelta(days=7))], NOW) == 1.0
-    assert tasks_relevance([task("x", timedelta(days=70))], NOW) == 1.0
+    assert tasks_signal([task("x", timedelta(days=7))], NOW).relevance == 1.0
+    assert tasks_signal([task("x", timedelta(days=70))], NOW).relevance == 1.0
 
 
 def test_a_related_task_counts_in_full_others_half() -> None:
     tasks = [task("rounding in the cart", timedelta(days=7))]
     assert related_task(tasks, "Run the tests of cart.py") == tasks[0]
-    assert tasks_relevance(tasks, NOW, "tests of cart.py") == 1.0
-    assert tasks_relevance(tasks, NOW, "branches") == 0.5
+    assert tasks_signal(tasks, NOW, "tests of cart.py").relevance == 1.0
+    assert tasks_signal(tasks, NOW, "branches").relevance == 0.5
 
 
 # -- conversations --------------------------------------------------------------------------------------------------
@@ -129,13 +127,13 @@ def test_a_thread_that_was_left_open_matters_more_than_one_that_ended_well() -> 
     red = CheckResult("pytest", 3, 1)
     at = NOW
     failed = session(state=SessionState.FAILED, ended_at=at)
-    assert thread_relevance(failed, NOW) == 1.0
-    assert thread_relevance(session(check=red, ended_at=at), NOW) == 0.8
-    assert thread_relevance(session(ended_at=at), NOW) == 0.4
-    assert thread_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
-    assert thread_relevance(failed, NOW, {"bisect"}) == 0.5
-    assert thread_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
-    assert thread_relevance(failed, NOW + timedelta(hours=24)) == 0.0
+    assert session_relevance(failed, NOW) == 1.0
+    assert session_relevance(session(check=red, ended_at=at), NOW) == 0.8
+    assert session_relevance(session(ended_at=at), NOW) == 0.4
+    assert session_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
+    assert Conversations([failed], NOW).signal({"bisect"}).relevance == 0.5
+    assert session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
+    assert session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
 
 
 def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
@@ -143,16 +141,16 @@ def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = Fa
 
 
 def test_what_was_left_open_with_another_agent_matters_as_much() -> None:
-    assert outside_relevance(talk(asks="Shall I?"), NOW) == 1.0
-    assert outside_relevance(talk(), NOW) == 0.4
-    assert outside_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
-    assert outside_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
-    assert outside_relevance(talk(asks="Shall I?"), NOW, {"bisect"}) == 0.5
+    assert thread_relevance(talk(asks="Shall I?"), NOW) == 1.0
+    assert thread_relevance(talk(), NOW) == 0.4
+    assert thread_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
+    assert thread_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
+    assert Conversations([], NOW, [talk(asks="Shall I?")]).signal({"bisect"}).relevance == 0.5
 
 
 def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
-    assert outside_openness(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
-    assert outside_openness(talk(timedelta(minutes=10), unanswered=True), NOW) == 0.8
+    assert thread_relevance(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
+    assert thread_relevance(talk(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(0.8, abs=0.01)
 
 
 # -- git and calendar -----------------------------------------------------------------------------------------------
