@@ -40,8 +40,8 @@ from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import Prediction, card_of, last_trigger_times, make_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.follow_ups import CURSOR, choose, is_recent, next_kinds
-from engine.prediction.intake import LAST_CHECKED, Intake, WorkspaceFindings
+from engine.prediction.follow_ups import first_proposal_of, is_recent, next_kinds
+from engine.prediction.intake import LAST_CHECKED, Intake, Selection, WorkspaceFindings
 from engine.prediction.kinds import KINDS_BY_INSPECTION, is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin, band_of
@@ -55,6 +55,8 @@ Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
 
 Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
 """What a context suggests; errors go into the list."""
+
+FOLLOW_UP_CURSOR = "cards.follow_ups"
 
 EXPLORED_IN = 10
 """One cycle in this many shows a card to learn something."""
@@ -153,7 +155,7 @@ class Predictions:
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
         self._reported: set[str] = set()
-        self._ended = LedgerCursor(store.ledger, CURSOR, lambda fact: fact.kind == "SessionEnded")
+        self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
         self._following = threading.Lock()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
@@ -271,7 +273,7 @@ class Predictions:
             for path in requested_paths
             if path not in active_paths and requested
         ]
-        all_findings, proposals = self._find_proposals(active_paths, errors)
+        all_findings = self._find_proposals(active_paths, errors)
         if requested:
             errors += [
                 f"{findings.context.workspace}: no commit yet; most cards need a history, so make a commit"
@@ -282,11 +284,12 @@ class Predictions:
         with self._database.read() as session:
             leaving = self._intake.leaving(session, all_findings, clock.now())
             room = self._intake.room(session, leaving, clock.now())
-        rows, blocked, left_out = self._select_cards(proposals, errors, room=room, leaving=leaving)
-        if requested and left_out:
+        proposals = [proposal for findings in all_findings for proposal in findings.proposals]
+        selection = self._select_cards(proposals, errors, room=room, leaving=leaving)
+        if requested and selection.is_full:
             errors.append(_full(store.settings.current))
         created, withdrawn = self._database.write(
-            lambda tx: self._intake.apply(tx, all_findings, rows, blocked, tuple(errors), clock.monotonic() - began)
+            lambda tx: self._intake.apply(tx, all_findings, selection, tuple(errors), clock.monotonic() - began)
         )
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
 
@@ -296,28 +299,26 @@ class Predictions:
         if self._store.is_off(workspace):
             return None
         errors: list[str] = []
-        findings, proposals = self._find_proposals([workspace], errors)
+        findings = self._find_proposals([workspace], errors)
+        proposals = [proposal for found in findings for proposal in found.proposals]
         with self._database.read() as session:
-            chosen = choose(kinds, self._intake.may_follow(session, proposals, self._store.clock.now()))
+            possible = self._intake.may_follow(session, proposals, self._store.clock.now())
+            chosen = first_proposal_of(kinds, possible)
             older = self._intake.other_evidence(session, chosen) if chosen else set()
-        rows: list[Prediction] = []
-        blocked: list[TriggerBlocked] = []
+        selection = Selection()
         if chosen is not None:
             room = stack.Room(self._store.settings.current, ())  # a follow-up takes no place
             chosen = replace(chosen, source=Source.FOLLOW_UP)
-            rows, blocked, _ = self._select_cards([chosen], errors, room=room, leaving=older)
-        for row in rows:
+            selection = self._select_cards([chosen], errors, room=room, leaving=older)
+        for row in selection.rows:
             row.from_channel = after
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        return self._database.write(lambda tx: self._intake.seat_follow_up(tx, findings, rows, blocked))
+        return self._database.write(lambda tx: self._intake.add_follow_up(tx, findings, selection))
 
-    def _find_proposals(
-        self, workspaces: Sequence[str], errors: list[str]
-    ) -> tuple[list[WorkspaceFindings], list[Proposal]]:
+    def _find_proposals(self, workspaces: Sequence[str], errors: list[str]) -> list[WorkspaceFindings]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
         findings: list[WorkspaceFindings] = []
-        every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._last_contexts[context.workspace] = context
             unknown = context.inspection.unknown
@@ -331,28 +332,25 @@ class Predictions:
             findings.append(
                 WorkspaceFindings(
                     context,
-                    fingerprints=frozenset(proposal.fingerprint for proposal in proposals),
-                    subjects=frozenset((proposal.kind, proposal.subject) for proposal in proposals),
+                    tuple(proposals),
                     complete=context.git is not None and not context.errors and not failed,
                     unseen=frozenset(kind for look in unknown for kind in KINDS_BY_INSPECTION[look]),
                 )
             )
-            every += proposals
-        return findings, every
+        return findings
 
     def _select_cards(
         self, proposals: Sequence[Proposal], errors: list[str], *, room: stack.Room, leaving: Collection[str]
-    ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
-        """The rows that may become cards, from the top of the stack, with the rails' verdicts, as many as there is
-        `room` for; what the content rail blocked; and whether anything found no room. `leaving`: ids of the pending
-        cards that will be withdrawn."""
+    ) -> Selection:
+        """The rows that may become cards, with the rails' verdicts, as many as there is `room` for. `leaving`: ids of
+        the pending cards that will be withdrawn."""
         history = self._store.history
         with self._database.read() as session:
             now = self._store.clock.now()
             unavailable = self._intake.unavailable(session, proposals, now, leaving)
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             if not proposals:
-                return [], [], False
+                return Selection()
             decided: dict[tuple[str, str], tuple[int, int]] = {}
             for kind, _, workspace, approved, number in history.count_by_group(session):
                 before = decided.get((workspace, kind), (0, 0))
@@ -370,20 +368,18 @@ class Predictions:
             )
             return self._ask_rails(session, selected, now, room)
 
-    def _ask_rails(
-        self, session: Session, drafts: Sequence[Draft], now: datetime, room: stack.Room
-    ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
+    def _ask_rails(self, session: Session, drafts: Sequence[Draft], now: datetime, room: stack.Room) -> Selection:
         """Ask the rails about those that get a place, from the top of the stack."""
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
-        left_out = False
+        is_full = False
         for draft in drafts:
             draft.row.id = self._randomness.new_id("pred")
         waiting = {draft.row.id: draft for draft in drafts}
         for card in stack.sort_cards([card_of(draft.row) for draft in drafts], now):
             row, info = waiting[card.id].row, waiting[card.id].info
             if room.take(card, now) is None:
-                left_out = left_out or card.tier is not Tier.UPKEEP
+                is_full = is_full or card.tier is not Tier.UPKEEP
                 continue
             verdicts = self._approvals.preview_work(session, row, card.assignment, info)
             content = next(
@@ -407,7 +403,7 @@ class Predictions:
                         reason=content.reason,
                     )
                 )
-        return rows, blocked, left_out
+        return Selection(tuple(rows), tuple(blocked), is_full)
 
     def _draft(self, proposal: Proposal, round_state: _Round) -> Draft:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""

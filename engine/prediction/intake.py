@@ -94,14 +94,29 @@ class WorkspaceFindings:
     """The findings of a cycle in one workspace."""
 
     context: WorkspaceContext
-    fingerprints: frozenset[str]
-    """The evidence of its proposals."""
-    subjects: frozenset[tuple[str, str]]
-    """(kind, subject) of its proposals."""
+    proposals: tuple[Proposal, ...]
     complete: bool
     """False when a collector failed: then nothing is withdrawn."""
     unseen: frozenset[str] = frozenset()
     """Kinds whose check failed: their cards are not withdrawn."""
+
+    def has_evidence(self, fingerprint: str) -> bool:
+        """Whether a proposal has this evidence."""
+        return any(proposal.fingerprint == fingerprint for proposal in self.proposals)
+
+    def has_subject(self, card: Card) -> bool:
+        """Whether a proposal is about what a card is about."""
+        return any(proposal.about == card.about for proposal in self.proposals)
+
+
+@frozen
+class Selection:
+    """What a cycle would store: the rows that may become cards, from the top of the stack, what the content rail
+    blocked, and whether anything found no place."""
+
+    rows: tuple[Prediction, ...] = ()
+    blocked: tuple[TriggerBlocked, ...] = ()
+    is_full: bool = False
 
 
 class Intake:
@@ -160,9 +175,9 @@ class Intake:
             for card in self._store.pending(session)
             if card.source in BOUND_TO_EVIDENCE
             and (finding := by_workspace.get(card.workspace)) is not None
-            and card.fingerprint not in finding.fingerprints
+            and not finding.has_evidence(card.fingerprint)
             and card.kind not in finding.unseen
-            and not (card.snoozed(now) and (card.kind, card.subject) in finding.subjects)
+            and not (card.snoozed(now) and finding.has_subject(card))
         }
 
     def room(self, session: Session, leaving: Collection[str], now: datetime) -> stack.Room:
@@ -175,13 +190,12 @@ class Intake:
         self,
         tx: Transaction,
         findings: Sequence[WorkspaceFindings],
-        rows: Sequence[Prediction],
-        blocked: Sequence[TriggerBlocked],
+        selection: Selection,
         errors: tuple[str, ...],
         seconds: float,
     ) -> tuple[list[Card], list[str]]:
-        """Store the result of a cycle; returns (cards created, ids withdrawn). `rows` are best first; those without a
-        place are dropped."""
+        """Store the result of a cycle; returns (cards created, ids withdrawn). Rows without a place are dropped."""
+        rows = selection.rows
         withdrawn = self._withdraw(tx, findings)
         self._note_evidence(tx, findings)
         looked = {finding.context.workspace: finding.context.now.isoformat() for finding in findings}
@@ -201,24 +215,20 @@ class Intake:
             withdrawn += displaced
             subjects.add(row.about)
             cards.append(self._store.add(tx, row))
-        for fact in blocked:
+        for fact in selection.blocked:
             tx.record(fact)
         tx.record(CycleFinished(created=len(cards), withdrawn=len(withdrawn), seconds=seconds, errors=errors))
         return cards, withdrawn
 
-    def seat_follow_up(
-        self,
-        tx: Transaction,
-        findings: Sequence[WorkspaceFindings],
-        rows: Sequence[Prediction],
-        blocked: Sequence[TriggerBlocked],
+    def add_follow_up(
+        self, tx: Transaction, findings: Sequence[WorkspaceFindings], selection: Selection
     ) -> Card | None:
         """Withdraw cards without evidence, and store a follow-up, which needs no place (SPEC 2.9). It replaces a card
         about the same subject with other evidence. None if the evidence has a card, cools down or is muted."""
         self._withdraw(tx, findings)
-        for fact in blocked:
+        for fact in selection.blocked:
             tx.record(fact)
-        for row in rows:
+        for row in selection.rows:
             older = self.other_evidence(tx.session, row)
             if row.fingerprint in self.unavailable(tx.session, [row], tx.now, older):
                 continue
@@ -251,5 +261,5 @@ class Intake:
             finding = complete.get(workspace)
             if finding is None or kind in finding.unseen or closed_at < since:
                 continue
-            if was_gone is (fingerprint in finding.fingerprints):
+            if was_gone is finding.has_evidence(fingerprint):
                 load_card(tx.session, card_id).evidence_gone = not was_gone

@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.model import CheckResult, Proposal, SessionState, SessionView, Source, Status
-from engine.prediction.follow_ups import AFTER_FAILED_TESTS, next_kinds
+from engine.prediction.follow_ups import FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
 from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal
@@ -31,9 +31,9 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
-        (ended(check=RED), AFTER_FAILED_TESTS),
-        (ended(check=BROKEN), AFTER_FAILED_TESTS),
-        (ended("bisect", check=RED), tuple(kind for kind in AFTER_FAILED_TESTS if kind != "bisect")),
+        (ended(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
+        (ended(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
+        (ended("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
         (ended(check=GREEN), ()),
         (ended("lint"), ()),
         (ended("lint", next_step="fix_lint"), ("fix_lint",)),
