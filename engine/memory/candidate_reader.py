@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from engine.memory.ranking import Row
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
 from engine.storage.rows import session_driver
@@ -26,11 +27,6 @@ store only the rarest words of the question are searched, and for a word that is
 
 MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
-
-
-Row = tuple[int, str, str, str]
-"""Of a memory its `seq`, speaker, session and time (ISO 8601 in UTC, as it is stored). A plain tuple: a recall reads
-hundreds of them."""
 
 
 class Passage(NamedTuple):

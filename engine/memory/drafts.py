@@ -124,7 +124,8 @@ class Drafts:
             raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact separately")
         if draft.state == "promoted":
             return self.para.get(draft.fact_id)
-        supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""
+        is_superseding = any(fact.id == draft.supersedes for fact in self.para.facts(active=True))
+        supersedes = draft.supersedes if is_superseding else ""
         trust = Trust.OPERATOR if edit and edit != draft.fact else draft.trust
         placement = (draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
         fact = self.para.add([NewFact(edit or draft.fact, *placement, supersedes, trust, self._clock.now())])[0]
@@ -140,12 +141,6 @@ class Drafts:
         if draft.state == "waiting":
             self._decide(draft, "rejected", "")
         return self.get(draft_id)
-
-    def _holds(self, fact_id: str) -> bool:
-        try:
-            return self.para.get(fact_id).active
-        except Refusal:
-            return False
 
     def _decide(self, draft: FactDraft, state: str, fact_id: str, *, edited: bool = False) -> None:
         def store_decision(tx: Transaction) -> None:

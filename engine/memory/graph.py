@@ -18,7 +18,7 @@ from pathlib import Path
 from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.memory.graph_file import GraphFiles, Record
-from engine.memory.graph_rules import cycles, reaches
+from engine.memory.graph_rules import find_circle, reaches
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 from engine.storage.erasing import SearchTerms
 
@@ -191,17 +191,10 @@ class TaskGraph:
             self._write(*self._with_edge(GraphEdge(source, relation, target, round(weight, 4))))
         return True
 
-    def cut(self, source: str, relation: Relation, target: str) -> None:
-        """Mark an arrow as holding no longer. Raises `Refusal` `unknown_edge`, OSError."""
-        self._wait_until_ready()
+    def cut(self, edge: GraphEdge) -> None:
+        """Mark an arrow as holding no longer. Raises OSError."""
         with self._write_lock:
-            existing = self._edge(source, relation, target)
-            if existing is None:
-                raise Refusal(
-                    "unknown_edge", f"there is no {relation} from {source} to {target}", "see layer F of the memory"
-                )
-            if not existing.invalidated:
-                self._write(*self._with_edge(replace(existing, invalidated=True)))
+            self._write(*self._with_edge(replace(edge, invalidated=True)))
 
     def flush(self, *, whole: bool = False) -> None:
         """Wait until everything is on the disk for good; with `whole`, and at most `MAX_WHOLE` tasks, in the one file
@@ -291,9 +284,9 @@ class TaskGraph:
         """Open circles of arrows that must not have any: only a hand that wrote in the file can have drawn them. The
         arrow that closes one is taken as holding no longer; in words, which and how it is mended."""
         for relation in ACYCLIC:
-            for cycle in cycles(self._outgoing, relation):
-                source, target = cycle[-1], cycle[0]
-                path = " → ".join((*cycle[:8], *(["…", source] if len(cycle) > 8 else []), target))
+            while circle := find_circle(self._outgoing, relation):
+                source, target = circle[-1], circle[0]
+                path = " → ".join((*circle[:8], *(["…", source] if len(circle) > 8 else []), target))
                 yield (
                     f"{self._files.snapshot.name}: {path} is a circle of `{relation}`; {source} → {target} is "
                     "treated as not valid. Quit, remove the wrong arrow from the file, and restart"

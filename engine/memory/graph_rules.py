@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from graphlib import CycleError, TopologicalSorter
 
 from engine.model import GraphEdge, Relation
 
@@ -72,26 +73,11 @@ def reaches(out: OutgoingEdges, into: Mapping[str, Sequence[str]], start: str, r
     return False
 
 
-def cycles(out: OutgoingEdges, relation: Relation) -> Iterator[list[str]]:
-    """The circles that arrows of one relation form, each once: the members in their order, the arrow from the last to
-    the first being the one that closes it. Without those arrows there is none left. Pure; `out` may be changed in
-    between where a circle was found."""
-    finished: set[str] = set()
-    for start in list(out):
-        if start in finished:
-            continue
-        path, positions = [start], {start: 0}
-        branches = [targets(out, start, relation)]
-        while branches:
-            target = next(branches[-1], None)
-            if target is None:
-                branches.pop()
-                last = path.pop()
-                del positions[last]
-                finished.add(last)
-            elif target in positions:
-                yield path[positions[target] :]
-            elif target not in finished:
-                positions[target] = len(path)
-                path.append(target)
-                branches.append(targets(out, target, relation))
+def find_circle(out: OutgoingEdges, relation: Relation) -> list[str]:
+    """The members of a circle that arrows of one relation form, in their order; [] when there is none."""
+    try:
+        TopologicalSorter({task_id: targets(out, task_id, relation) for task_id in out}).prepare()
+    except CycleError as error:
+        members: list[str] = error.args[1]  # the first is the last, too; against the arrows
+        return members[:0:-1]
+    return []

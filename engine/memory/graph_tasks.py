@@ -97,7 +97,7 @@ class GraphProducer:
         if needed.state == "done":
             for edge in self._edges(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
-                    self._graph.cut(edge.source, Relation.BLOCKS, waiting.id)
+                    self._graph.cut(edge)
         elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.get(needed.session_id).outcome) is False:
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 

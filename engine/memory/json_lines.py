@@ -70,15 +70,10 @@ def _parse_line(line: str, source: str) -> tuple[NewMemory, str]:
         at = parse_time(fields.get("timestamp"))
     except ValueError as error:
         at, note = None, f"{error}; stored without its time"
+    speaker, session, agent, ref = (_string_field(fields, name) for name in ("speaker", "session", "agent", "id"))
+    text, retention = fields["text"], Retention.FOREVER
     memory = NewMemory(
-        fields["text"],
-        speaker=_string_field(fields, "speaker"),
-        at=at,
-        session=_string_field(fields, "session"),
-        agent=_string_field(fields, "agent"),
-        source=source,
-        retention=Retention.FOREVER,
-        ref=_string_field(fields, "id"),
+        text, speaker=speaker, at=at, session=session, agent=agent, source=source, retention=retention, ref=ref
     )
     return memory, note
 

@@ -82,8 +82,7 @@ class Knowledge:
             ],
             report,
         )
-        self.sources = LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para)
-        """What recall asks besides layers C and E."""
+        memory.recaller.join(LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para))
 
     def build_forgetting(
         self, others: Sequence[ErasableStore], text_of_other: Mapping[str, Callable[[str], str | None]]

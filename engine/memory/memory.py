@@ -13,7 +13,7 @@ from engine.config import SettingsSource
 from engine.memory.embedding import TIMEOUT_S, Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.helper import Helper
 from engine.memory.index import ChromaServer, Index
-from engine.memory.recall import DEADLINE_S, LayerSource, Recaller
+from engine.memory.recall import DEADLINE_S, Recaller
 from engine.memory.search import MemorySearch
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import Vectoriser
@@ -91,10 +91,6 @@ class MemoryService:
         return self.store.pending_count(self.vectoriser.model), self.vectoriser.trouble
 
     # -- recalling
-
-    def join(self, *sources: LayerSource) -> None:
-        """These layers are asked too, from now on."""
-        self.recaller.join(*sources)
 
     def recall(self, query: RecallQuery, *, deadline: float = DEADLINE_S) -> Recall:
         """What all layers know about a question (SPEC 4.4); see `Recaller.recall`."""

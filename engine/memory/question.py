@@ -132,6 +132,10 @@ class Question:
     asks_latest: bool
     asks_advice: bool
 
+    def date_fit(self, at: str) -> float:
+        """How well a time (ISO 8601) fits the dates that it names, in [0, 1]; 0 where it names none."""
+        return max((when.fits(date.fromisoformat(at[:10])) for when in self.dates), default=0.0)
+
 
 def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
     """Read a question that is asked of what `speakers` said."""

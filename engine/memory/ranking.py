@@ -7,11 +7,10 @@ long messages, documentation and code are ranked by the same weights.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from engine.frozen import frozen
@@ -97,18 +96,21 @@ _PREFERENCE = re.compile(
 )
 
 
+Row = tuple[int, str, str, str]
+"""Of a memory its `seq`, speaker, session and time (ISO 8601 in UTC, as it is stored). A plain tuple: a recall reads
+hundreds of them."""
+
+
 @frozen
 class Pool:
-    """Candidates and the turns beside them, column by column.
+    """Candidates and the turns beside them, with what is known of each.
 
     `before` and `after` are the places in the pool of the turn before and after in the same session, -1 where there is
-    none. `times` are ISO 8601 in UTC, "" where none is known. `words` is BM25, 0 where a search by words did not find
-    it; `meaning` the cosine of the nearest passage with the question, NaN where it is not known.
+    none. `words` is BM25, 0 where a search by words did not find it; `meaning` the cosine of the nearest passage with
+    the question, NaN where it is not known.
     """
 
-    speakers: Sequence[str]
-    sessions: Sequence[str]
-    times: Sequence[str]
+    rows: Sequence[Row]
     before: Positions
     after: Positions
     words: Vector
@@ -118,12 +120,11 @@ class Pool:
 
 @dataclass(slots=True)
 class Candidates:
-    """Those of a pool that are looked at closely: their `positions` in it, the best first, and what speaks for each, by
-    name of the feature."""
+    """Those of a pool that are looked at closely, the best first, and what speaks for each, by name of the feature."""
 
     question: Question
-    pool: Pool
-    positions: Positions
+    now: datetime
+    rows: Sequence[Row]
     features: dict[str, Vector]
     terms: Sequence[frozenset[str]] = ()
     """Those of the question that each says."""
@@ -152,23 +153,14 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
     session_numbers: dict[str | int, int] = {}
     # A line without a session is a session of its own.
     session_of = numpy.array(
-        [
-            session_numbers.setdefault(item or position, len(session_numbers))
-            for position, item in enumerate(pool.sessions)
-        ],
+        [session_numbers.setdefault(session or seq, len(session_numbers)) for seq, _, session, _ in pool.rows],
         numpy.int64,
     )
     session = numpy.zeros(len(session_numbers), numpy.float32)
     numpy.maximum.at(session, session_of, fused)
     neighbour = numpy.maximum(_values_at(fused, pool.before), _values_at(fused, pool.after))
-    asked = {speaker for speaker in set(pool.speakers) if speaker.casefold() in question.speakers}
-    is_asked_speaker = numpy.array([speaker in asked for speaker in pool.speakers], numpy.float32)
-    date_fit = numpy.zeros(len(is_asked_speaker), numpy.float32)
-    if question.dates:
-        for position, at in enumerate(pool.times):
-            if at:
-                day = date.fromisoformat(at[:10])
-                date_fit[position] = max(when.fits(day) for when in question.dates)
+    is_asked_speaker = numpy.array([row[1].casefold() in question.speakers for row in pool.rows], numpy.float32)
+    date_fit = numpy.array([question.date_fit(at) for *_, at in pool.rows], numpy.float32)
     chosen = numpy.argsort(-(fused + 0.3 * neighbour + 0.3 * is_asked_speaker + 0.15 * date_fit), kind="stable")[
         :MAX_CLOSE
     ]
@@ -180,7 +172,8 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
         "who": is_asked_speaker,
         "date": date_fit,
     }
-    return Candidates(question, pool, chosen, {name: values[chosen] for name, values in features.items()})
+    rows = [pool.rows[position] for position in chosen.tolist()]
+    return Candidates(question, pool.now, rows, {name: values[chosen] for name, values in features.items()})
 
 
 def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector) -> None:
@@ -188,7 +181,7 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     and "coverage", the share of the question's words that each has, rare ones counting more."""
     import numpy
 
-    question, pool, positions = candidates.question, candidates.pool, candidates.positions.tolist()
+    question = candidates.question
     texts = [text.casefold() for text in texts]
     terms = question.terms or ("",)
     candidates.terms = _terms_in(terms, texts)
@@ -198,14 +191,11 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     term_weights = numpy.log((len(texts) + 1) / (present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
     coverage = present @ (term_weights / term_weights.sum())
     standing = [
-        pool.speakers[position].casefold() in USERS
+        speaker.casefold() in USERS
         and bool(_STANDING_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
-        for position, text in zip(positions, texts, strict=True)
+        for (_, speaker, _, _), text in zip(candidates.rows, texts, strict=True)
     ]
-    ages = [
-        max(0.0, (pool.now - datetime.fromisoformat(at)).total_seconds() / 86400) if at else math.inf
-        for at in (pool.times[position] for position in positions)
-    ]
+    ages = [max(0.0, (candidates.now - datetime.fromisoformat(at)) / timedelta(days=1)) for *_, at in candidates.rows]
     recent = numpy.exp(-numpy.array(ages) / RECENT_DAYS) * (1.0 if question.asks_latest else 0.25)
     candidates.features |= {
         "coverage": coverage,
@@ -232,7 +222,7 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
     """Candidates after a close look, best first, at most `limit`. Those that score the same stay in their order."""
     import numpy
 
-    question, features, size = candidates.question, candidates.features, len(candidates.positions)
+    question, features, size = candidates.question, candidates.features, len(candidates.rows)
     if not size:
         return []
     # What is not asked for no line can have: it is not counted, so that one that has all there is to have stands beside
@@ -267,7 +257,7 @@ def _relevant(candidates: Candidates) -> Any:
 
     coverage, threshold = candidates.features["coverage"], MIN_RELEVANCE - 1e-6  # float32
     relevance = numpy.maximum(candidates.features["meaning"], WORDS_ALONE * coverage) + COVERAGE_BONUS * coverage
-    sessions = [candidates.pool.sessions[position] for position in candidates.positions.tolist()]
+    sessions = [session for _, _, session, _ in candidates.rows]
     relevant_sessions = {
         session for session, value in zip(sessions, relevance.tolist(), strict=True) if session and value >= threshold
     }
@@ -277,7 +267,7 @@ def _relevant(candidates: Candidates) -> Any:
 
 def _reason(candidates: Candidates, candidate: int) -> str:
     """Why, in words."""
-    position = int(candidates.positions[candidate])
+    _, speaker, _, at = candidates.rows[candidate]
     features = {name: float(values[candidate]) for name, values in candidates.features.items()}
     reasons = []
     if features["coverage"] > 0:
@@ -288,9 +278,9 @@ def _reason(candidates: Candidates, candidate: int) -> str:
     if features["standing"]:
         reasons.append("a rule or preference of yours")
     elif features["who"]:
-        reasons.append(f"{candidates.pool.speakers[position]} says it")
+        reasons.append(f"{speaker} says it")
     if features["date"]:
-        reasons.append(f"said on {candidates.pool.times[position][:10]}")
+        reasons.append(f"said on {at[:10]}")
     if features["beside"] >= NOTABLE:
         reasons.append("next to a matching turn")
     if not reasons:

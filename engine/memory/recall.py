@@ -38,7 +38,7 @@ MAX_COMPARED = 4_000
 MAX_LEADING_FACTS = 5
 """Facts that come before everything else; further ones are ordered by score."""
 
-LAYER_PREFERENCE = (Layer.CONTEXT, Layer.GRAPH, Layer.LEDGER)
+LAYER_PREFERENCE = {Layer.CONTEXT: 0, Layer.GRAPH: 1, Layer.LEDGER: 2}
 """Layers that describe the same session or task, the most informative first."""
 
 
@@ -138,24 +138,15 @@ def _with_tokens(match: RecallMatch) -> RecallMatch:
     return replace(match, tokens=tokenizer.count(match.text) if is_short else len(match.text) // 4)
 
 
-def _pick_best_forms(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
+def _pick_best_forms(lines: Iterable[RecallMatch]) -> Iterable[RecallMatch]:
     """Each session and task once, by the layer that tells most of it; what stands for itself as it is."""
     best: dict[str, RecallMatch] = {}
-    standalone = []
-    for line in lines:
-        current = best.get(line.about)
-        if not line.about:
-            standalone.append(line)
-        elif current is None or _form_rank(line) < _form_rank(current):
-            best[line.about] = line
-    return [*standalone, *best.values()]
+    for line in sorted(lines, key=lambda line: (LAYER_PREFERENCE.get(line.layer, 0), -line.score)):
+        best.setdefault(line.about or line.id, line)
+    return best.values()
 
 
-def _form_rank(line: RecallMatch) -> tuple[int, float]:
-    return LAYER_PREFERENCE.index(line.layer), -line.score
-
-
-def _sort(lines: Sequence[RecallMatch]) -> list[RecallMatch]:
+def _sort(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
     """Facts first, as many as may stand before everything; then by score. Who answered first makes no difference."""
     ordered = sorted(lines, key=lambda line: (-line.score, line.layer.value, line.id))
     facts = [line for line in ordered if line.layer is Layer.PARA][:MAX_LEADING_FACTS]

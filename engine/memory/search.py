@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.background import run_in_thread
 from engine.frozen import frozen
-from engine.memory.candidate_reader import LAYERS, Passage, Row, is_unscoped, open_reader, searched_layers
+from engine.memory.candidate_reader import LAYERS, Passage, is_unscoped, open_reader, searched_layers
 from engine.memory.embedding import Embedding
 from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency
 from engine.memory.question import STOP_WORDS, read_question
@@ -24,6 +24,7 @@ from engine.memory.ranking import (
     Candidates,
     Pool,
     RankedCandidate,
+    Row,
     add_text_features,
     rank,
     select_candidates,
@@ -65,11 +66,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 @frozen
 class SearchPool:
-    """Candidates for a question before they are ranked; for each its `seq` and the passage that fits best.
-    `warning` as in `LayerResult`."""
+    """Candidates for a question before they are ranked; for each the passage that fits best. `warning` as in
+    `LayerResult`."""
 
     candidates: Candidates
-    seqs: list[int]
     passages: list[Passage]
     warning: str = ""
 
@@ -89,14 +89,15 @@ class MemorySearch:
         """The `query.k` best. What the embedder does not answer within `timeout` seconds is found by words alone."""
         pool = self.collect_candidates(query, now, timeout)
         ranked = rank(pool.candidates, limit=query.k)
-        memories = self._store.by_seq(pool.seqs[hit.number] for hit in ranked)
+        passages = [pool.passages[hit.number] for hit in ranked]
+        memories = self._store.by_seq(passage.seq for passage in passages)
         items = []
-        for hit in ranked:
-            memory = memories.get(pool.seqs[hit.number])
+        for hit, passage in zip(ranked, passages, strict=True):
+            memory = memories.get(passage.seq)
             if memory is not None:  # else it was deleted meanwhile
                 text, place = memory.text, ""
                 if query.passages and len(text) > MAX_WHOLE:
-                    text, place = _expand_passage(text, pool.passages[hit.number])
+                    text, place = _expand_passage(text, passage)
                 items.append(_to_match(memory, hit, text, place, now))
         return LayerResult(tuple(items), pool.warning)
 
@@ -111,14 +112,13 @@ class MemorySearch:
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, searched_layers(query))
         with open_reader(self._database, query) as reader:
             rows, previous = reader.rows_with_neighbours(_fused_best(word_scores, similarities))
-            pool_seqs = [row[0] for row in rows]
-            near = [] if embedding is None else self._vectors.near(embedding.array, pool_seqs)
+            near = [] if embedding is None else self._vectors.near(embedding.array, [row[0] for row in rows])
             candidates = select_candidates(question, _pool(rows, previous, word_scores, near, now))
-            seqs = [pool_seqs[position] for position in candidates.positions.tolist()]
+            seqs = [row[0] for row in candidates.rows]
             chunks = _nearest_chunks(near, seqs)
             passages = reader.passages(seqs, [chunk for ordered in chunks for chunk in ordered])
-        best = _add_passages(candidates, seqs, passages, embedding, {ordered[0] for ordered in chunks if ordered})
-        return SearchPool(candidates, seqs, best, warning and f"found by words only: {warning}")
+        best = _add_passages(candidates, passages, embedding, {ordered[0] for ordered in chunks if ordered})
+        return SearchPool(candidates, best, warning and f"found by words only: {warning}")
 
     def _search_vectors(
         self, pending: Future[Embedding | None], timeout: float, limit: int, layers: frozenset[Layer]
@@ -138,28 +138,20 @@ class MemorySearch:
 
 
 def _add_passages(
-    candidates: Candidates,
-    seqs: Sequence[int],
-    passages: Sequence[Passage],
-    embedding: Embedding | None,
-    nearest_chunks: set[int],
+    candidates: Candidates, passages: Sequence[Passage], embedding: Embedding | None, nearest_chunks: set[int]
 ) -> list[Passage]:
     """Add the features that take texts to the candidates; `nearest_chunks` has the nearest one of each. Returns of each
     the passage that fits the question best."""
     import numpy
 
-    texts: dict[int, str] = {}
-    best: dict[int, tuple[float, bool, Passage]] = {}
     scores = _token_scores(embedding, [passage.tokens for passage in passages]).tolist()
+    passages_of: dict[int, list[tuple[float, bool, Passage]]] = {row[0]: [] for row in candidates.rows}
     for passage, score in zip(passages, scores, strict=True):
-        seq = passage.seq
-        texts[seq] = f"{texts[seq]}\n{passage.text}" if seq in texts else passage.text
-        is_nearest = passage.chunk_id in nearest_chunks
-        if seq not in best or (score, is_nearest) > best[seq][:2]:
-            best[seq] = score, is_nearest, passage
-    token_scores = numpy.array([best[seq][0] for seq in seqs], numpy.float32)
-    add_text_features(candidates, [texts[seq] for seq in seqs], token_scores)
-    return [best[seq][2] for seq in seqs]
+        passages_of[passage.seq].append((score, passage.chunk_id in nearest_chunks, passage))
+    best = [max(scored, key=lambda item: item[:2]) for scored in passages_of.values()]
+    texts = ["\n".join(passage.text for *_, passage in scored) for scored in passages_of.values()]
+    add_text_features(candidates, texts, numpy.array([score for score, *_ in best], numpy.float32))
+    return [passage for *_, passage in best]
 
 
 def _pool(
@@ -169,19 +161,18 @@ def _pool(
     near: Sequence[Near],
     now: datetime,
 ) -> Pool:
-    """What is known of rows without their texts, column by column; `near` is nearest first."""
+    """What is known of rows without their texts; `near` is nearest first."""
     import numpy
 
-    seqs, speakers, sessions, times = zip(*rows, strict=True) if rows else ((), (), (), ())
-    position = {seq: number for number, seq in enumerate(seqs)}
-    before, after = numpy.full(len(seqs), -1, numpy.int64), numpy.full(len(seqs), -1, numpy.int64)
+    position = {row[0]: number for number, row in enumerate(rows)}
+    before, after = numpy.full(len(rows), -1, numpy.int64), numpy.full(len(rows), -1, numpy.int64)
     for seq, earlier in previous.items():
         if seq in position and earlier in position:
             before[position[seq]], after[position[earlier]] = position[earlier], position[seq]
     similarities = {seq: similarity for similarity, _, seq in reversed(near)}
-    words = numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32)
-    meaning = numpy.array([similarities.get(seq, math.nan) for seq in seqs], numpy.float32)
-    return Pool(speakers, sessions, times, before, after, words, meaning, now)
+    words = numpy.array([word_scores.get(seq, 0.0) for seq in position], numpy.float32)
+    meaning = numpy.array([similarities.get(seq, math.nan) for seq in position], numpy.float32)
+    return Pool(rows, before, after, words, meaning, now)
 
 
 def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> list[list[int]]:

@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import Captures, Remember
+from engine.memory.captures import Captures
 from engine.memory.search import SUMMARY
 from engine.memory.store import MemoryStore
 from engine.memory.work import Work, session_of
-from engine.model import Asks, Layer, NewMemory, NoAnswer, Question, Refusal, SessionView, sanitise
+from engine.model import Asks, Layer, NewMemory, NoAnswer, Question, Refusal, RememberResult, SessionView, sanitise
 from engine.model.text import count
 from engine.storage.ledger import LedgerEntry
 
@@ -68,7 +68,7 @@ class SessionSummariser:
         work: Work,
         captures: Captures,
         store: MemoryStore,
-        remember: Remember,
+        remember: Callable[[Sequence[NewMemory]], RememberResult],
         *,
         model: Asks,
         clock: Clock,
@@ -100,10 +100,9 @@ class SessionSummariser:
         ):
             return
         record = self.record(view)
-        self._remember([to_memory(record, self.summary(record))])
-        latest = self._store.get(SUMMARY + session_id)
-        if existing is not None and latest is not None and latest.id != existing.id:
-            self._store.supersede(existing.id, latest.id)
+        (latest_id,) = self._remember([to_memory(record, self.summary(record))]).ids
+        if existing is not None and latest_id != existing.id:
+            self._store.supersede(existing.id, latest_id)
 
     def record(self, view: SessionView) -> SessionFacts:
         """What is known of a session."""

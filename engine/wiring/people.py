@@ -150,7 +150,6 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
     )
     learnt = core.learnings.texts
     core.knowledge.build_forgetting((core.wisdom.texts, learnt, CandidateTexts(core.database)), {"lrn": learnt.text_of})
-    core.memory.join(*core.knowledge.sources)
     core.importer = Importer(
         core.database,
         core.memory.remember,

@@ -126,8 +126,8 @@ class Seen:
 def seen(port: MemoryService, question: Question) -> Seen:
     """Ask, and keep what was seen on the way."""
     looked = port.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
-    memories = port.store.by_seq(looked.seqs)
-    refs = tuple(memories[seq].ref for seq in looked.seqs)
+    memories = port.store.by_seq(row[0] for row in looked.candidates.rows)
+    refs = tuple(memories[row[0]].ref for row in looked.candidates.rows)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = plain(port, question.text)

@@ -52,10 +52,11 @@ class Answer:
 
 def ask(port: MemoryService, text: str) -> Answer:
     looked = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
-    if not looked.seqs:
+    seqs = [row[0] for row in looked.candidates.rows]
+    if not seqs:
         return Answer((), (), False)
-    found, memories = looked.candidates.features, port.store.by_seq(looked.seqs)
-    refs = [memories[seq].ref for seq in looked.seqs]
+    found, memories = looked.candidates.features, port.store.by_seq(seqs)
+    refs = [memories[seq].ref for seq in seqs]
     scores = sum(weight.weight * found[weight.feature] for weight in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
     before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)

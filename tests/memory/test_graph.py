@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.memory import graph_file
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_rules import recency, similar
-from engine.model import ACYCLIC, GraphNode, Refusal, Relation
+from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -105,7 +105,7 @@ class TestAcyclic:
         for source, relation, target, cut in steps:
             arrow = (str(source), str(target))
             if cut and arrow in model[relation]:
-                graph.cut(arrow[0], relation, arrow[1])
+                graph.cut(GraphEdge(arrow[0], relation, arrow[1]))
                 model[relation].discard(arrow)
                 continue
             circle = has_circle(model[relation] | {arrow})

@@ -23,17 +23,17 @@ from engine.memory.ranking import (
 )
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
-        words: list[float] | None = None, times: list[datetime | None] | None = None,
+        words: list[float] | None = None, times: list[datetime] | None = None,
         tokens: list[float] | None = None) -> list[tuple[int, RankedCandidate]]:  # fmt: skip
     """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
     size = len(turns)
+    moments = times or [LONG_AGO] * size
     pool = Pool(
-        speakers=[who for who, _ in turns],
-        sessions=[session] * size,
-        times=[at.isoformat() if at else "" for at in times or [None] * size],
+        rows=[(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))],
         before=np.array([n - 1 if session else -1 for n in range(size)], np.int64),
         after=np.array([n + 1 if session and n + 1 < size else -1 for n in range(size)], np.int64),
         words=np.array(words or [0.0] * size, np.float32),
@@ -42,9 +42,10 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     )
     question = read_question(text, {who for who, _ in turns}, now=NOW)
     seen = select_candidates(question, pool)
-    matched = np.array(tokens or [0.0] * size, np.float32)[seen.positions]
-    add_text_features(seen, [turns[place][1] for place in seen.positions], matched)
-    return [(int(seen.positions[one.number]), one) for one in rank(seen)]
+    places = [row[0] for row in seen.rows]
+    matched = np.array(tokens or [0.0] * size, np.float32)[places]
+    add_text_features(seen, [turns[place][1] for place in places], matched)
+    return [(places[one.number], one) for one in rank(seen)]
 
 
 def test_words_that_narrow_nothing_and_names_are_not_looked_for() -> None:
