@@ -82,6 +82,7 @@ class Knowledge:
             ],
             report,
         )
+        # What a recall asks besides layers C and E.
         memory.recaller.join(LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para))
 
     def build_forgetting(
