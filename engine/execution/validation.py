@@ -20,7 +20,7 @@ from engine.execution.runners.flow import CommandResult, FlowError, Job
 from engine.execution.runners.flows.git_state import restore_tree, store_tree
 from engine.execution.runners.flows.test_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
-from engine.execution.runners.flows.wording import capitalised, count, describe_check, one_line
+from engine.execution.runners.flows.wording import capitalised, count, describe_check
 from engine.execution.runners.toolchains.project_tools import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of
@@ -30,6 +30,7 @@ from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
 from engine.model.sessions import HANDED_BACK
+from engine.model.text import one_line
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 

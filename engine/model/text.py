@@ -39,6 +39,11 @@ def sanitise(text: str) -> str:
     return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(4)
 
 
+def one_line(text: str) -> str:
+    """`text` sanitised and on one line, with single spaces."""
+    return " ".join(sanitise(text).split())
+
+
 _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
 
 

@@ -19,7 +19,8 @@ from engine.clock import Clock, SystemClock
 from engine.execution.housekeeping import Housekeeping
 from engine.frozen import frozen
 from engine.git import Git
-from engine.model import CheckResult
+from engine.model import CheckResult, sanitise
+from engine.model.text import one_line
 
 MAX_OUTPUT_CHARACTERS = 256 * 1024
 """Maximum number of characters, from the end of a command's output, that a flow gets; the transcript has all of it."""
@@ -48,8 +49,8 @@ class FlowError(Exception):
     """The flow cannot do its work: a tool is missing, or the state does not allow it. The session fails with it."""
 
     def __init__(self, message: str, fix: str = "") -> None:
-        super().__init__(message if not fix else f"{message} ({fix})")
-        self.message = message
+        self.message = one_line(message)
+        super().__init__(f"{self.message} ({fix})" if fix else self.message)
         self.fix = fix
 
 
@@ -104,6 +105,19 @@ class FlowResult:
     full: bool = False
     """`check` covers the whole suite."""
 
+    def __post_init__(self) -> None:
+        """Sanitise all text: it has names and messages of a repository, in which there may be anything."""
+        object.__setattr__(self, "summary", one_line(self.summary))
+        object.__setattr__(self, "facts", _sanitise_facts(self.facts))
+
+
+def _sanitise_facts(value: Any) -> Any:
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, Mapping):
+        return {_sanitise_facts(key): _sanitise_facts(item) for key, item in value.items()}
+    return [_sanitise_facts(item) for item in value] if isinstance(value, list | tuple) else value
+
 
 class JobSession(Protocol):
     """The methods of a session for the work that runs in it."""
@@ -151,9 +165,9 @@ class Job:
         """A temporary folder, writable in the sandbox under the same path, deleted with the session."""
         return self.session.scratch
 
-    def say(self, text: str) -> None:
-        """Put a note of the flow into the transcript."""
-        self.session.say(text)
+    def say(self, line: str) -> None:
+        """Put one line into the transcript. No name in it can begin another one."""
+        self.session.say(sanitise(line).replace("\n", " "))
 
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:
         """Put at most `limit` lines into the transcript, and how many more there are."""

@@ -18,7 +18,7 @@ from engine.execution.runners.parameters import edit_parameters, validate_parame
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.session_workspace import UNDO_NOTES, RunScope, SessionWorkspaces, bound_check
-from engine.model import Assignment, Refusal, RunnerInfo, SessionView
+from engine.model import Assignment, Refusal, RunnerInfo, SessionView, sanitise
 
 
 class FlowRunner:
@@ -57,7 +57,7 @@ class FlowRunner:
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and with the prompt that describes them."""
         flow = edit_parameters(self._flow_type(assignment), assignment.parameters, edit)
-        return replace(assignment, prompt=flow.describe(), parameters=flow.model_dump(mode="json"))
+        return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
         """See `SessionWorkspaces.recover`."""

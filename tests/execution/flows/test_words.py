@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.execution.runners.flow import FlowError, FlowResult, Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.changelog_text import add_entries, classify, is_mentioned
 from engine.execution.runners.flows.wording import count, describe_check, join_names
+from engine.git import Git
 from engine.git.leftovers import is_secret_file, scan_line
 from engine.model import CheckResult
+from tests.execution.flows.conftest import RealBench
 
 # -- parameters -----------------------------------------------------------------------------------------------------
 
@@ -136,6 +141,16 @@ def test_times_have_bounds(times: int, fits: bool) -> None:
 
 
 # -- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path) -> None:
+    result = FlowResult("Reverts \x1b[31mevil\nname", facts={"files": ["a\x07.py"], "caf\udce9.py": ("\u202eb", 1)})
+    assert result.summary == "Reverts evil name"
+    assert result.facts == {"files": ["a.py"], "caf\ufffd.py": ["b", 1]}
+    assert FlowError("no \x1b[31mfile\nhere", "look").message == "no file here"
+    bench = RealBench(tmp_path)
+    Job(workspace=tmp_path, folder=tmp_path, git=Git(tmp_path), session=bench).say("  a  evil\nname\x07")
+    assert bench.said == ["  a  evil name"]
 
 
 def test_counts_and_lists() -> None:

@@ -12,7 +12,7 @@ from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job,
 from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit, show_diff
 from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
-from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git import GitError
 from engine.git.commits import is_ancestor
@@ -48,9 +48,9 @@ class Bisect(ProjectFlow):
     bad: Revision = Field(default="HEAD", description="a later commit at which it fails")
 
     def describe(self) -> str:
-        ends = f"{one_line(self.good)[:10]} and {one_line(self.bad)[:10]}"
+        ends = f"{self.good[:10]} and {self.bad[:10]}"
         where = in_project(self.project)
-        return f"Find the commit that broke `{one_line(self.test)}` between {ends}{where}"
+        return f"Find the commit that broke `{self.test}` between {ends}{where}"
 
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve_commit(job, self.good), resolve_commit(job, self.bad)
@@ -138,11 +138,13 @@ class Bisect(ProjectFlow):
         facts: dict[str, object] = {"test": self.test, "steps": search.steps, "skipped": search.skipped}
         if not search.culprit:
             names = [str(read_commit(job.git, sha)) for sha in search.candidates]
-            job.say("\n".join(["The test cannot run at these commits; one of them broke it:", *names]))
+            job.say("The test cannot run at these commits; one of them broke it:")
+            job.say_list(names, len(names))
             summary = f"Broken by one of {count(len(names), 'commit')} at which the test cannot run"
             return FlowResult(summary, check=red, facts=facts | {"candidates": search.candidates})
         first_bad = read_commit(job.git, search.culprit)
-        job.say(f"First bad commit: {first_bad.sha}\n{first_bad.author}, {first_bad.date}\n{first_bad.subject}")
+        for line in (f"First bad commit: {first_bad.sha}", f"{first_bad.author}, {first_bad.date}", first_bad.subject):
+            job.say(line)
         show_diff(job, search.culprit)
         facts |= {
             "culprit": first_bad.sha,
@@ -183,7 +185,7 @@ class TimeTests(ProjectFlow):
 
     def describe(self) -> str:
         which = f"{join_names(self.tests, 2)}{in_project(self.project)}"
-        return f"Time {which} at HEAD and at {one_line(self.fast)[:10]}"
+        return f"Time {which} at HEAD and at {self.fast[:10]}"
 
     def run(self, job: Job) -> FlowResult:
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
@@ -202,7 +204,7 @@ class TimeTests(ProjectFlow):
             if is_slower:
                 ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
             comparisons.append(
-                f"{one_line(test)} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
+                f"{test} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
             )
             job.say(comparisons[-1])
         if not comparisons:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import main_branch
-from engine.execution.runners.flows.wording import as_facts, count, one_line
+from engine.execution.runners.flows.wording import as_facts, count
 from engine.frozen import frozen
 from engine.git.commits import count_apart
 from engine.git.merges import is_merged, separate_objects
@@ -58,12 +58,12 @@ class ReportBranches(Flow):
         base = main_branch(job)
         if base is None:
             raise FlowError("no branch to compare with", "create main, or check out a branch")
-        job.say(f"Compared with {one_line(base)}")
+        job.say(f"Compared with {base}")
         branches = self._read_branches(job, base)
         width = max((len(branch.name) for branch in branches), default=0)
         for state, title in (
-            ("merged", f"Merged into {one_line(base)}"),
-            ("applied", f"Their changes are in {one_line(base)} as other commits (rebased or squashed)"),
+            ("merged", f"Merged into {base}"),
+            ("applied", f"Their changes are in {base} as other commits (rebased or squashed)"),
             ("stale", f"No commit for {self.days} days"),
         ):
             group = [branch for branch in branches if branch.state == state]
@@ -72,7 +72,7 @@ class ReportBranches(Flow):
             for branch in group:
                 note = "checked out" if branch.is_checked_out else branch.command
                 numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
-                job.say(f"  {one_line(branch.name):<{width}}  {numbers:<16}  {note}")
+                job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
         return _make_result(branches, base)
 
     def _read_branches(self, job: Job, base: str) -> list[Branch]:
@@ -108,7 +108,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
 def _make_result(branches: list[Branch], base: str) -> FlowResult:
     to_tidy = [branch for branch in branches if branch.state != "active"]
     facts = {
-        "base": one_line(base),
+        "base": base,
         "branches": as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command"),
     }
     stale = sum(branch.state == "stale" for branch in to_tidy)

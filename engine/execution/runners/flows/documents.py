@@ -14,9 +14,10 @@ from engine.execution.runners.flows.changelog_text import SECTIONS, add_entries,
 from engine.execution.runners.flows.git_state import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
 from engine.execution.runners.flows.parameter_types import check_argument
-from engine.execution.runners.flows.wording import count, one_line
+from engine.execution.runners.flows.wording import count
 from engine.frozen import frozen
 from engine.model.sections import LEARNT, read_section, write_section
+from engine.model.text import one_line
 from engine.plain_files import read_plain
 
 
@@ -57,7 +58,7 @@ def _check_since(text: str) -> str:
 
 @frozen
 class _SortedCommits:
-    """Commits for a change log; subjects are sanitised."""
+    """Commits for a change log."""
 
     entries: dict[str, list[str]]
     """New entries by section."""
@@ -84,7 +85,7 @@ class DraftChangelog(Flow):
     create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
 
     def describe(self) -> str:
-        since = one_line(self.since) or "the last tag"
+        since = self.since or "the last tag"
         return f"Draft the change log of the commits since {since}"
 
     def run(self, job: Job) -> FlowResult:

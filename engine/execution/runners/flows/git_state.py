@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.execution.runners.flow import FlowError, Job
-from engine.execution.runners.flows.wording import join_names, one_line
+from engine.execution.runners.flows.wording import join_names
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.index_update import update_index
 from engine.git.leftovers import secret_kind
 from engine.git.operation import conflicted
-from engine.model import sanitise
 
 MAX_DIFF_LINES = 200
 """Maximum number of lines of a commit's diff in the transcript."""
@@ -19,7 +18,7 @@ MAX_DIFF_LINES = 200
 
 @frozen
 class Commit:
-    """One commit; its texts are sanitised."""
+    """One commit."""
 
     sha: str
     author: str
@@ -45,14 +44,12 @@ def resolve_commit(job: Job, revision: str) -> str:
         options = ("--verify", "--quiet", "--end-of-options")
         if commit := git.text("rev-parse", *options, f"{name}^{{commit}}", allowed=(0, 1, 128)):
             return commit
-    raise FlowError(f"`{sanitise(revision)}` names no commit in this repository", "git branch --all; git log --oneline")
+    raise FlowError(f"`{revision}` names no commit in this repository", "git branch --all; git log --oneline")
 
 
 def read_commit(git: Git, sha: str) -> Commit:
     """A commit's author, date (ISO) and subject."""
-    fields = git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0")
-    sha, author, date, subject = (one_line(field) for field in fields)
-    return Commit(sha, author, date, subject)
+    return Commit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
 
 
 MAX_RECENT_COMMITS = 3
@@ -67,7 +64,7 @@ def show_diff(job: Job, sha: str) -> None:
     text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
     lines = text.splitlines()
     for line in lines[:MAX_DIFF_LINES]:
-        job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else sanitise(line))
+        job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else line)
     if len(lines) > MAX_DIFF_LINES:
         job.say(f"and {len(lines) - MAX_DIFF_LINES} more lines: git show {sha[:10]}")
 
@@ -78,7 +75,7 @@ def recent_commits(git: Git, path: str, span: str) -> list[str]:
         "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
         environment=LITERAL_PATHS, allowed=(0, 128),
     )  # fmt: skip
-    return [one_line(line) for line in out.splitlines()]
+    return out.splitlines()
 
 
 def main_branch(job: Job) -> str | None:
@@ -120,7 +117,7 @@ def abort_rebase(job: Job) -> tuple[str, list[str]]:
     files = list(conflicted(job.git))
     commit = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
     job.git.run("rebase", "--abort", allowed=(0, 1, 128))
-    return f"stops at {one_line(commit)}" + (f" in {join_names(files, 3)}" if files else ""), files
+    return f"stops at {commit}" + (f" in {join_names(files, 3)}" if files else ""), files
 
 
 def stage_all_files(job: Job) -> dict[str, str]:

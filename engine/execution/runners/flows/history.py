@@ -11,7 +11,7 @@ from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Plac
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify
 from engine.execution.runners.flows.git_state import main_branch, operator_git, resolve_commit
 from engine.execution.runners.flows.parameter_types import Line, RepoPath, Revision
-from engine.execution.runners.flows.wording import count, join_names, one_line
+from engine.execution.runners.flows.wording import count, join_names
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.co_changes import is_group
@@ -60,7 +60,7 @@ class SummariseDay(Flow):
         commits = _read_commits(job, self.since, self.until)
         uncommitted = _uncommitted_files(job)
         text = format_day_summary(commits, self.sessions, self.checks, uncommitted)
-        for line in text.splitlines():
+        for line in text.split("\n"):
             job.say(line)
         files = {file for commit in commits for file in commit.files}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
@@ -118,18 +118,18 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
     for entry in numbers.split("\0"):
         parts = entry.strip("\n").split("\t", 2)
         if len(parts) == 3:
-            files.add(one_line(parts[2]))
+            files.add(parts[2])
             added += int(parts[0]) if parts[0].isdigit() else 0
             removed += int(parts[1]) if parts[1].isdigit() else 0
-    branch = one_line(main if main and sha in shared else source.removeprefix("refs/heads/"))
+    branch = main if main and sha in shared else source.removeprefix("refs/heads/")
     day = (datetime.fromisoformat(date).astimezone(zone) - DAY_STARTS_AT).date().isoformat()
-    return CommitSummary(day, branch, one_line(author), one_line(subject), frozenset(files), added, removed)
+    return CommitSummary(day, branch, author, subject, frozenset(files), added, removed)
 
 
 def _uncommitted_files(job: Job) -> list[str]:
     """Changed and untracked files, as `git status` names them."""
     entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
-    return [one_line(entry[3:]) for entry in entries]
+    return [entry[3:] for entry in entries]
 
 
 # -- Show when two files last changed together, and how the second changed ----------------------------------------
@@ -168,26 +168,27 @@ class LookTogether(Flow):
     partner: RepoPath = Field(description="the file that usually changes with it")
 
     def describe(self) -> str:
-        return f"Show how {one_line(self.partner)} changed with {one_line(self.path)}"
+        return f"Show how {self.partner} changed with {self.path}"
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
         path, partner = self.path, self.partner
         commits = _joint_commits(git, path, partner)
         if not commits:
-            raise FlowError(f"no commit changed both {one_line(path)} and {one_line(partner)}")
+            raise FlowError(f"no commit changed both {path} and {partner}")
         shown = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
         for change in shown:
             job.say(str(change))
         newest = shown[0]
-        job.say(f"\n{one_line(partner)} in {newest.sha[:10]}:")
+        job.say("")
+        job.say(f"{partner} in {newest.sha[:10]}:")
         for line in _changed_lines(git, newest.sha, partner):
             job.say(line)
         lines = _line_count(newest.added) + _line_count(newest.deleted)
         times = "commit changed" if len(commits) == 1 else "commits changed"
         return FlowResult(
-            f"{len(commits)} {times} both {one_line(path)} and {one_line(partner)}, the last on {newest.date}: "
-            f"“{newest.subject}”, {count(lines, 'line')} of {one_line(partner)}",
+            f"{len(commits)} {times} both {path} and {partner}, the last on {newest.date}: "
+            f"“{newest.subject}”, {count(lines, 'line')} of {partner}",
             facts={
                 "path": path,
                 "partner": partner,
@@ -217,9 +218,7 @@ def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
     fields = git.text(
         "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _make_pathspec(partner)
     ).split("\0")
-    commit, date, subject = (one_line(field) for field in fields[:3])
-    added, deleted = "".join(fields[3:]).split("\t")[:2]
-    return JointChange(commit, date, subject, one_line(added), one_line(deleted))
+    return JointChange(*fields[:3], *"".join(fields[3:]).strip().split("\t")[:2])
 
 
 def _line_count(lines: str) -> int:
@@ -265,10 +264,10 @@ class LookAtPullRequest(Flow):
     mine: bool = Field(default=False, description="whether it is your own")
 
     def describe(self) -> str:
-        return f"Look at pull request #{self.number} “{one_line(self.title)}”"
+        return f"Look at pull request #{self.number} “{self.title}”"
 
     def run(self, job: Job) -> FlowResult:
-        for line in (f"#{self.number} {one_line(self.title)}", one_line(self.url), one_line(self.waits)):
+        for line in (f"#{self.number} {self.title}", self.url, self.waits):
             if line.strip():
                 job.say(line)
         changed, ref = self._describe_branch(job, self.branch)
@@ -278,7 +277,7 @@ class LookAtPullRequest(Flow):
         if not self.mine or not ref:
             job.say(f"      gh pr checkout {number}")
         here = f"; {changed}" if changed else "; its branch is not here"
-        words = one_line(self.waits).rstrip(".") or f"Pull request #{number}"
+        words = self.waits.rstrip(".") or f"Pull request #{number}"
         return FlowResult(f"{words}{here}", facts={"number": number, "ref": ref})
 
     def _describe_branch(self, job: Job, branch: str) -> tuple[str, str]:
@@ -297,10 +296,10 @@ class LookAtPullRequest(Flow):
         ).splitlines()
         files = git.text("diff", "--stat", "--no-color", start, ref).splitlines()
         for line in [*commits, *files[:MAX_SHOWN_ROWS]]:
-            job.say(one_line(line))
+            job.say(line)
         number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
         changed = f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed"
-        return f"{changed} against {one_line(base)}", ref
+        return f"{changed} against {base}", ref
 
 
 # -- List the contents of a release: the commits since the last one, in the sections of a change log --------------
@@ -318,20 +317,19 @@ class LookAtRelease(Flow):
     since: Revision = Field(description="the tag of the last release")
 
     def describe(self) -> str:
-        return f"List what a release would hold since {one_line(self.since)}"
+        return f"List what a release would hold since {self.since}"
 
     def run(self, job: Job) -> FlowResult:
-        git, since = operator_git(job), one_line(self.since)
+        git, since = operator_git(job), self.since
         span = f"{resolve_commit(job, self.since)}..HEAD"
-        subjects = [one_line(line) for line in git.text("log", "--no-merges", "--format=%s", span).splitlines()]
+        subjects = git.text("log", "--no-merges", "--format=%s", span).splitlines()
         entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
         for entry in filter(None, map(classify, subjects)):
             entries[entry[0]].append(entry[1])
         for section, lines in entries.items():
             if lines:
-                rest = len(lines) - MAX_SHOWN_ENTRIES
-                more = [f"- and {rest} more"] if rest > 0 else []
-                job.say("\n".join([f"{section}:", *(f"- {line}" for line in lines[:MAX_SHOWN_ENTRIES]), *more]))
+                job.say(f"{section}:")
+                job.say_list(lines, MAX_SHOWN_ENTRIES, indent="- ")
         noticed = sum(map(len, entries.values()))
         sections = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
         summary = f"{count(len(subjects), 'commit')} since {since}, {noticed} that users notice"

@@ -13,7 +13,7 @@ from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Plac
 from engine.execution.runners.flows.git_state import operator_git
 from engine.execution.runners.flows.parameter_types import Line, RepoPath
 from engine.execution.runners.flows.test_runs import all_tests, combine_checks, run_test_plan
-from engine.execution.runners.flows.wording import as_facts, count, describe_check, join_names, one_line
+from engine.execution.runners.flows.wording import as_facts, count, describe_check, join_names
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.git.debugging import statement_lines, without_lines
@@ -73,14 +73,14 @@ class LookForLeftovers(Flow):
             text = read_text(job.git, path)
             of_file = [finding for finding in findings if finding.path == path]
             for finding in of_file:
-                job.say(f"{one_line(finding.path)}:{finding.line}  {finding.kind}")
+                job.say(f"{finding.path}:{finding.line}  {finding.kind}")
                 for row in _surrounding_lines(path, text, finding.line):
                     job.say(row)
             lines = [finding.line for finding in of_file if finding.kind != MARKER and finding.kind not in TODOS]
             removable += len(statement_lines(path, text, lines))
         marked = [finding for finding in findings if finding.kind == MARKER]
         if marked:
-            job.say(f"Next: resolve {one_line(marked[0].place)} in your editor; it contains both sides.")
+            job.say(f"Next: resolve {marked[0].place} in your editor; it contains both sides.")
         facts: dict[str, object] = {"findings": as_facts(findings, "kind", "path", "line")}
         if removable:
             facts["next"] = "remove_leftovers"
@@ -125,7 +125,7 @@ class RemoveLeftovers(Flow):
                 changed[path] = len(removed)
                 remaining = [finding for finding in remaining if finding.path != path or finding.line not in removed]
         for finding in remaining:
-            job.say(f"left: {one_line(finding.place)}  {finding.kind}, not a statement on a line of its own")
+            job.say(f"left: {finding.place}  {finding.kind}, not a statement on a line of its own")
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
         words = f"{count(sum(changed.values()), 'line')} removed from {join_names(changed, 3)}"
@@ -141,11 +141,11 @@ class RemoveLeftovers(Flow):
             removed = statement_lines(path, before, lines)
             after = without_lines(path, before, removed)
         except (OSError, ValueError, SyntaxError) as error:
-            job.say(f"{one_line(path)} was not changed: {one_line(str(error))}")
+            job.say(f"{path} was not changed: {error!s}")
             return []
         if removed:
             (job.folder / path).write_bytes(after.encode())
-            job.say(f"{one_line(path)}: removed line {', '.join(map(str, removed))}")
+            job.say(f"{path}: removed line {', '.join(map(str, removed))}")
         return removed
 
     def _run_tests_of(self, job: Job, paths: list[str]) -> CheckResult | None:
@@ -189,10 +189,9 @@ class LookAtMentions(Flow):
         if not mentions:
             return FlowResult("The documentation names nothing that your changes renamed or removed")
         for finding in mentions:
-            now = f" (now {one_line(finding.new)})" if finding.new else " (gone)"
-            job.say(
-                f"{one_line(finding.path)}:{finding.line}  {one_line(finding.old)}{now}\n      {one_line(finding.text)}"
-            )
+            now = f" (now {finding.new})" if finding.new else " (gone)"
+            job.say(f"{finding.path}:{finding.line}  {finding.old}{now}")
+            job.say(f"      {finding.text}")
         renamed = [finding for finding in mentions if finding.new]
         if len(renamed) < len(mentions):
             job.say("Reword what is gone and has no new name.")
@@ -227,14 +226,14 @@ class UpdateDocs(Flow):
             try:
                 rows = read_plain(job.folder / path, MAX_DOCUMENT_BYTES, follow=False).decode().split("\n")
             except (OSError, ValueError) as error:
-                job.say(f"{one_line(path)} was not changed: {one_line(str(error))}")
+                job.say(f"{path} was not changed: {error!s}")
                 continue
             for mention in sorted(renamed, key=lambda mention: -len(mention.old)):
                 new = mention.new.replace("\\", "\\\\")
                 rows[mention.line - 1] = re.sub(
                     rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])", new, rows[mention.line - 1]
                 )
-                job.say(f"{one_line(path)}:{mention.line}  {one_line(mention.old)} → {one_line(mention.new)}")
+                job.say(f"{path}:{mention.line}  {mention.old} → {mention.new}")
             (job.folder / path).write_bytes("\n".join(rows).encode())
             changed[path] = len(renamed)
         if not changed:

@@ -15,7 +15,7 @@ from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, 
 from engine.execution.runners.flows.git_state import resolve_commit, restore_tree, stage_all_files, store_tree
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, Revision
 from engine.execution.runners.flows.test_runs import find_project, run_command
-from engine.execution.runners.flows.wording import as_facts, count, in_project, join_names, last_line, one_line
+from engine.execution.runners.flows.wording import as_facts, count, in_project, join_names, last_line
 from engine.execution.runners.toolchains.missing_tools import first_missing
 from engine.execution.runners.toolchains.project_tools import Linter, linked_packages
 from engine.execution.runners.toolchains.python_environments import add_package_command, is_python_project
@@ -199,7 +199,7 @@ class Lint(_LintFlow):
         rules = Counter(finding.rule for finding in findings)
         ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
         for rule, number in ordered:
-            job.say(f"{number:>5}  {one_line(rule)}")
+            job.say(f"{number:>5}  {rule}")
         tools = join_names(result.linter.name for result in runs)
         linted = len({path for result in runs for path in result.targets})
         scope = count(linted, "file") if linted else "the project"
@@ -207,7 +207,7 @@ class Lint(_LintFlow):
         files = len({finding.path for finding in findings})
         known_count = sum(result.known_count for result in runs)
         if findings:
-            top_rules = ", ".join(f"{one_line(rule)} {number}" for rule, number in ordered[:3])
+            top_rules = ", ".join(f"{rule} {number}" for rule, number in ordered[:3])
             verb = "is" if len(findings) == 1 else "are"
             new = f" {verb} new" if compared else ""
             summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
@@ -267,4 +267,4 @@ class FixLint(_LintFlow):
 def _file_states(job: Job) -> dict[str, str]:
     """Mode and blob id of every file as it is now."""
     entries = job.git.items("ls-files", "--stage", "-z", environment=stage_all_files(job))
-    return {one_line(path): state for state, _, path in (entry.partition("\t") for entry in entries)}
+    return {path: state for state, _, path in (entry.partition("\t") for entry in entries)}

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision
-from engine.execution.runners.flows.wording import capitalised, count, in_project, join_names, one_line
+from engine.execution.runners.flows.wording import capitalised, count, in_project, join_names
 from engine.execution.runners.toolchains.installing import (
     Installation,
     choose_installation,
@@ -68,7 +68,7 @@ class PrepareEnvironment(InstallFlow):
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
         seconds = self._run_all(job, installation)
-        done = f"Installed the packages{in_project(self.project)} with `{one_line(installation.command)}`"
+        done = f"Installed the packages{in_project(self.project)} with `{installation.command}`"
         return FlowResult(
             capitalised(f"{done} in {seconds:.0f} s; {installation.outcome}"),
             facts={
@@ -111,7 +111,7 @@ class UpdateLock(InstallFlow):
         ]
         for difference in (text for stale in stale_locks for text in stale.differences):
             job.say(difference)
-        name, command = one_line(installation.lock), f"`{one_line(installation.command)}`"
+        name, command = installation.lock, f"`{installation.command}`"
         facts = {"project": self.project, "lock": installation.lock, "command": installation.lines}
         if stale_locks:
             summary = f"{name} is still out of step after {command}: {join_names(stale_locks[0].differences, 1)}"
@@ -172,7 +172,7 @@ class UndoLanding(Flow):
     change_set: Revision = Field(description="id of the change set that was landed")
 
     def describe(self) -> str:
-        return f"Undo the landing of {one_line(self.change_set)}"
+        return f"Undo the landing of {self.change_set}"
 
     def run(self, job: Job) -> FlowResult:
         upkeep = job.require_upkeep()
@@ -181,9 +181,9 @@ class UndoLanding(Flow):
         except Refusal as refusal:
             raise FlowError(refusal.message, refusal.fix or "") from refusal
         for file in change.files:
-            job.say(f"restored: {one_line(file.path)}")
+            job.say(f"restored: {file.path}")
         job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
         return FlowResult(
-            f"The landing of “{one_line(change.title)}” is undone: {count(len(change.files), 'file')} restored",
+            f"The landing of “{change.title}” is undone: {count(len(change.files), 'file')} restored",
             facts={"change_set": change.id, "next": "rerun_failing"},
         )

@@ -34,7 +34,6 @@ from engine.execution.runners.flows.wording import (
     describe_check,
     in_project,
     join_names,
-    one_line,
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
@@ -68,12 +67,12 @@ class RehearseMerge(ProjectFlow):
     rebase: bool = Field(default=False, description="also check whether a rebase of the target would be clean")
 
     def describe(self) -> str:
-        into = f"{one_line(self.source)} into {one_line(self.target)}"
+        into = f"{self.source} into {self.target}"
         where = in_project(self.project)
         return f"Rehearse merging {into}{f', with the tests{where}' if where else ''}"
 
     def run(self, job: Job) -> FlowResult:
-        names = one_line(self.source), one_line(self.target)
+        names = self.source, self.target
         source, target = resolve_commit(job, self.source), resolve_commit(job, self.target)
         facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
         if is_ancestor(job.git, source, target):
@@ -88,7 +87,7 @@ class RehearseMerge(ProjectFlow):
             result = self._report_conflicts(job, names, conflicts, facts)
             return self._add_rebase(job, names, source, target, result)
         if done.returncode:
-            raise FlowError(f"git cannot merge them: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
+            raise FlowError(f"git cannot merge them: {done.stderr.decode(errors='replace')[-300:]}")
         changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
         job.say(f"The merge is clean: {count(changed, 'file')} changed")
         merged = job.git.text("write-tree")
@@ -108,7 +107,7 @@ class RehearseMerge(ProjectFlow):
                 for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
                     job.say(f"          {name}: {line}")
         files = f"{count(len(conflicts), 'file')}: {join_names([path for path, _ in conflicts], 4)}"
-        facts = facts | {"conflicts": [one_line(path) for path, _ in conflicts]}
+        facts = facts | {"conflicts": [path for path, _ in conflicts]}
         summary = f"Merging {names[0]} into {names[1]} conflicts in {files}"
         return FlowResult(summary, sound=False, facts=facts)
 
@@ -234,11 +233,11 @@ class ForecastConflicts(Flow):
 
     def describe(self) -> str:
         names = join_names(self.branches, 3)
-        return f"Find the order of merging {names} into {one_line(self.base)} with the least conflict"
+        return f"Find the order of merging {names} into {self.base} with the least conflict"
 
     def run(self, job: Job) -> FlowResult:
-        base = one_line(self.base)
-        tips = {one_line(name): resolve_commit(job, name) for name in dict.fromkeys([*self.branches])}
+        base = self.base
+        tips = {name: resolve_commit(job, name) for name in dict.fromkeys([*self.branches])}
         target = resolve_commit(job, self.base)
         tried = [MergeTrial(name, base, _conflicting_files(job, target, sha)) for name, sha in tips.items()]
         ages = {name: int(job.git.text("show", "--no-patch", "--format=%ct", sha)) for name, sha in tips.items()}
@@ -321,7 +320,5 @@ def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
     try:
         names = merge_trees(job.git, target, source, separate_objects(job.git, job.scratch))[1]
     except GitError as error:
-        raise FlowError(
-            f"git cannot merge {source[:10]} into {target[:10]}: {one_line(error.stderr)[-300:]}"
-        ) from error
-    return tuple(dict.fromkeys(map(one_line, names)))
+        raise FlowError(f"git cannot merge {source[:10]} into {target[:10]}: {error.stderr[-300:]}") from error
+    return names

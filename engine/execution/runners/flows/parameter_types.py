@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import Flow
-from engine.execution.runners.flows.wording import one_line
 from engine.execution.runners.toolchains.tool_table import is_inside
+from engine.model.text import one_line
 
 
 def check_argument(text: str) -> str:

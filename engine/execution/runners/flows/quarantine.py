@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, TestId
 from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
-from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.tool_table import is_inside
 from engine.git.quarantine import UNTIL
 from engine.plain_files import read_plain
@@ -53,13 +53,13 @@ class Quarantine(ProjectFlow):
                 text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
                 after = add_skip_mark(text, rest.partition("[")[0].split("::"), until, self.why)
             except (OSError, ValueError, SyntaxError) as error:
-                raise FlowError(f"{one_line(path)} cannot be changed: {one_line(str(error))}") from error
+                raise FlowError(f"{path} cannot be changed: {error!s}") from error
             if after is None:
-                job.say(f"{one_line(test)}: already has its own skip mark")
+                job.say(f"{test}: already has its own skip mark")
                 continue
             file.write_bytes(after.encode())
             marked.append(test)
-            job.say(f"{one_line(test)} is skipped until {self.until}")
+            job.say(f"{test} is skipped until {self.until}")
         if not marked:
             return FlowResult("Nothing changed: these tests are already in quarantine")
         done = f"{count(len(marked), 'test')} skipped until {self.until}"

@@ -35,7 +35,6 @@ from engine.execution.runners.flows.wording import (
     in_project,
     join_names,
     last_line,
-    one_line,
 )
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.git import Git
@@ -43,7 +42,7 @@ from engine.git.commits import is_ancestor
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
 from engine.git.reflog import Stash, read_stashes
-from engine.model import CheckResult, sanitise
+from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH
 
 # -- Revert one commit in a worktree, and run the tests on the result ---------------------------------------------
@@ -59,10 +58,8 @@ class RehearseRevert(ProjectFlow):
     test: TestId | None = Field(default=None, description="a test that fails because of it, as its tool names it")
 
     def describe(self) -> str:
-        test = f"`{one_line(self.test)}` and " if self.test else ""
-        return f"Revert {one_line(self.commit)[:10]} in a worktree and run {test}the whole suite" + in_project(
-            self.project
-        )
+        test = f"`{self.test}` and " if self.test else ""
+        return f"Revert {self.commit[:10]} in a worktree and run {test}the whole suite" + in_project(self.project)
 
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
@@ -70,7 +67,8 @@ class RehearseRevert(ProjectFlow):
         facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
         if not is_ancestor(job.git, culprit, head):
             raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
-        job.say(f"{culprit_commit.sha}\n{culprit_commit.author}, {culprit_commit.date}\n{culprit_commit.subject}")
+        for line in (culprit, f"{culprit_commit.author}, {culprit_commit.date}", culprit_commit.subject):
+            job.say(line)
         show_diff(job, culprit)
         start = job.git.text("rev-parse", "HEAD")
         parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
@@ -84,9 +82,9 @@ class RehearseRevert(ProjectFlow):
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             names = [path for path, _ in conflicts]
             summary = f"Reverting {culprit_commit} conflicts in {count(len(names), 'file')}: {join_names(names, 4)}"
-            return FlowResult(summary, sound=False, facts=facts | {"conflicts": [one_line(path) for path in names]})
+            return FlowResult(summary, sound=False, facts=facts | {"conflicts": names})
         if done.returncode:
-            raise FlowError(f"git cannot revert it: {one_line(done.stderr.decode(errors='replace'))[-300:]}")
+            raise FlowError(f"git cannot revert it: {done.stderr.decode(errors='replace')[-300:]}")
         reverted = job.git.text("write-tree")
         if reverted == job.git.text("rev-parse", f"{start}^{{tree}}"):
             return FlowResult(f"Nothing to revert: no changes of {culprit_commit} are left", facts=facts)
@@ -108,9 +106,9 @@ class RehearseRevert(ProjectFlow):
             job.say(str(error))
             return FlowResult(f"{name} reverts cleanly; its tests could not be run: {error.message}", facts=facts)
         if test and (test in check.failing or (alone is not None and not alone.green)):
-            summary = f"{name} reverts cleanly, but `{one_line(test)}` still fails: {describe_check(check)}"
+            summary = f"{name} reverts cleanly, but `{test}` still fails: {describe_check(check)}"
             return FlowResult(summary, check=check, facts=facts, full=True)
-        fixes = f" and `{one_line(test)}` then passes" if test else ""
+        fixes = f" and `{test}` then passes" if test else ""
         joint = "; " if check.green else "; but "
         return FlowResult(
             f"{name} reverts cleanly{fixes}{joint}{describe_check(check)}", check=check, facts=facts, full=True
@@ -122,7 +120,7 @@ def _run_single_test(job: Job, tool: Toolchain, test: str) -> CheckResult | None
     if not tool.runs_single_tests or not tool.existing_tests([test]):
         return None
     check = run_tests(job, tool, [test])
-    job.say(f"{one_line(test)}: {describe_check(check)}")
+    job.say(f"{test}: {describe_check(check)}")
     return check
 
 
@@ -146,7 +144,7 @@ class RehearseAutosquash(ProjectFlow):
     )
 
     def describe(self) -> str:
-        since = f"since {one_line(self.onto)[:10]}" if self.onto else "of the whole history"
+        since = f"since {self.onto[:10]}" if self.onto else "of the whole history"
         return f"Rehearse squashing the fixup commits {since}"
 
     def run(self, job: Job) -> FlowResult:
@@ -164,17 +162,17 @@ class RehearseAutosquash(ProjectFlow):
         if done.returncode:
             stop, files = abort_rebase(job)
             for path in files:
-                job.say(f"conflict  {one_line(path)}")
+                job.say(f"conflict  {path}")
             if not files:
-                job.say(one_line(done.stderr.decode(errors="replace"))[-300:])
-            facts["conflicts"] = [one_line(path) for path in files]
+                job.say(done.stderr.decode(errors="replace")[-300:])
+            facts["conflicts"] = files
             return FlowResult(f"The autosquash {stop}", sound=False, facts=facts)
         after = _commits_since(job, onto)
         became = f"{count(len(before), 'commit')} would become {len(after)}"
         job.say(f"{became}:")
         _list_commits(job, job.git, after, MAX_LISTED_COMMITS)
         same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
-        facts |= {"after": [one_line(sha) for sha in after], "same_files": same}
+        facts |= {"after": after, "same_files": same}
         if not same:
             summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
             return FlowResult(summary, sound=False, facts=facts)
@@ -212,9 +210,7 @@ class ApplyFix(ProjectFlow):
     patch: str = Field(min_length=1, max_length=MAX_PATCH, description="the fix as a diff of git")
 
     def describe(self) -> str:
-        return f"Apply the fix {one_line(self.fix)} in a worktree and run {join_names(self.tests, 2)}" + in_project(
-            self.project
-        )
+        return f"Apply the fix {self.fix} in a worktree and run {join_names(self.tests, 2)}" + in_project(self.project)
 
     def run(self, job: Job) -> FlowResult:
         tests = self.tests
@@ -224,12 +220,12 @@ class ApplyFix(ProjectFlow):
         file = job.scratch / "fix.patch"
         file.write_text(self.patch, encoding="utf-8", newline="")
         for line in self.patch.splitlines():
-            job.say(sanitise(line))
+            job.say(line)
         done = job.git.run("apply", "--3way", "--whitespace=nowarn", str(file), allowed=(0, 1, 128))
         if done.returncode:
             conflicts = [path for path, _ in unmerged_files(job.git)]
             reset_worktree(job, start)  # files with markers in them are nothing to land
-            why = one_line(last_line(done.stderr.decode(errors="replace")))
+            why = last_line(done.stderr.decode(errors="replace"))
             if conflicts:
                 why = f"it conflicts in {join_names(conflicts, 4)}"
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
@@ -281,13 +277,13 @@ class LookAtStash(Flow):
             # Dropping one renumbers those above it: the highest number goes first.
             commands = " && ".join(f"git stash drop {stash.name}" for stash in reversed(gone))
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
-        summary = "; ".join(f"{stash.name} ({one_line(stash.words)[:40]}): {states[stash.name]}" for stash in stashes)
+        summary = "; ".join(f"{stash.name} ({stash.words[:40]}): {states[stash.name]}" for stash in stashes)
         return FlowResult(summary, facts={"stashes": states})
 
     def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
-        where = f"on {one_line(stash.branch)}" if stash.branch else "on a detached HEAD"
-        job.say(f"{stash.name} of {stash.at:%F}, {where}: {one_line(stash.words)}")
-        job.say_list([one_line(path) for path in stash.files], MAX_STASH_FILES, indent="  ")
+        where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
+        job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.words}")
+        job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
         reset_worktree(job, head)
         # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
         job.git.run(
@@ -359,4 +355,4 @@ class KeepCommits(Flow):
             return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
         names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in branches.items())
         undo = f"git branch -D {' '.join(branches)}"
-        return FlowResult(one_line(f"Made {names}; to remove it: `{undo}`"), facts=facts)
+        return FlowResult(f"Made {names}; to remove it: `{undo}`", facts=facts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
-from engine.execution.runners.flows.wording import count, describe_check, join_names, last_line, one_line
+from engine.execution.runners.flows.wording import count, describe_check, join_names, last_line
 from engine.execution.runners.toolchains.missing_tools import (
     EXECUTION_KINDS,
     MISSING_KINDS,
@@ -29,9 +29,7 @@ def find_project(job: Job, path: str) -> Project:
     chosen = next((project for project in every if project.path == path), None)
     if chosen is None:
         names = join_names([project.path or "the top folder" for project in every])
-        raise FlowError(
-            f"{one_line(path)} is not a project of this repository: it has no manifest", f"projects: {names}"
-        )
+        raise FlowError(f"{path} is not a project of this repository: it has no manifest", f"projects: {names}")
     below = [project.path for project in every if project.tools]
     if not chosen.tools and not path and below:
         hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
@@ -44,7 +42,7 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
     project = find_project(job, path)
     if project.tools:
         return list(project.tools)
-    name = one_line(project.path) or "this project"
+    name = project.path or "this project"
     why = f"looked for {', '.join(project.searched)}" if project.searched else project.untested_reason
     raise CannotRun(
         f"no way to run the tests of {name}: {why}", how_to_run_tests(project, job.workspace / project.path)
@@ -56,7 +54,7 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
     if project.missing_tool in PROGRAM_FIXES:
         return PROGRAM_FIXES[project.missing_tool]
     if project.tested_by is not None:
-        return f"run the tests of {one_line(project.tested_by) or 'the top folder of the repository'}"
+        return f"run the tests of {project.tested_by or 'the top folder of the repository'}"
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script'
     if is_python_project(folder):

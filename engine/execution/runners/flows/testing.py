@@ -28,7 +28,7 @@ from engine.execution.runners.flows.test_runs import (
     run_whole_suite,
     toolchain_for,
 )
-from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names, one_line
+from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
 from engine.frozen import frozen
 from engine.model import CheckResult
@@ -67,7 +67,7 @@ class RunTests(ProjectFlow):
         if not paths:
             return "Run the whole test suite"
         if len(paths) == 1:
-            return f"Run the tests of {one_line(paths[0])}"
+            return f"Run the tests of {paths[0]}"
         return f"Run the tests of {count(len(paths), 'changed module')}: {join_names(paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
@@ -114,7 +114,7 @@ class RunTests(ProjectFlow):
             plan.tests_by_path.update({f"{self.path_prefix}{path}": names for path, names in tests_by_path.items()})
             tests = all_tests(tests_by_path)
             for path, names in tests_by_path.items():
-                job.say(f"{one_line(path)} → {join_names(names, 4) if names else 'no tests of its own'}")
+                job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
             if not tests or len(tests) > MAX_TARGETS:
                 job.say(f"Running the whole suite with {tool.title}")
                 tests = []
@@ -144,7 +144,7 @@ class NarrowFailures(ProjectFlow):
 
     def describe(self) -> str:
         tests = self.tests
-        subject = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
+        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} failing tests"
         return f"Run {subject} alone and group the failures by cause{in_project(self.project)}"
 
     def run(self, job: Job) -> FlowResult:
@@ -161,8 +161,8 @@ class NarrowFailures(ProjectFlow):
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
         alone = self._run_alone(job, tool, groups, len(tests))
         for cause, failing in groups:
-            job.say(f"{count(len(failing), 'test')}: {one_line(str(cause))}")
-            job.say_list([f"{one_line(test)}{_describe_alone(alone.get(test))}" for test in failing], 5, indent="    ")
+            job.say(f"{count(len(failing), 'test')}: {cause!s}")
+            job.say_list([f"{test}{_describe_alone(alone.get(test))}" for test in failing], 5, indent="    ")
         passed = [test for test in tests if test not in check.failing and "::" in test]
         if passed:
             job.say(
@@ -176,7 +176,7 @@ class NarrowFailures(ProjectFlow):
             _summarise_causes(groups, dependent),
             check=check,
             facts={
-                "causes": [{"cause": one_line(str(cause)), "tests": failing} for cause, failing in groups],
+                "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups],
                 "alone": alone,
                 "signatures": signatures,
                 "messages": messages,
@@ -197,7 +197,7 @@ class NarrowFailures(ProjectFlow):
             try:
                 fails_alone[test] = not run_tests(job, tool, [test], quiet=True).green
             except CannotRun as error:
-                job.say(f"{one_line(test)} cannot run alone: {error.message}")
+                job.say(f"{test} cannot run alone: {error.message}")
         return fails_alone
 
 
@@ -210,9 +210,9 @@ def _describe_alone(fails: bool | None) -> str:
 def _summarise_causes(groups: Sequence[tuple[Cause, list[str]]], dependent: Sequence[str]) -> str:
     """The failures and their causes; `dependent` are tests that pass alone."""
     failures = sum(len(failing) for _, failing in groups)
-    causes = [f"{one_line(str(cause))} ({len(failing)})" for cause, failing in groups[:3]]
+    causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
     if len(groups) == 1:
-        causes = [one_line(str(groups[0][0]))]
+        causes = [str(groups[0][0])]
     summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
     if dependent:
         summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
@@ -273,7 +273,7 @@ class HuntFlakes(ProjectFlow):
 
     def describe(self) -> str:
         tests = self.tests
-        subject = f"`{one_line(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
+        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
         return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
@@ -389,4 +389,4 @@ class CheckCleanHead(ProjectFlow):
 
 def _changed_files(job: Job, head: str, tree: str) -> list[str]:
     """The files in which the snapshot differs from HEAD."""
-    return list(map(one_line, job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree)))
+    return job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree)

@@ -14,7 +14,7 @@ from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job,
 from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath
 from engine.execution.runners.flows.test_runs import all_tests, find_toolchains, run_tests
-from engine.execution.runners.flows.wording import count, describe_check, last_line, one_line
+from engine.execution.runners.flows.wording import count, describe_check, last_line
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.python_environments import add_package_command
 from engine.execution.runners.toolchains.tool_table import Command, read_text
@@ -78,11 +78,9 @@ class UncoveredLines(ProjectFlow):
                 unmeasured.append(path)
             elif hits := sorted(set(lines) & missing[path]):
                 uncovered[path] = hits
-                job.say(
-                    f"{one_line(path)} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}"
-                )
+                job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
         for path in unmeasured:
-            job.say(f"{one_line(path)}: not measured, coverage is configured to leave it out")
+            job.say(f"{path}: not measured, coverage is configured to leave it out")
         scope = "no test runs" if not tests else "none of their tests runs"
         facts: dict[str, object] = {"uncovered": uncovered, "whole": not tests}
         if not uncovered:
@@ -97,7 +95,7 @@ class UncoveredLines(ProjectFlow):
 def _summarise_lines(uncovered: dict[str, list[int]], scope: str) -> str:
     """The uncovered lines; `scope` says which tests do not run them."""
     shown = list(uncovered.items())[:MAX_LISTED_FILES]
-    files = "; ".join(f"{one_line(path)} {format_line_ranges(lines)}" for path, lines in shown)
+    files = "; ".join(f"{path} {format_line_ranges(lines)}" for path, lines in shown)
     more = f" and {len(uncovered) - MAX_LISTED_FILES} more files" if len(uncovered) > MAX_LISTED_FILES else ""
     number = sum(map(len, uncovered.values()))
     return f"{files}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}"

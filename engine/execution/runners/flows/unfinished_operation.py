@@ -19,7 +19,7 @@ from engine.execution.runners.flows.git_state import (
 )
 from engine.execution.runners.flows.parameter_types import ProjectFlow
 from engine.execution.runners.flows.test_runs import try_whole_suite
-from engine.execution.runners.flows.wording import conflict_line, count, describe_check, join_names, one_line
+from engine.execution.runners.flows.wording import conflict_line, count, describe_check, join_names
 from engine.git import Git
 from engine.git.operation import CONFLICT, Operation, Stage, conflicted, read_operation
 from engine.model import CheckResult
@@ -65,8 +65,8 @@ class UnfinishedOperation(ProjectFlow):
         job.say(f"To give up: {give_up}")
         facts = {
             "operation": operation.name,
-            "conflicts": {one_line(path): conflicts[path] for path in operation.unmerged},
-            "resolved": [one_line(path) for path in operation.resolved],
+            "conflicts": {path: conflicts[path] for path in operation.unmerged},
+            "resolved": operation.resolved,
             "tests": {side: None if check is None else describe_check(check) for side, check in checks.items()},
             "go_on": go_on,
             "give_up": give_up,
@@ -99,13 +99,13 @@ def operation_label(operation: str) -> str:
 
 
 def _report_files(job: Job, git: Git, operation: Operation, conflicts: dict[str, int]) -> None:
-    ours = one_line(f"{operation.ours.name} “{operation.ours.subject}”")
+    ours = f"{operation.ours.name} “{operation.ours.subject}”"
     job.say(f"Ours: {ours}")
     if operation.theirs is not None:
-        job.say(f"Theirs: {one_line(operation.theirs.name)} “{one_line(operation.theirs.subject)}”")
+        job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
     for path in operation.files[:MAX_LISTED_FILES]:
         if path not in conflicts:
-            job.say(f"resolved  {one_line(path)}")
+            job.say(f"resolved  {path}")
             continue
         job.say(conflict_line(path, conflicts[path]))
         for name, span in _commit_ranges(operation):
@@ -122,16 +122,16 @@ def _commit_ranges(operation: Operation) -> list[tuple[str, str]]:
     theirs = operation.theirs
     if theirs is None or not operation.base:
         return []
-    ours = (one_line(operation.ours.name), f"{operation.base}..{operation.ours.commit}")
+    ours = (operation.ours.name, f"{operation.base}..{operation.ours.commit}")
     if operation.name == "revert":
         return [ours, (f"undone by the revert of {theirs.name}", f"{theirs.commit}^!")]
     if operation.name == "merge":
-        return [ours, (one_line(theirs.name), f"{operation.base}..{theirs.commit}")]
-    return [ours, (one_line(operation.rebased or theirs.name), f"{theirs.commit}^!")]
+        return [ours, (theirs.name, f"{operation.base}..{theirs.commit}")]
+    return [ours, (operation.rebased or theirs.name, f"{theirs.commit}^!")]
 
 
 def _next_commands(operation: Operation) -> tuple[str, str]:
-    names = " ".join(shlex.quote(one_line(path)) for path in operation.unmerged[:5])
+    names = " ".join(shlex.quote(path) for path in operation.unmerged[:5])
     more = " …" if len(operation.unmerged) > 5 else ""
     before = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{more}`, then " if operation.unmerged else ""
     return f"{before}`{operation.continue_command}`", f"`{operation.abort_command}`"
@@ -140,9 +140,9 @@ def _next_commands(operation: Operation) -> tuple[str, str]:
 def _side_name(operation: Operation, side: str) -> str:
     """The name of a side in a sentence, with its branch where it has one."""
     if side == "ours":
-        return f"ours ({one_line(operation.ours.name)})"
+        return f"ours ({operation.ours.name})"
     theirs = operation.theirs
-    return f"theirs ({one_line(operation.rebased or theirs.name)})" if theirs else "theirs"
+    return f"theirs ({operation.rebased or theirs.name})" if theirs else "theirs"
 
 
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:
@@ -220,7 +220,7 @@ def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, st
     """Put one side's version of a file in conflict into the worktree: its lines where both sides changed the same, the
     whole file where lines cannot be compared; remove the file where that side removed it."""
     if any(mode == _SUBMODULE for mode, _ in versions.values()):
-        job.say(f"{one_line(path)} is a submodule and stays as it is")
+        job.say(f"{path} is a submodule and stays as it is")
         return
     version = versions.get(stage)
     if version is None:

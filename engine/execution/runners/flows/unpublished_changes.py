@@ -13,7 +13,7 @@ from pydantic import Field
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place
 from engine.execution.runners.flows.git_state import resolve_commit
 from engine.execution.runners.flows.parameter_types import Line, Revision
-from engine.execution.runners.flows.wording import capitalised, count, join_names, one_line
+from engine.execution.runners.flows.wording import capitalised, count, join_names
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET
 from engine.git.state import FileState
@@ -48,7 +48,7 @@ class ReviewUnpushed(Flow):
     broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
     def describe(self) -> str:
-        whom = one_line(self.upstream) if self.upstream else "no remote branch"
+        whom = self.upstream if self.upstream else "no remote branch"
         missing = "does not have yet" if self.upstream else "has yet"
         return f"Review the commits that {whom} {missing} for leftovers, secrets and large files"
 
@@ -62,7 +62,7 @@ class ReviewUnpushed(Flow):
         if span is None and not uncommitted:
             return FlowResult("Nothing to review: there is no commit yet, and nothing is staged")
         if not unpushed.commits and not uncommitted:
-            whom = one_line(self.upstream) if self.upstream else "another branch"
+            whom = self.upstream if self.upstream else "another branch"
             return FlowResult(f"Nothing to review: {whom} has every commit")
         job.say(count(unpushed.commits, "unpushed commit"))
         if unpushed.unread:
@@ -84,7 +84,7 @@ def describe_finding(finding: UnpushedProblem) -> str:
 
 def finding_place(finding: UnpushedProblem) -> str:
     """`config.py:12`, `data/dump.bin`."""
-    return f"{one_line(finding.path)}:{finding.line}" if finding.line else one_line(finding.path)
+    return f"{finding.path}:{finding.line}" if finding.line else finding.path
 
 
 def format_size(finding: UnpushedProblem) -> str:
@@ -100,7 +100,7 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
     secret. `begin` is the start of `git rebase -i`."""
     serious = [finding for finding in problems if finding.secret or not finding.line]
     steps = [
-        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(one_line(path))}"
+        f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(path)}"
         for path in dict.fromkeys(risk.path for risk in serious if not risk.line and not risk.is_removed_later)
     ]
     if any(risk.line and not risk.is_removed_later for risk in serious):
@@ -119,7 +119,7 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
 def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstream: str | None) -> str:
     """The start of a rebase that contains all problems, as an argument for git."""
     if upstream:
-        return shlex.quote(one_line(upstream))
+        return shlex.quote(upstream)
     affected = {finding.sha for finding in problems}
     lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
     oldest = next((line.split() for line in reversed(lines) if line.split()[0] in affected), [])
@@ -132,7 +132,7 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         "findings": [
             {
                 "kind": finding.kind,
-                "path": one_line(finding.path),
+                "path": finding.path,
                 "line": finding.line,
                 "commit": finding.sha,
                 "gone": finding.is_removed_later,
@@ -223,12 +223,10 @@ class LookAtChanges(Flow):
         groups = group_by_topic(changes)
         for number, (topic, members) in enumerate(list(groups.items())[:MAX_GROUPS], 1):
             lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
-            job.say(f"{number}. {one_line(topic)}: {count(len(members), 'file')}, {lines}")
+            job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
             for change in members:
-                job.say(
-                    f"   {_status_letter(change.file)} {one_line(change.file.path)}  +{change.added} -{change.removed}"
-                )
-            names = " ".join(shlex.quote(one_line(change.file.path)) for change in members[:20])
+                job.say(f"   {_status_letter(change.file)} {change.file.path}  +{change.added} -{change.removed}")
+            names = " ".join(shlex.quote(change.file.path) for change in members[:20])
             job.say(f"   git add -- {names} && git commit")
         if len(groups) > MAX_GROUPS:
             job.say(f"and {len(groups) - MAX_GROUPS} more")
@@ -243,12 +241,10 @@ class LookAtChanges(Flow):
         if untested:
             sentences.append(f"no tests for {join_names(untested, 2)}")
         if risks:
-            sentences.append(f"do not commit {one_line(risks[0].path)}: {risks[0].kind}")
+            sentences.append(f"do not commit {risks[0].path}: {risks[0].kind}")
         facts = {
-            "groups": {
-                one_line(topic): [one_line(change.file.path) for change in members] for topic, members in groups.items()
-            },
-            "untested": [one_line(path) for path in untested],
+            "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
+            "untested": untested,
             "next": "secret" if any(risk.secret for risk in risks) else "run_tests",
         }
         return FlowResult("; ".join(sentences), sound=not risks, facts=facts)

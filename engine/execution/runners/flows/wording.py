@@ -1,23 +1,15 @@
-"""Text and facts for results and transcripts: counts, lists of names, git's text on one line, a check in words."""
+"""Text and facts for results and transcripts: counts, lists of names, a check in words."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
-from engine.model import CheckResult, sanitise
-from engine.model.text import seconds_in_words
+from engine.model import CheckResult
+from engine.model.text import one_line, seconds_in_words
 
 MAX_NAMES = 8
 """Maximum number of names in a list; "and 3 more" stands for the rest."""
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def one_line(text: str) -> str:
-    """Text from git on one line, without control characters; bytes that are no UTF-8 are shown as `�`."""
-    return " ".join(sanitise(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)).split())
 
 
 def last_line(output: str) -> str:
@@ -72,13 +64,12 @@ def describe_check(check: CheckResult) -> str:
 
 def conflict_line(path: str, places: int) -> str:
     """A file in conflict, for the transcript; `places` 0: the whole file."""
-    return f"conflict  {one_line(path)}  ({count(places, 'place') if places else 'whole file'})"
+    return f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})"
 
 
 def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
-    """The fields `names` of each item as values that can be written as JSON; text is sanitised."""
-    rows = [{name: getattr(item, name) for name in names} for item in items]
-    return [{name: one_line(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows]
+    """The fields `names` of each item."""
+    return [{name: getattr(item, name) for name in names} for item in items]
 
 
 def capitalised(text: str) -> str:
