@@ -1,19 +1,20 @@
-"""What attacks share: a place outside every jail to leave a mark in, the rungs to try, and the table at the end."""
+"""Fixtures of the attacks: a folder outside every sandbox, the operator's home and process, the rungs; and the table of
+attacks at the end."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import PRIVATE, Sandbox
+from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
 from tests.attacks.landing_canary import Canary
+from tests.attacks.victim import Victim, folder_outside_tmp
+from tests.execution.landing_world import World
 
 PROPERTY = "attack"
 """Name of the report property that carries the class of an attack, also from a worker to the main process."""
@@ -53,17 +54,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def outside() -> Iterator[Path]:
     """A folder of the operator's outside /tmp and every workspace: where an attack would leave its mark."""
-    places = (Path.home(), Path.cwd(), Path("/srv"))
-    usable = [
-        place
-        for place in places
-        if os.access(place, os.W_OK) and not any(place.resolve().is_relative_to(private) for private in PRIVATE)
-    ]
-    if not usable:
-        pytest.skip("no folder outside /tmp can be written")
-    folder = Path(tempfile.mkdtemp(prefix=".clawpy-attack-", dir=usable[0]))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    with folder_outside_tmp() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -77,19 +69,44 @@ def working_rungs() -> dict[str, Sandbox]:
     return {sandbox.name: sandbox for sandbox in find_rungs()}
 
 
-@pytest.fixture(params=["bubblewrap", pytest.param("landlock", marks=pytest.mark.attacks)])
+def working_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
+    if name not in rungs:
+        pytest.skip(f"{name} does not work on this machine")
+    return rungs[name]
+
+
+LANDLOCK, NONE = (pytest.param(name, marks=pytest.mark.attacks) for name in ("landlock", "none"))
+
+
+@pytest.fixture(params=["bubblewrap", LANDLOCK])
 def rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung of the sandbox ladder that confines; skipped where this machine does not have it."""
-    if request.param not in working_rungs:
-        pytest.skip(f"{request.param} does not work on this machine")
-    return working_rungs[request.param]
+    return working_rung(request.param, working_rungs)
 
 
-@pytest.fixture(
-    params=["bubblewrap", *(pytest.param(name, marks=pytest.mark.attacks) for name in ("landlock", "none"))]
-)
+@pytest.fixture(params=["bubblewrap", LANDLOCK, NONE])
 def every_rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung, the last one too, which confines nothing but ends everything."""
-    if request.param not in working_rungs:
-        pytest.skip(f"{request.param} does not work on this machine")
-    return working_rungs[request.param]
+    return working_rung(request.param, working_rungs)
+
+
+@pytest.fixture
+def victim(rung: Sandbox, outside: Path) -> Victim:
+    """The operator's home, attacked by commands on each rung that confines."""
+    return Victim(outside, rung)
+
+
+@pytest.fixture
+def other_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the operator's outside every session, the leader of its group, with a secret in its environment."""
+    with subprocess.Popen(["sleep", "60"], env={"TOKEN": "hunter2"}, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """An empty repository and the change sets of it."""
+    world = World(tmp_path)
+    yield world
+    world.close()

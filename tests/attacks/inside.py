@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,8 +42,8 @@ class Inside:
         confinement.make()
         return confinement
 
-    def wrapped(self, code: str, **variables: Any) -> tuple[list[str], dict[str, str]]:
-        """The command line and the environment of Python code in which `P` has what is `variables`."""
+    def wrap(self, code: str, **variables: Any) -> tuple[list[str], dict[str, str]]:
+        """The command line and the environment of Python code in which `P` holds the `variables`."""
         confinement = self.confinement
         argv = [sys.executable, "-c", PRELUDE + code, json.dumps(variables)]
         environment = session_environment(confinement, self.rung, self.session)
@@ -52,7 +51,7 @@ class Inside:
 
     def run(self, code: str, *, timeout: float = 30, **variables: Any) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
-        argv, environment = self.wrapped(code, **variables)
+        argv, environment = self.wrap(code, **variables)
         return subprocess.run(
             argv,
             cwd=self.confinement.folder,
@@ -79,9 +78,6 @@ def sleepers(seconds: str) -> list[int]:
     return pids
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition of real processes; fail when it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.01)
+def unique_seconds() -> str:
+    """An argument for `sleep` by which `sleepers` finds the processes of one test."""
+    return f"4711{os.getpid()}.{time.time_ns() % 10**9}"

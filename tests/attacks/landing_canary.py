@@ -1,4 +1,4 @@
-"""What attacks on a landing share: files of the operator that must not change, a project and changes to it."""
+"""Files of the operator that a landing must not change, a project, and changes and plans of a landing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.model import Refusal
 from engine.storage.beneath import Beneath
 from tests.execution.landing_world import World
 
-MINE = "mine\n"
+EDITED = "edited\n"
 
 
 class Canary:
@@ -42,21 +42,20 @@ class Canary:
         assert self._picture() == self._before
 
 
-def landing_project(folder: Path) -> World:
-    """A project with the files that `edit` changes."""
-    world = World(folder)
+def commit_landing_files(world: World) -> World:
+    """Give the project the files that `edit` changes."""
     world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
     return world
 
 
 def edit(folder: Path) -> None:
-    """A bit of everything that a landing does in one folder."""
-    (folder / "d/f.txt").write_text(MINE)
+    """Make each sort of change that a landing knows, in one folder."""
+    (folder / "d/f.txt").write_text(EDITED)
     (folder / "d/gone.txt").unlink()
     shutil.rmtree(folder / "d/old")
     (folder / "d/sub").mkdir()
-    (folder / "d/sub/authorized_keys").write_text(MINE)
-    (folder / "d/authorized_keys").write_text(MINE)
+    (folder / "d/sub/authorized_keys").write_text(EDITED)
+    (folder / "d/authorized_keys").write_text(EDITED)
     (folder / "d/l").symlink_to("f.txt")
 
 
@@ -68,12 +67,12 @@ def exchange(folder: Path, target: Path) -> None:
 
 
 def attempt(work: Callable[[], object]) -> None:
-    """What is refused or fails did not succeed; what it left outside is looked at afterwards."""
+    """Do work that may be refused or fail: only what it leaves outside counts."""
     with contextlib.suppress(Refusal, OSError, landing.FilesChanged, landing.NotRestored):
         work()
 
 
-def a_plan() -> tuple[Plan, Callable[[str], bytes]]:
+def make_plan() -> tuple[Plan, Callable[[str], bytes]]:
     texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
     one, two = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
     entries = (
@@ -89,7 +88,7 @@ def a_plan() -> tuple[Plan, Callable[[str], bytes]]:
     return plan, texts.__getitem__
 
 
-def a_tree(top: Path) -> Path:
+def make_tree(top: Path) -> Path:
     (top / "d/old/empty").mkdir(parents=True)
     for name in ("change", "go", "old/empty/y"):
         (top / "d" / name).write_text("one")
@@ -98,11 +97,14 @@ def a_tree(top: Path) -> Path:
     return top
 
 
-def do(work: str, files: Beneath) -> None:
-    plan, contents = a_plan()
-    if work == "carry out":
-        landing.carry_out(files, plan, contents)
-    elif work == "reverse":
-        landing.carry_out(files, plan.reversed(), contents)
-    else:
-        landing.roll_back(files, plan, contents)
+def carry_out(files: Beneath) -> None:
+    landing.carry_out(files, *make_plan())
+
+
+def reverse(files: Beneath) -> None:
+    plan, contents = make_plan()
+    landing.carry_out(files, plan.reversed(), contents)
+
+
+def roll_back(files: Beneath) -> None:
+    landing.roll_back(files, *make_plan())

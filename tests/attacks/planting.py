@@ -1,4 +1,4 @@
-"""A repository in which something was planted, and all that the engine does with a repository by itself."""
+"""A program that marks that it was started, and all that the engine does with a repository by itself."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RealBench
 from tests.execution.landing_world import World
+from tests.support.forked import Nursery
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Trap:
     def __str__(self) -> str:
         return str(self.program)
 
-    def sprung(self) -> str:
-        """What started it, "" for nothing; it is set again."""
+    def pop_mark(self) -> str:
+        """Remove the mark and return the commands that left it; "" when the program was not started."""
         try:
             text = self.mark.read_text()
         except FileNotFoundError:
@@ -52,8 +53,14 @@ class Trap:
         self.mark.unlink()
         return text or "something"
 
+    def assert_works(self, folder: Path, command: str, *, terminal: bool = False) -> None:
+        """Check that plain git starts the program: otherwise the attack proves nothing."""
+        self.pop_mark()
+        run_plain_git(folder, command, terminal=terminal)
+        assert self.pop_mark(), "the attack does not work with plain git: it proves nothing"
 
-def plain_git(folder: Path, command: str, *, terminal: bool = False) -> None:
+
+def run_plain_git(folder: Path, command: str, *, terminal: bool = False) -> None:
     """A shell command as the operator might type it, with all that the configuration brings. It may fail."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SSH_"))}
     git_settings = {name: os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
@@ -70,8 +77,8 @@ def plain_git(folder: Path, command: str, *, terminal: bool = False) -> None:
             os.close(descriptor)
 
 
-def project(world: World) -> Repository:
-    """History, branches that conflict, an upstream, unpushed commits, files changed since: something for all to see."""
+def make_project(world: World) -> Repository:
+    """Make a repository with branches that conflict, an upstream, unpushed commits and changed files."""
     shop = world.repository
     shop.commit("one", {"a.txt": "1\n", "b.py": "b = 1\n"})
     shop.git("branch", "upstream")
@@ -84,25 +91,25 @@ def project(world: World) -> Repository:
     return shop
 
 
-def flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
+def run_flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
     scratch.mkdir(exist_ok=True)
     with contextlib.suppress(FlowError):
         FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), RealBench(scratch)))
 
 
-def in_tree(folder: Path, scratch: Path) -> list[str]:
-    """All that reads the operator's own tree. Returns what was refused."""
+def read_tree(folder: Path, scratch: Path) -> list[str]:
+    """Do all that the engine does in the operator's own tree. Returns the messages of refusals."""
     refused = []
     steps = [
         lambda: repository_root(folder),
         lambda: GitReader().read(folder),
         lambda: workspace_label(str(folder)),
         lambda: address_of(folder),
-        lambda: flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
-        lambda: flow("review_unpushed", folder, scratch, upstream="upstream"),
-        lambda: flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
-        lambda: flow("report_branches", folder, scratch),
-        lambda: flow("draft_changelog", folder, scratch, since="upstream"),
+        lambda: run_flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
+        lambda: run_flow("review_unpushed", folder, scratch, upstream="upstream"),
+        lambda: run_flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
+        lambda: run_flow("report_branches", folder, scratch),
+        lambda: run_flow("draft_changelog", folder, scratch, since="upstream"),
         lambda: snapshots.take_snapshot(Git(folder).pin()),
         lambda: _diff(folder),
     ]
@@ -121,12 +128,12 @@ def _diff(folder: Path) -> None:
     file_diffs(git, base, result)
 
 
-def session(world: World) -> None:
-    """A session: its worktree, a merge rehearsed there, its diff captured, landed, undone, made a branch."""
+def run_session(world: World) -> None:
+    """Rehearse a merge in a worktree, capture its diff, land it, undo it, make it a branch."""
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
-        in_worktree(world, folder, git)
+        use_worktree(world, folder, git)
         (folder / "a.txt").write_text("worked\n")
 
     change = world.changed(work)
@@ -135,8 +142,8 @@ def session(world: World) -> None:
             step(change.id)
 
 
-def in_worktree(world: World, folder: Path, git: Git) -> None:
-    """What flows do in a worktree between the tests that they run there."""
+def use_worktree(world: World, folder: Path, git: Git) -> None:
+    """Do what flows do in a worktree between the tests that they run there."""
     scratch = world.folder / "scratch-worktree"
     scratch.mkdir(exist_ok=True)
     job = Job(world.root, folder, git, RealBench(scratch))
@@ -147,3 +154,10 @@ def in_worktree(world: World, folder: Path, git: Git) -> None:
         unmerged_files(git)
         reset_worktree(job, "main")
         restore_tree(job, now)
+
+
+def run_clawpy(nursery: Nursery, verb: str, home: Path, folder: Path) -> tuple[str, str]:
+    """Run `clawpy VERB` in a repository with a new home; its output and its errors."""
+    argv = ("--home", str(home), verb, "--workspace", str(folder))
+    with nursery.clawpy(*argv, folder=folder) as process:
+        return process.communicate()

@@ -1,4 +1,4 @@
-"""An engine's part in a session: starts one command and follows it. Its words: HOME ROOT RUNG SESSION CODE."""
+"""A program that starts and follows one command as an engine does. Arguments: HOME ROOT RUNG SESSION CODE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
     home, root, rung, session, code = sys.argv[1:]
     sandbox = next(candidate for candidate in find_rungs() if candidate.name == rung)
     inside = Inside(sandbox, Path(root), session)
-    argv, environment = inside.wrapped(code)
+    argv, environment = inside.wrap(code)
     contained = isinstance(sandbox, Bubblewrap)
     processes = Processes(session, pid_folder(Home.locate(Path(home))), contained=contained)
     processes.run(

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Caches, Sandbox
-from tests.attacks.victim import Victim, canary, outside_folder, removed
-
-
-@pytest.fixture
-def victim(rung: Sandbox) -> Iterator[Victim]:
-    root = outside_folder()
-    yield Victim(root, rung)
-    removed(root)
+from engine.execution.sandbox import Caches
+from tests.attacks.victim import Victim, canary
 
 
 @pytest.fixture
@@ -26,23 +19,23 @@ def caches(victim: Victim) -> Caches:
 
 
 POISON = "import os; open(os.path.join(os.environ['XDG_CACHE_HOME'], 'poison'), 'w').write('x')"
-TASTE = """
+LOOK_FOR_POISON = """
 import os
 print("POISONED" if os.path.exists(os.path.join(os.environ["XDG_CACHE_HOME"], "poison")) else "clean")
 """
 
 
-def descends(victim: Victim, head: str) -> Callable[[str], bool]:
-    def told(former: str) -> bool:
-        argv = ["git", "merge-base", "--is-ancestor", former, head]
+def descends_from(victim: Victim, head: str) -> Callable[[str], bool]:
+    def is_ancestor(commit: str) -> bool:
+        argv = ["git", "merge-base", "--is-ancestor", commit, head]
         return subprocess.run(argv, cwd=victim.project, capture_output=True, check=False).returncode == 0
 
-    return told
+    return is_ancestor
 
 
 def check(victim: Victim, caches: Caches, head: str, code: str, workspace: str = "") -> str:
     """A session that checks at `head`."""
-    with caches.use_cache(workspace or str(victim.project), head, descends(victim, head)) as folder:
+    with caches.use_cache(workspace or str(victim.project), head, descends_from(victim, head)) as folder:
         return victim.python(code, confinement=replace(victim.confinement, caches=folder))
 
 
@@ -54,8 +47,8 @@ def branch(victim: Victim, name: str, onto: str) -> str:
 def test_a_check_of_the_same_commits_finds_its_cache(victim: Victim, caches: Caches) -> None:
     first = victim.commit("one")
     check(victim, caches, first, POISON)
-    assert "POISONED" in check(victim, caches, first, TASTE)
-    assert "POISONED" in check(victim, caches, victim.commit("two"), TASTE)
+    assert "POISONED" in check(victim, caches, first, LOOK_FOR_POISON)
+    assert "POISONED" in check(victim, caches, victim.commit("two"), LOOK_FOR_POISON)
 
 
 @pytest.mark.attack("caches")
@@ -63,7 +56,7 @@ def test_a_check_of_the_same_commits_finds_its_cache(victim: Victim, caches: Cac
 def test_a_hostile_commit(victim: Victim, caches: Caches, later: str) -> None:
     """What the tests of a branch left in the cache is seen by no commit that is not built on it."""
     start = victim.commit("start")
-    check(victim, caches, start, TASTE)
+    check(victim, caches, start, LOOK_FOR_POISON)
     hostile = branch(victim, "hostile", start)
     check(victim, caches, hostile, POISON)
     if later == "another root":
@@ -71,17 +64,17 @@ def test_a_hostile_commit(victim: Victim, caches: Caches, later: str) -> None:
         head = victim.commit("fresh")
     else:
         head = start if later == "the commit before" else branch(victim, "sibling", start)
-    assert "clean" in check(victim, caches, head, TASTE)
+    assert "clean" in check(victim, caches, head, LOOK_FOR_POISON)
 
 
 @pytest.mark.attack("caches")
 def test_a_session_that_writes(victim: Victim, caches: Caches) -> None:
     """An agent, a model and a fix have a cache of their own."""
     head = victim.commit("one")
-    check(victim, caches, head, TASTE)
+    check(victim, caches, head, LOOK_FOR_POISON)
     victim.python(POISON, confinement=victim.session("sess_9"))
-    assert "clean" in check(victim, caches, head, TASTE)
-    assert "clean" in victim.python(TASTE, confinement=victim.session("sess_10"))
+    assert "clean" in check(victim, caches, head, LOOK_FOR_POISON)
+    assert "clean" in victim.python(LOOK_FOR_POISON, confinement=victim.session("sess_10"))
 
 
 @pytest.mark.attack("caches")
@@ -89,17 +82,17 @@ def test_a_check_beside_one_of_other_commits(victim: Victim, caches: Caches) -> 
     """A cache that is in use at one commit is not given to another, also not to one built on it."""
     start = victim.commit("start")
     workspace = str(victim.project)
-    with caches.use_cache(workspace, start, descends(victim, start)) as first:
+    with caches.use_cache(workspace, start, descends_from(victim, start)) as first:
         hostile = branch(victim, "hostile", start)
         check(victim, caches, hostile, POISON)
-        assert "clean" in victim.python(TASTE, confinement=replace(victim.confinement, caches=first))
+        assert "clean" in victim.python(LOOK_FOR_POISON, confinement=replace(victim.confinement, caches=first))
 
 
 @pytest.mark.attack("caches")
 def test_another_workspace(victim: Victim, caches: Caches) -> None:
     head = victim.commit("one")
     check(victim, caches, head, POISON)
-    assert "clean" in check(victim, caches, head, TASTE, workspace="/srv/other")
+    assert "clean" in check(victim, caches, head, LOOK_FOR_POISON, workspace="/srv/other")
 
 
 @pytest.mark.attack("caches")

@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,17 +20,15 @@ from engine.execution.change_store import ChangeSetRow
 from engine.model import ChangeSet, ChangeState, Refusal
 from engine.storage import beneath, intents
 from engine.storage.files import TEMPORARY_PREFIX
-from tests.attacks.landing_canary import MINE, Canary, a_tree, attempt, edit, landing_project
-from tests.execution.landing_world import World
+from tests.attacks.landing_canary import EDITED, Canary, attempt, commit_landing_files, edit, make_tree
+from tests.execution.landing_world import World, refusal_of
 
 pytestmark = pytest.mark.attack("landing")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = landing_project(tmp_path)
-    yield world
-    world.close()
+def world(world: World) -> World:
+    return commit_landing_files(world)
 
 
 # What stands at the file's own name, and at those of temporary files
@@ -99,7 +97,7 @@ def test_something_at_the_names_of_temporary_files(world: World, canary: Canary,
     assert planted
     canary.check()
     state = world.changes.get(change_set.id).state
-    assert (world.root / "d/f.txt").read_text() == (MINE if state is ChangeState.LANDED else "one\n")
+    assert (world.root / "d/f.txt").read_text() == (EDITED if state is ChangeState.LANDED else "one\n")
 
 
 # Names and kinds in a change set that no session makes by itself
@@ -107,22 +105,18 @@ def test_something_at_the_names_of_temporary_files(world: World, canary: Canary,
 
 def git_tree(world: World, *lines: str) -> str:
     """The id of a tree made of these lines of `mktree`, whatever git itself would say to it."""
-    answer = subprocess.run(
-        ["git", "mktree", "--missing"],
-        cwd=world.root,
-        input="".join(f"{line}\n" for line in lines),
-        text=True,
-        check=True,
-        capture_output=True,
-    )
-    return answer.stdout.strip()
+    argv = ["git", "mktree", "--missing"]
+    text = "".join(f"{line}\n" for line in lines)
+    return subprocess.run(argv, cwd=world.root, input=text, text=True, check=True, capture_output=True).stdout.strip()
 
 
-def replace_result(world: World, change_set: ChangeSet, *lines: str) -> None:
-    """Let the change set lead to a tree of these lines."""
+def change_with(world: World, *lines: str, name: str = "session_1") -> ChangeSet:
+    """A change set whose result is HEAD's tree with these lines of `mktree` added."""
+    change_set = world.changed(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
+    result = git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
     statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change_set.id)
-    result = git_tree(world, *lines)
     world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
+    return change_set
 
 
 GIT_NAMES = (
@@ -134,12 +128,10 @@ GIT_NAMES = (
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
 @pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.attacks)])
 def test_names_that_lead_to_git_or_out(world: World, canary: Canary, name: str, at: str) -> None:
-    change_set = world.changed(lambda folder: (folder / "top").write_text(MINE) and None)
-    blob = world.repository.git("hash-object", "-w", "top").strip()
+    blob = world.repository.git("hash-object", "-w", "top")
     inner = git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
-    base = world.repository.git("ls-tree", "HEAD").splitlines()
-    replace_result(world, change_set, *base, evil if at == "top" else f"040000 tree {git_tree(world, evil)}\tinner")
+    change_set = change_with(world, evil if at == "top" else f"040000 tree {git_tree(world, evil)}\tinner")
     git = {path: path.read_bytes() for path in (world.root / ".git/config", world.root / ".git/HEAD")}
     beside = sorted(world.root.parent.iterdir())
     with pytest.raises(Refusal):
@@ -152,9 +144,7 @@ def test_names_that_lead_to_git_or_out(world: World, canary: Canary, name: str, 
 
 
 def test_a_submodule_is_not_landed(world: World, canary: Canary) -> None:
-    change_set = world.changed(lambda folder: (folder / "top").write_text(MINE) and None)
-    base = world.repository.git("ls-tree", "HEAD").splitlines()
-    replace_result(world, change_set, *base, f"160000 commit {'1' * 40}\tsub")
+    change_set = change_with(world, f"160000 commit {'1' * 40}\tsub")
     with pytest.raises(Refusal, match="submodule"):
         world.changes.land(change_set.id)
     assert not (world.root / "sub").exists()
@@ -174,12 +164,9 @@ def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: C
     assert not (world.root / "x").is_symlink()
     (world.root / "x").symlink_to(to)  # as if it had been landed all the same, ignored by git
     (world.root / ".git/info/exclude").write_text("x\n")
-    blob = world.repository.git("hash-object", "-w", "top").strip()
-    second = world.changed(lambda folder: (folder / "top").write_text(MINE) and None, name="session_2")
-    base = world.repository.git("ls-tree", "HEAD").splitlines()
-    replace_result(
-        world, second, *base, f"040000 tree {git_tree(world, f'100644 blob {blob}{chr(9)}authorized_keys')}\tx"
-    )
+    blob = world.repository.git("hash-object", "-w", "top")
+    behind = git_tree(world, f"100644 blob {blob}\tauthorized_keys")
+    second = change_with(world, f"040000 tree {behind}\tx", name="session_2")
     with pytest.raises(Refusal):
         world.changes.land(second.id)
     canary.check()
@@ -215,7 +202,7 @@ def test_no_file_gets_the_rights_of_its_owner(world: World, mode: int) -> None:
     change_set = world.changed(edit)
     file.chmod(mode)
     world.changes.land(change_set.id)
-    assert file.read_text() == MINE
+    assert file.read_text() == EDITED
     assert not file.stat().st_mode & 0o7000
     world.changes.undo(change_set.id)
     assert file.read_text() == "one\n"
@@ -240,17 +227,17 @@ def test_a_rename_of_case_alone(world: World, canary: Canary) -> None:
 def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._openat2() is None:
         pytest.skip("a mount needs root, unshare and openat2")
-    top = a_tree(tmp_path / "top")
+    top = make_tree(tmp_path / "top")
     script = textwrap.dedent(f"""
         import subprocess
         from pathlib import Path
         from engine.storage.beneath import Beneath
-        from tests.attacks.landing_canary import attempt, do
+        from tests.attacks.landing_canary import attempt, carry_out, roll_back
         if subprocess.run(["mount", "--bind", {str(canary.folder)!r}, {str(top / "d")!r}]).returncode:
             raise SystemExit(77)
         with Beneath.open(Path({str(top)!r})) as files:
-            attempt(lambda: do("carry out", files))
-            attempt(lambda: do("take back", files))
+            attempt(lambda: carry_out(files))
+            attempt(lambda: roll_back(files))
     """)
     done = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
     if done.returncode == 77:
@@ -264,26 +251,17 @@ def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -
 
 def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> None:
     change_set = world.changed(edit)
-    with (
-        world.worktrees.locks.register_writer("session_7", world.root, is_confined=True),
-        pytest.raises(Refusal, match="session_7") as refused,
-    ):
-        world.changes.land(change_set.id)
-    assert refused.value.code == "session_writes"
+    locks = world.worktrees.locks
+    with locks.register_writer("session_7", world.root, is_confined=True):
+        refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    assert (refusal.code, "session_7" in refusal.message) == ("session_writes", True)
     assert (world.root / "d/f.txt").read_text() == "one\n"
     world.changes.land(change_set.id)
-    with (
-        world.worktrees.locks.register_writer("session_7", world.root, is_confined=True),
-        pytest.raises(Refusal, match="session_7"),
-    ):
-        world.changes.undo(change_set.id)
+    with locks.register_writer("session_7", world.root, is_confined=True):
+        assert "session_7" in refusal_of(lambda: world.changes.undo(change_set.id)).message
 
 
 def test_no_landing_while_a_session_without_a_sandbox_works_anywhere(world: World, tmp_path: Path) -> None:
     change_set = world.changed(edit)
-    with (
-        world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False),
-        pytest.raises(Refusal) as refused,
-    ):
-        world.changes.land(change_set.id)
-    assert refused.value.code == "session_writes"
+    with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
+        assert refusal_of(lambda: world.changes.land(change_set.id)).code == "session_writes"

@@ -1,4 +1,4 @@
-"""Landing, undoing and taking back while a folder is exchanged for a link: nothing outside changes."""
+"""Landing, undoing and rolling back while a folder is exchanged for a link: nothing outside changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,47 @@ import pytest
 
 from engine.storage import beneath
 from engine.storage.beneath import Beneath
-from tests.attacks.landing_canary import Canary, a_tree, attempt, do, edit, exchange, landing_project
+from tests.attacks.landing_canary import (
+    Canary,
+    attempt,
+    carry_out,
+    commit_landing_files,
+    edit,
+    exchange,
+    make_tree,
+    reverse,
+    roll_back,
+)
 from tests.execution.landing_world import World
 
 pytestmark = pytest.mark.attack("landing")
 
 CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")
-WORKS = ("carry out", "reverse", "take back")
+MOVES = (carry_out, reverse, roll_back)
+Move = Callable[[Beneath], None]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = landing_project(tmp_path)
-    yield world
-    world.close()
+def world(world: World) -> World:
+    return commit_landing_files(world)
 
 
 # A link in place of the folder, just before each single call to the system
 
 
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attacks)])
 def test_a_link_in_place_of_the_folder_before_each_call(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, work: str
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
 ) -> None:
     place: Any = beneath if call == "resolve" else os
     name = "_open_folder" if call == "resolve" else call
     real = getattr(place, name)
     for number in range(1000):
-        top = a_tree(tmp_path / str(number))
+        top = make_tree(tmp_path / str(number))
         with Beneath.open(top) as files:
-            if work != "carry out":
-                do("carry out", files)
+            if move is not carry_out:
+                carry_out(files)
             calls = 0
 
             def before(*arguments: Any, top: Path = top, number: int = number, **options: Any) -> Any:
@@ -61,7 +71,7 @@ def test_a_link_in_place_of_the_folder_before_each_call(
 
             with monkeypatch.context() as patched:
                 patched.setattr(place, name, before)
-                attempt(lambda files=files: do(work, files))  # type: ignore[misc]
+                attempt(partial(move, files))
         canary.check()
         shutil.rmtree(top)
         if calls <= number:
@@ -71,9 +81,9 @@ def test_a_link_in_place_of_the_folder_before_each_call(
 
 
 @pytest.mark.parametrize("kernel", ["openat2", "step by step"])
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("move", MOVES)
 def test_parents_that_are_links_from_the_start(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, work: str, kernel: str
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
 ) -> None:
     if kernel == "step by step":
         monkeypatch.setattr(beneath, "_openat2", lambda: None)
@@ -81,7 +91,7 @@ def test_parents_that_are_links_from_the_start(
         pytest.skip("this kernel has no openat2")
     (tmp_path / "d").symlink_to(canary.folder)
     with Beneath.open(tmp_path) as files:
-        attempt(lambda: do(work, files))
+        attempt(partial(move, files))
     canary.check()
 
 
@@ -102,37 +112,33 @@ def exchanging(path: Path, other: Path) -> Iterator[None]:
     """Another process exchanges the two as fast as it can."""
     if not hasattr(ctypes.CDLL(None), "renameat2"):
         pytest.skip("this system has no renameat2")
-    process = subprocess.Popen(
-        [sys.executable, "-c", EXCHANGER, str(path), str(other)], stdout=subprocess.PIPE, cwd=path.parent
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    argv = [sys.executable, "-c", EXCHANGER, str(path), str(other)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            process.kill()
 
 
 @pytest.mark.attacks
 @pytest.mark.parametrize("kernel", ["openat2", "step by step"])
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("move", MOVES)
 def test_a_process_that_exchanges_folder_and_link(
-    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, work: str, kernel: str
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
 ) -> None:
     if kernel == "step by step":
         monkeypatch.setattr(beneath, "_openat2", lambda: None)
     for number in range(20):
-        top = a_tree(tmp_path / str(number))
+        top = make_tree(tmp_path / str(number))
         with Beneath.open(top) as files:
-            if work != "carry out":
-                do("carry out", files)
+            if move is not carry_out:
+                carry_out(files)
             (top / "other").symlink_to(canary.folder)
             with exchanging(top / "d", top / "other"):
                 for _ in range(20):
-                    attempt(lambda files=files: do(work, files))  # type: ignore[misc]
+                    attempt(partial(move, files))
         canary.check()
 
 
@@ -169,7 +175,7 @@ def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary
     world.step = step
     attempt(lambda: getattr(world.changes, verb)(change_set.id))
     canary.check()
-    attempt(lambda: world.changes.recover())
+    attempt(world.changes.recover)
     canary.check()
 
 

@@ -21,8 +21,8 @@ from engine.git import Git, submodule_paths
 from engine.git.calendars import CalendarReader
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
-from tests.attacks.planting import Trap, in_tree, in_worktree, plain_git, project, session
-from tests.conftest import Repository
+from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session, use_worktree
+from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.landing_world import World
 from tests.support.forked import Nursery
 
@@ -33,14 +33,7 @@ Plant = Callable[[Path, Trap], object]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def in_time() -> Iterator[None]:
+def alarm_after_a_minute() -> Iterator[None]:
     """Whatever waits for a pipe waits for ever; an alarm ends it."""
 
     def late(number: int, frame: object) -> None:
@@ -53,9 +46,9 @@ def in_time() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def with_submodule(world: World, *, list_key: str = "path") -> Repository:
+def project_with_submodule(world: World, *, list_key: str = "path") -> Repository:
     """The project, with a submodule `sub` that nobody initialised."""
-    shop = project(world)
+    shop = make_project(world)
     library = Repository(world.folder / "library")
     library.commit("one", {"lib.txt": "1\n"})
     shop.git("add", "-A")
@@ -69,14 +62,9 @@ def with_submodule(world: World, *, list_key: str = "path") -> Repository:
     return shop
 
 
-def repository(place: Path, *, bare: bool = False) -> None:
-    place.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["git", "init", "-q", *(["--bare"] if bare else []), str(place)], check=True)
-    if not bare:
-        (place / "lib.txt").write_text("1\n")
-        subprocess.run(["git", "add", "-A"], cwd=place, check=True)
-        subprocess.run(["git", "commit", "-q", "-m", "one"], cwd=place, check=True)
-        (place / "lib.txt").write_text("2\n")
+def make_repository(place: Path) -> None:
+    Repository(place).commit("one", {"lib.txt": "1\n"})
+    (place / "lib.txt").write_text("2\n")
 
 
 def configure(place: Path, **values: object) -> None:
@@ -84,114 +72,111 @@ def configure(place: Path, **values: object) -> None:
         subprocess.run(["git", "config", name.replace("__", "."), str(value)], cwd=place, check=True)
 
 
-def monitored(tree: Path, trap: Trap) -> None:
-    repository(tree / "sub")
+def monitor(tree: Path, trap: Trap) -> None:
+    make_repository(tree / "sub")
     configure(tree / "sub", core__fsmonitor=trap)
 
 
-def filtered(tree: Path, trap: Trap) -> None:
-    repository(tree / "sub")
+def clean_filter(tree: Path, trap: Trap) -> None:
+    make_repository(tree / "sub")
     (tree / "sub/.gitattributes").write_text("* filter=evil\n")
     configure(tree / "sub", filter__evil__clean=trap)
 
 
-def filtered_inside(tree: Path, trap: Trap) -> None:
-    repository(tree / "sub")
-    (tree / "sub/.git/info").mkdir(exist_ok=True)
+def filter_in_info(tree: Path, trap: Trap) -> None:
+    make_repository(tree / "sub")
     (tree / "sub/.git/info/attributes").write_text("* filter=evil\n")
     configure(tree / "sub", filter__evil__process=trap)
 
 
-def pointing(tree: Path, trap: Trap) -> None:
-    monitored(tree, trap)
+def git_file(tree: Path, trap: Trap) -> None:
+    monitor(tree, trap)
     (tree / "sub/.git").rename(tree / "hidden")
     (tree / "sub/.git").write_text("gitdir: ../hidden\n")
 
 
-def linked(tree: Path, trap: Trap) -> None:
-    monitored(tree, trap)
+def git_link(tree: Path, trap: Trap) -> None:
+    monitor(tree, trap)
     (tree / "sub/.git").rename(tree / "hidden")
     (tree / "sub/.git").symlink_to("../hidden")
 
 
-def included(tree: Path, trap: Trap) -> None:
-    repository(tree / "sub")
+def include(tree: Path, trap: Trap) -> None:
+    make_repository(tree / "sub")
     (tree / "evil.inc").write_text(f"[core]\n\tfsmonitor = {trap}\n")
     configure(tree / "sub", include__path="../../evil.inc")
 
 
-def deeper(tree: Path, trap: Trap) -> None:
-    repository(tree / "sub")
-    repository(tree / "sub/deep")
+def deeper_submodule(tree: Path, trap: Trap) -> None:
+    make_repository(tree / "sub")
+    make_repository(tree / "sub/deep")
     configure(tree / "sub/deep", core__fsmonitor=trap)
-    subprocess.run(["git", "add", "deep"], cwd=tree / "sub", check=True)
+    Repository(tree / "sub").git("add", "deep")
 
 
-IN_SUBMODULE = {
-    "a monitor": (monitored, STATUS),
-    "a filter": (filtered, STATUS),
-    "a filter in info/attributes": (filtered_inside, STATUS),
-    "a .git file": (pointing, STATUS),
-    "a .git link": (linked, STATUS),
-    "an include": (included, STATUS),
-    "a submodule of it": (deeper, "git -C sub status"),
+SUBMODULE_PLANTS = {
+    "a monitor": (monitor, STATUS),
+    "a filter": (clean_filter, STATUS),
+    "a filter in info/attributes": (filter_in_info, STATUS),
+    "a .git file": (git_file, STATUS),
+    "a .git link": (git_link, STATUS),
+    "an include": (include, STATUS),
+    "a submodule of it": (deeper_submodule, "git -C sub status"),
 }
 
 
 @pytest.mark.attacks
 @pytest.mark.parametrize("key", ["path", "PATH"])
-@pytest.mark.parametrize("name", IN_SUBMODULE)
+@pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_in_an_uninitialised_submodule_of_the_operators_tree(world: World, outside: Path, name: str, key: str) -> None:
-    plant, proof = IN_SUBMODULE[name]
-    shop, trap = with_submodule(world, list_key=key), Trap.set(outside)
+    plant, proof = SUBMODULE_PLANTS[name]
+    shop, trap = project_with_submodule(world, list_key=key), Trap.set(outside)
     plant(shop.path, trap)
-    trap.sprung()
-    plain_git(shop.path, proof)
-    assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-    assert not in_tree(shop.path, world.folder / "scratch")
-    assert not trap.sprung()
-    session(world)
-    assert not trap.sprung()
+    trap.assert_works(shop.path, proof)
+    assert not read_tree(shop.path, world.folder / "scratch")
+    assert not trap.pop_mark()
+    run_session(world)
+    assert not trap.pop_mark()
 
 
 @pytest.mark.attacks
-@pytest.mark.parametrize("name", IN_SUBMODULE)
+@pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_in_an_uninitialised_submodule_of_a_sessions_worktree(world: World, outside: Path, name: str) -> None:
-    plant, proof = IN_SUBMODULE[name]
-    shop, trap = with_submodule(world), Trap.set(outside)
+    plant, proof = SUBMODULE_PLANTS[name]
+    shop, trap = project_with_submodule(world), Trap.set(outside)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
         plant(folder, trap)
-        plain_git(folder, proof)
-        assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-        snapshots.take_snapshot(Git(git).pin())
-        assert not trap.sprung()
-        in_worktree(world, folder, git)
-        plant(folder, trap) if not (folder / "sub/.git").exists() else None
-        trap.sprung()
+        trap.assert_works(folder, proof)
+        snapshots.take_snapshot(git.pin())
+        assert not trap.pop_mark()
+        use_worktree(world, folder, git)
+        if not (folder / "sub/.git").exists():
+            plant(folder, trap)
+        trap.pop_mark()
         (folder / "a.txt").write_text("worked\n")
 
     change = world.changed(work)
-    assert not trap.sprung()
+    assert not trap.pop_mark()
     assert [file.path for file in change.files if file.path.startswith("sub/")] == []
     assert shop.git("ls-files", "--stage", "sub").startswith("160000")
 
 
 def another_repository(folder: Path, trap: Trap) -> None:
     (folder / ".git").unlink()
-    repository(folder)
+    make_repository(folder)
     configure(folder, core__fsmonitor=trap)
 
 
 def a_file_to_another(folder: Path, trap: Trap) -> None:
-    repository(folder / "evil")
+    make_repository(folder / "evil")
     configure(folder / "evil", core__fsmonitor=trap, core__worktree="../..")
     (folder / ".git").write_text("gitdir: evil/.git\n")
 
 
 def a_link_to_another(folder: Path, trap: Trap) -> None:
-    repository(folder / "evil")
+    make_repository(folder / "evil")
     configure(folder / "evil", core__fsmonitor=trap)
     (folder / ".git").unlink()
     (folder / ".git").symlink_to("evil/.git")
@@ -200,38 +185,38 @@ def a_link_to_another(folder: Path, trap: Trap) -> None:
 @pytest.mark.attacks
 @pytest.mark.parametrize("exchange", [another_repository, a_file_to_another, a_link_to_another])
 def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exchange: Plant) -> None:
-    project(world)
+    make_project(world)
     trap = Trap.set(outside)
 
     def work(folder: Path) -> None:
         git = Git(folder).pin()
         (folder / "a.txt").write_text("worked\n")
         exchange(folder, trap)
-        trap.sprung()
-        plain_git(folder, STATUS)
-        assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-        snapshots.take_snapshot(Git(git).pin())
+        trap.assert_works(folder, STATUS)
+        snapshots.take_snapshot(git.pin())
 
     change = world.changed(work)
-    assert not trap.sprung()
+    assert not trap.pop_mark()
     assert "a.txt" in [file.path for file in change.files]
 
 
 @pytest.mark.attacks
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
 def test_a_repository_inside_the_tree(world: World, outside: Path, bare: bool) -> None:
-    shop, trap = project(world), Trap.set(outside)
+    shop, trap = make_project(world), Trap.set(outside)
     nested = shop.path / "docs"
-    repository(nested, bare=bare)
-    configure(nested, core__fsmonitor=trap, **({"core__worktree": "..", "core__bare": "false"} if bare else {}))
-    trap.sprung()
-    plain_git(nested, STATUS)
-    assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
-    assert not in_tree(shop.path, world.folder / "scratch")
+    if bare:
+        subprocess.run(["git", "init", "-q", "--bare", str(nested)], check=True)
+        configure(nested, core__fsmonitor=trap, core__worktree="..", core__bare="false")
+    else:
+        make_repository(nested)
+        configure(nested, core__fsmonitor=trap)
+    trap.assert_works(nested, STATUS)
+    assert not read_tree(shop.path, world.folder / "scratch")
     with contextlib.suppress(Refusal):
         Git(nested).text("status")
-    session(world)
-    assert not trap.sprung()
+    run_session(world)
+    assert not trap.pop_mark()
 
 
 @pytest.mark.parametrize(
@@ -241,14 +226,9 @@ def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: P
     (tmp_path / ".git").mkdir()
     (tmp_path / "sub/.git").mkdir(parents=True)
     (tmp_path / ".gitmodules").write_text(f'[SubModule "x"]\n\t{line}\n')
-    listed = subprocess.run(
-        ["git", "config", "-f", ".gitmodules", "submodule.x.path"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (tmp_path / "sub/.git" in protected_git_paths(tmp_path)[0]) == (listed.stdout == "sub\n")
+    argv = ["git", "config", "-f", str(tmp_path / ".gitmodules"), "submodule.x.path"]
+    listed = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    assert (tmp_path / "sub/.git" in protected_git_paths(tmp_path)[0]) == (listed == "sub\n")
 
 
 def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) -> None:
@@ -257,7 +237,7 @@ def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) ->
     assert submodule_paths(tmp_path) == ("sub",)
 
 
-READ = [
+READ_FILES = [
     ".gitmodules", ".mailmap", "AGENTS.md", "CLAUDE.md", "pyproject.toml", "setup.cfg", "tox.ini", "requirements.txt",
     "Pipfile", "package.json", "Cargo.toml", "go.mod", "Makefile", ".flake8", "ruff.toml", "poetry.toml", "poetry.lock",
     ".git/config.worktree", ".git/info/grafts",
@@ -265,8 +245,8 @@ READ = [
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.usefixtures("alarm_after_a_minute")
+@pytest.mark.parametrize("name", READ_FILES)
 def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
     if name == ".git/config.worktree":
@@ -274,14 +254,14 @@ def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
     (repository.path / name).unlink(missing_ok=True)
     (repository.path / name).parent.mkdir(exist_ok=True)
     os.mkfifo(repository.path / name)
-    for look in (GitReader().read, find_projects):
+    for read in (GitReader().read, find_projects):
         with contextlib.suppress(Refusal):  # git itself may need the file
-            look(repository.path)
+            read(repository.path)
     protected_git_paths(repository.path)
     ProjectPart().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
 
 
-@pytest.mark.usefixtures("in_time")
+@pytest.mark.usefixtures("alarm_after_a_minute")
 @pytest.mark.parametrize("name", [".git/config", ".git"])
 def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repository, name: str) -> None:
     place = repository.path / name
@@ -291,17 +271,15 @@ def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repositor
         GitReader().read(repository.path)
 
 
-@pytest.mark.usefixtures("in_time")
+@pytest.mark.usefixtures("alarm_after_a_minute")
 def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
-    from datetime import UTC, datetime
-
     os.mkfifo(tmp_path / "meetings.ics")
     with pytest.raises(Refusal, match="not a regular file"):
-        CalendarReader().meetings([str(tmp_path / "meetings.ics")], datetime(2026, 1, 5, tzinfo=UTC))
+        CalendarReader().meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("in_time")
+@pytest.mark.usefixtures("alarm_after_a_minute")
 @pytest.mark.parametrize("name", ["sub/.gitignore", ".gitattributes", "sub/.git/HEAD"])
 def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Repository, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
@@ -316,14 +294,10 @@ def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Re
 
 
 @pytest.mark.attacks
-@pytest.mark.parametrize("verb", [["predict"], ["doctor"]], ids=["predict", "doctor"])
-def test_clawpy_enters_nothing_planted(world: World, outside: Path, nursery: Nursery, verb: list[str]) -> None:
-    shop, trap = with_submodule(world), Trap.set(outside)
-    monitored(shop.path, trap)
-    trap.sprung()
-    plain_git(shop.path, STATUS)
-    assert trap.sprung()
-    home = str(world.folder / "fresh")
-    with nursery.clawpy("--home", home, *verb, "--workspace", str(shop.path), folder=shop.path) as ran:
-        ran.communicate()
-    assert not trap.sprung()
+@pytest.mark.parametrize("verb", ["predict", "doctor"])
+def test_clawpy_enters_nothing_planted(world: World, outside: Path, nursery: Nursery, verb: str) -> None:
+    shop, trap = project_with_submodule(world), Trap.set(outside)
+    monitor(shop.path, trap)
+    trap.assert_works(shop.path, STATUS)
+    run_clawpy(nursery, verb, world.folder / "fresh", shop.path)
+    assert not trap.pop_mark()

@@ -6,14 +6,14 @@ import contextlib
 import ctypes
 import os
 import resource
+import select
 import signal
 import socket
 import stat
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ import pytest
 
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox, limits
-from tests.attacks.inside import Inside, sleepers, until
+from tests.attacks.inside import Inside, sleepers, unique_seconds
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.attack("processes"),
@@ -33,14 +34,6 @@ pytestmark = [
 @pytest.fixture
 def inside(rung: Sandbox, outside: Path) -> Inside:
     return Inside(rung, outside)
-
-
-@pytest.fixture
-def victim() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the operator's outside the session, the leader of its group."""
-    with subprocess.Popen(["sleep", "60"], env={"TOKEN": "hunter2"}, start_new_session=True) as process:
-        yield process
-        process.kill()
 
 
 SIGNALS = {
@@ -60,9 +53,9 @@ SIGNALS = {
 
 
 @pytest.mark.parametrize("way", SIGNALS)
-def test_a_signal_to_another_process(inside: Inside, victim: subprocess.Popen[bytes], way: str) -> None:
-    inside.run(SIGNALS[way], pid=victim.pid)
-    assert psutil.Process(victim.pid).status() == psutil.STATUS_SLEEPING
+def test_a_signal_to_another_process(inside: Inside, other_process: subprocess.Popen[bytes], way: str) -> None:
+    inside.run(SIGNALS[way], pid=other_process.pid)
+    assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
 
 
 def test_a_signal_to_the_engine(inside: Inside) -> None:
@@ -89,51 +82,36 @@ SPIES = {
 
 
 @pytest.mark.parametrize("way", SPIES)
-def test_spying_on_another_process(inside: Inside, victim: subprocess.Popen[bytes], way: str) -> None:
-    at = int(Path(f"/proc/{victim.pid}/maps").read_text().split("-")[0], 16)
-    assert "hunter2" not in inside.run(SPIES[way], pid=victim.pid, at=at).stdout
+def test_spying_on_another_process(inside: Inside, other_process: subprocess.Popen[bytes], way: str) -> None:
+    at = int(Path(f"/proc/{other_process.pid}/maps").read_text().split("-")[0], 16)
+    assert "hunter2" not in inside.run(SPIES[way], pid=other_process.pid, at=at).stdout
 
 
-def _affinity(pid: int) -> Any:
-    return os.sched_getaffinity(pid)
-
-
-MEDDLING: dict[str, tuple[str, Callable[[int], Any]]] = {
-    "priority": (
-        "os.setpriority(os.PRIO_PROCESS, P['pid'], 19)",
-        lambda pid: os.getpriority(os.PRIO_PROCESS, pid),
-    ),
-    "priority of its group": (
-        "os.setpriority(os.PRIO_PGRP, P['pid'], 19)",
-        lambda pid: os.getpriority(os.PRIO_PROCESS, pid),
-    ),
-    "priority of the user": (
-        "os.setpriority(os.PRIO_USER, os.getuid(), 19)",
-        lambda pid: os.getpriority(os.PRIO_PROCESS, pid),
-    ),
-    "priority of input": ("syscall(251, 30, 1, P['pid'], 3 << 13)", lambda pid: psutil.Process(pid).ionice()),
-    "processors": ("os.sched_setaffinity(P['pid'], {max(os.sched_getaffinity(0))})", _affinity),
-    "scheduling": (
-        "os.sched_setscheduler(P['pid'], os.SCHED_IDLE, os.sched_param(0))",
-        os.sched_getscheduler if sys.platform == "linux" else int,
-    ),
-    "limits": (
-        "import resource; resource.prlimit(P['pid'], resource.RLIMIT_NOFILE, (1, 1))",
-        lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) if sys.platform == "linux" else 0,
-    ),
-    "when memory runs out": (
-        "open(f'/proc/{P[\"pid\"]}/oom_score_adj', 'w').write('999')",
-        lambda pid: Path(f"/proc/{pid}/oom_score_adj").read_text(),
-    ),
+MEDDLING = {
+    "priority": "os.setpriority(os.PRIO_PROCESS, P['pid'], 19)",
+    "priority of its group": "os.setpriority(os.PRIO_PGRP, P['pid'], 19)",
+    "priority of the user": "os.setpriority(os.PRIO_USER, os.getuid(), 19)",
+    "priority of input": "syscall(251, 30, 1, P['pid'], 3 << 13)",
+    "processors": "os.sched_setaffinity(P['pid'], {max(os.sched_getaffinity(0))})",
+    "scheduling": "os.sched_setscheduler(P['pid'], os.SCHED_IDLE, os.sched_param(0))",
+    "limits": "import resource; resource.prlimit(P['pid'], resource.RLIMIT_NOFILE, (1, 1))",
+    "when memory runs out": "open(f'/proc/{P[\"pid\"]}/oom_score_adj', 'w').write('999')",
 }
 
 
+def process_settings(pid: int) -> list[Any]:
+    if sys.platform != "linux":  # the type checker does not know of the mark above
+        return []
+    process = psutil.Process(pid)
+    scheduling = [os.sched_getaffinity(pid), os.sched_getscheduler(pid), resource.prlimit(pid, resource.RLIMIT_NOFILE)]
+    return [process.nice(), process.ionice(), *scheduling, Path(f"/proc/{pid}/oom_score_adj").read_text()]
+
+
 @pytest.mark.parametrize("what", MEDDLING)
-def test_meddling_with_another_process(inside: Inside, victim: subprocess.Popen[bytes], what: str) -> None:
-    code, look = MEDDLING[what]
-    before = look(victim.pid)
-    inside.run(code, pid=victim.pid)
-    assert look(victim.pid) == before
+def test_meddling_with_another_process(inside: Inside, other_process: subprocess.Popen[bytes], what: str) -> None:
+    before = process_settings(other_process.pid)
+    inside.run(MEDDLING[what], pid=other_process.pid)
+    assert process_settings(other_process.pid) == before
 
 
 ON_FILES = {
@@ -158,7 +136,7 @@ ON_FILES = {
 }
 
 
-def _facts(file: Path) -> Any:
+def file_state(file: Path) -> Any:
     status = file.stat()
     attributes = os.listxattr(file) if sys.platform == "linux" else []
     return file.read_text(), status.st_mode, status.st_mtime, status.st_uid, status.st_nlink, attributes
@@ -169,9 +147,9 @@ def test_a_file_outside(inside: Inside, outside: Path, way: str) -> None:
     canary = outside / "canary"
     canary.write_text("canary 4711")
     canary.chmod(0o600)
-    before, folder = _facts(canary), outside.stat().st_mode
+    before, folder = file_state(canary), outside.stat().st_mode
     done = inside.run(ON_FILES[way], file=str(canary), at=str(outside))
-    assert _facts(canary) == before
+    assert file_state(canary) == before
     assert outside.stat().st_mode == folder
     assert not (outside / "planted").exists()
     assert "4711" not in done.stdout
@@ -253,22 +231,19 @@ CONNECTING = {
 
 @pytest.mark.parametrize("way", CONNECTING)
 def test_a_socket_of_another_program(inside: Inside, outside: Path, way: str) -> None:
-    with contextlib.ExitStack() as stack:
-        served = [stack.enter_context(socket.socket(family)) for family in (socket.AF_UNIX, socket.AF_UNIX)]
-        port = stack.enter_context(socket.socket())
-        datagram = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        name = f"clawpy-attack-{os.getpid()}"
-        for one, address in ((served[0], str(outside / "s")), (served[1], "\0" + name), (port, ("127.0.0.1", 0))):
-            one.bind(address)
-            one.listen()
-        datagram.bind(str(outside / "d"))
-        inside.run(
-            CONNECTING[way], path=str(outside / "s"), name=name, port=port.getsockname()[1], datagram=str(outside / "d")
-        )
-        for one in (*served, port, datagram):
-            one.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                one.recv(10) if one is datagram else one.accept()
+    path, datagram_path, name = str(outside / "s"), str(outside / "d"), f"clawpy-attack-{os.getpid()}"
+    with (
+        socket.socket(socket.AF_UNIX) as file,
+        socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket() as port,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
+    ):
+        datagram.bind(datagram_path)
+        for server, address in ((file, path), (abstract, "\0" + name), (port, ("127.0.0.1", 0))):
+            server.bind(address)
+            server.listen()
+        inside.run(CONNECTING[way], path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
+        assert select.select([file, abstract, port, datagram], [], [], 0)[0] == []
 
 
 WAYS_OUT = {
@@ -292,10 +267,10 @@ WAYS_OUT = {
 
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_outliving_the_command(every_rung: Sandbox, outside: Path, way: str) -> None:
-    seconds = f"4711{os.getpid()}.{time.time_ns() % 10**9}"
+    seconds = unique_seconds()
     started = Inside(every_rung, outside).run(WAYS_OUT[way], time=seconds)
     assert started.returncode == 0, started.stderr
-    until(lambda: not sleepers(seconds), 2)
+    wait_until(lambda: not sleepers(seconds), 2)
 
 
 def test_a_command_that_kills_itself_says_so(every_rung: Sandbox, outside: Path) -> None:
@@ -303,36 +278,34 @@ def test_a_command_that_kills_itself_says_so(every_rung: Sandbox, outside: Path)
     assert done.returncode in (-9, 137)
 
 
-@pytest.mark.long
-def test_taking_all_memory(every_rung: Sandbox, outside: Path) -> None:
-    """The session's own processes are counted together, and it ends with a clear word."""
-    inside = Inside(every_rung, outside)
-    argv, environment = inside.wrapped("b = b'x' * 300_000_000; print('full', flush=True); time.sleep(60)")
-    processes = Processes(inside.session, memory=200_000_000)
-    process = processes.start(argv, cwd=outside, env=environment)
+@contextlib.contextmanager
+def following(inside: Inside, code: str, **limits: int) -> Iterator[tuple[Processes, bytes]]:
+    """The processes of a session that runs `code`, once it printed its first line or ended."""
+    argv, environment = inside.wrap(code)
+    processes = Processes(inside.session, **limits)
+    process = processes.start(argv, cwd=inside.root, env=environment)
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"full\n"
-        assert "memory" in processes.exceeded_limit()
+        yield processes, process.stdout.readline()
     finally:
         processes.end(grace=0)
         processes.finish(process)
+
+
+@pytest.mark.long
+def test_taking_all_memory(every_rung: Sandbox, outside: Path) -> None:
+    """The session's own processes are counted together, and it ends with a clear word."""
+    code = "b = b'x' * 300_000_000; print('full', flush=True); time.sleep(60)"
+    with following(Inside(every_rung, outside), code, memory=200_000_000) as (processes, line):
+        assert line == b"full\n"
+        assert "memory" in processes.exceeded_limit()
 
 
 def test_too_many_processes(every_rung: Sandbox, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PROCESSES", 20)
     code = "c = [subprocess.Popen(['sleep', '60']) for _ in range(30)]; print('many', flush=True); time.sleep(60)"
-    inside = Inside(every_rung, outside)
-    argv, environment = inside.wrapped(code)
-    processes = Processes(inside.session)
-    process = processes.start(argv, cwd=outside, env=environment)
-    try:
-        assert process.stdout is not None
-        if process.stdout.readline():  # root is not counted by the kernel
-            assert "processes" in processes.exceeded_limit()
-    finally:
-        processes.end(grace=0)
-        processes.finish(process)
+    with following(Inside(every_rung, outside), code) as (processes, line):
+        assert not line or "processes" in processes.exceeded_limit()  # root is not counted by the kernel
 
 
 def test_a_file_without_end(every_rung: Sandbox, outside: Path) -> None:

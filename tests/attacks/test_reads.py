@@ -3,16 +3,18 @@ gets; what counts is whether a word comes out that only stands there."""
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from engine.execution.sandbox import Sandbox
-from tests.attacks.victim import Victim, canary, outside_folder, removed
+from tests.attacks.victim import PYTHON, Victim, canary, folder_outside_tmp
+
+pytestmark = pytest.mark.attack("reads")
 
 HOME = [
     ".ssh/id_ed25519", ".ssh/config", "work/other/.env", "work/other/.git/config", ".cache/huggingface/token",
@@ -62,56 +64,40 @@ for process in os.listdir("/proc"):
 
 @dataclass
 class Reading:
-    """What one command got to see."""
+    """What one command could read: its output, the words in the files, and the secret of another process."""
 
     words: dict[str, str]
     output: str
-    process: str
+    token: str
 
 
-_seen: dict[str, Reading] = {}
-
-
-@pytest.fixture
-def reading(rung: Sandbox) -> Reading:
-    if rung.name not in _seen:
-        _seen[rung.name] = _read(rung)
-    return _seen[rung.name]
-
-
-def _read(rung: Sandbox) -> Reading:
-    root = outside_folder()
-    try:
+@functools.cache
+def read_everything(rung: Sandbox) -> Reading:
+    token = canary()
+    with folder_outside_tmp() as root, subprocess.Popen(["sleep", "60"], env={"TOKEN": token}) as other:
         victim = Victim(root, rung)
         words = {name: canary() for name in HOME}
         paths = [victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in words.items()]
         victim.confinement = victim.session("sess_3")
-        named = canary()
-        other = subprocess.Popen(["sleep", "60"], env={"TOKEN": named, "PATH": os.environ["PATH"]})
+        processes = [f"/proc/{pid}/{name}" for pid in (1, other.pid, os.getpid()) for name in ("environ", "maps")]
         try:
-            environ = [
-                "/proc/1/environ",
-                f"/proc/{other.pid}/environ",
-                f"/proc/{os.getpid()}/environ",
-                f"/proc/{os.getpid()}/maps",
-            ]
-            argv = [sys.executable, "-I", "-S", "-c", READ, *map(str, paths), *SYSTEM, *environ]
+            argv = [*PYTHON, READ, *map(str, paths), *SYSTEM, *processes]
             output = victim.run(argv, extra={"CLAWPY_VICTIM": str(paths[0])})
         finally:
             other.kill()
-            other.wait()
-        return Reading(words, output, named)
-    finally:
-        removed(root)
+    return Reading(words, output, token)
 
 
-@pytest.mark.attack("reads")
+@pytest.fixture
+def reading(rung: Sandbox) -> Reading:
+    return read_everything(rung)
+
+
 @pytest.mark.parametrize("name", HOME)
 def test_the_operators_home_and_other_sessions(reading: Reading, name: str) -> None:
     assert reading.words[name] not in reading.output
 
 
-@pytest.mark.attack("reads")
 @pytest.mark.parametrize("path", SYSTEM)
 def test_the_machine(reading: Reading, path: str) -> None:
     """Whether anything of it came out; it may be there and be empty."""
@@ -120,12 +106,10 @@ def test_the_machine(reading: Reading, path: str) -> None:
     assert not found or not text
 
 
-@pytest.mark.attack("reads")
 def test_the_environment_of_another_process(reading: Reading) -> None:
-    assert reading.process not in reading.output
+    assert reading.token not in reading.output
 
 
-@pytest.mark.attack("reads")
 def test_the_environment_of_the_first_process(reading: Reading) -> None:
     """The machine's own, not that of the namespace."""
     try:
@@ -137,22 +121,16 @@ def test_the_environment_of_the_first_process(reading: Reading) -> None:
     assert environment not in reading.output
 
 
-@pytest.mark.attack("reads")
 @pytest.mark.parametrize("way", ["symlink", "hard link", "dots", "proc root", "proc cwd", "glob"])
-def test_a_key_by_another_way(rung: Sandbox, way: str) -> None:
-    root = outside_folder()
-    try:
-        victim = Victim(root, rung)
-        word = canary()
-        key = victim.file(".ssh/id_ed25519", word)
-        command = {
-            "symlink": f"ln -s {key} l; cat l",
-            "hard link": f"ln {key} l; cat l",
-            "dots": f"cat ../{key.relative_to(victim.user)} ../../../../../../..{key}",
-            "proc root": f"cat /proc/1/root{key} /proc/self/root{key} /proc/{os.getpid()}/root{key}",
-            "proc cwd": f"cat /proc/{os.getpid()}/cwd/{key} /proc/1/cwd/../.ssh/id_ed25519",
-            "glob": "cat ~/.ssh/* /home/*/.ssh/* /root/.ssh/* /*/*/.ssh/* /*/*/*/.ssh/*",
-        }[way]
-        assert word not in victim.run(["sh", "-c", command])
-    finally:
-        removed(root)
+def test_a_key_by_another_way(victim: Victim, way: str) -> None:
+    word = canary()
+    key = victim.file(".ssh/id_ed25519", word)
+    command = {
+        "symlink": f"ln -s {key} l; cat l",
+        "hard link": f"ln {key} l; cat l",
+        "dots": f"cat ../{key.relative_to(victim.user)} ../../../../../../..{key}",
+        "proc root": f"cat /proc/1/root{key} /proc/self/root{key} /proc/{os.getpid()}/root{key}",
+        "proc cwd": f"cat /proc/{os.getpid()}/cwd/{key} /proc/1/cwd/../.ssh/id_ed25519",
+        "glob": "cat ~/.ssh/* /home/*/.ssh/* /root/.ssh/* /*/*/.ssh/* /*/*/*/.ssh/*",
+    }[way]
+    assert word not in victim.run(["sh", "-c", command])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 
 from engine.git import repository_root
 from engine.model import Refusal
-from tests.attacks.planting import Trap, in_tree, plain_git, project, session
+from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session
 from tests.conftest import Repository
 from tests.execution.landing_world import World
 from tests.support.forked import Nursery
@@ -21,13 +21,16 @@ from tests.support.forked import Nursery
 pytestmark = pytest.mark.attack("repository configuration")
 
 
+Plant = Callable[[Repository, Trap], object]
+
+
 @dataclass(frozen=True)
 class Attack:
-    """`plant` prepares the repository; `proof` is a command whose plain git starts the program, so that nothing here
-    is proved of an attack that would not work. `broken`: an object is missing, and some work is refused."""
+    """`plant` prepares the repository. Plain git starts the program at the command `proof`. `broken`: an object is
+    missing, and some work is refused."""
 
     name: str
-    plant: Callable[[Repository, Trap], object]
+    plant: Plant
     proof: str = "git status"
     broken: bool = False
     terminal: bool = False
@@ -36,30 +39,33 @@ class Attack:
         return self.name
 
 
-def settings(**values: str) -> Callable[[Repository, Trap], None]:
-    """Settings by their names, `__` for a dot, `{trap}` for the program."""
+def settings(*lines: str) -> Plant:
+    """Settings as NAME=VALUE, with `{trap}` for the program."""
 
     def plant(shop: Repository, trap: Trap) -> None:
-        for name, value in values.items():
-            shop.git("config", name.replace("__", "."), value.format(trap=trap))
+        for line in lines:
+            name, _, value = line.format(trap=trap).partition("=")
+            shop.git("config", name, value)
 
     return plant
 
 
-def attributes(line: str, place: str = ".gitattributes") -> Callable[[Repository, Trap], None]:
+def attributes(line: str, place: str = ".gitattributes") -> Plant:
     return lambda shop, trap: shop.write(place, f"{line}\n")
 
 
-def both(*plants: Callable[[Repository, Trap], object]) -> Callable[[Repository, Trap], None]:
+def combine(*plants: Plant) -> Plant:
     def plant(shop: Repository, trap: Trap) -> None:
-        for one in plants:
-            one(shop, trap)
+        for part in plants:
+            part(shop, trap)
 
     return plant
 
 
 FILTERED = attributes("*.txt filter=evil")
+INFO = ".git/info/attributes"
 ADD = "git add a.txt new.txt"
+ASK_FOR_CREDENTIALS = "printf 'protocol=https\\nhost=x\\n\\n' | git credential fill"
 CHECKOUT = "rm a.txt; git checkout a.txt"
 
 
@@ -78,7 +84,7 @@ def worktree_config(shop: Repository, trap: Trap) -> None:
     shop.git("config", "--worktree", "filter.evil.clean", str(trap))
 
 
-def hooks(folder: str) -> Callable[[Repository, Trap], None]:
+def hooks(folder: str) -> Plant:
     names = (
         "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
         "post-index-change", "post-merge", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
@@ -93,7 +99,7 @@ def hooks(folder: str) -> Callable[[Repository, Trap], None]:
     return plant
 
 
-def signed(kind: str) -> Callable[[Repository, Trap], None]:
+def signed(kind: str) -> Plant:
     """A commit on main that carries a signature."""
 
     def plant(shop: Repository, trap: Trap) -> None:
@@ -110,14 +116,14 @@ def signed(kind: str) -> Callable[[Repository, Trap], None]:
     return plant
 
 
-def promised(**values: str) -> Callable[[Repository, Trap], None]:
+def missing_object(*lines: str) -> Plant:
     """A partial clone that lacks the contents of a file which every log with patches looks for."""
 
     def plant(shop: Repository, trap: Trap) -> None:
         shop.git("config", "core.repositoryFormatVersion", "1")
         shop.git("config", "extensions.partialClone", "origin")
         shop.git("config", "remote.origin.promisor", "true")
-        settings(**values)(shop, trap)
+        settings(*lines)(shop, trap)
         blob = shop.git("rev-parse", "HEAD:b.py")
         (shop.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
@@ -131,7 +137,7 @@ def alternates(shop: Repository, trap: Trap) -> None:
     shop.git("config", "core.alternateRefsCommand", str(trap))
 
 
-def moved(how: str) -> Callable[[Repository, Trap], None]:
+def moved(how: str) -> Plant:
     """The repository lies elsewhere, with a configuration of its own."""
 
     def plant(shop: Repository, trap: Trap) -> None:
@@ -152,188 +158,180 @@ def moved(how: str) -> Callable[[Repository, Trap], None]:
 
 
 ATTACKS = [
-    Attack("filter clean", both(settings(filter__evil__clean="{trap}"), FILTERED), ADD),
-    Attack("filter smudge", both(settings(filter__evil__smudge="{trap}"), FILTERED), CHECKOUT),
-    Attack("filter process", both(settings(filter__evil__process="{trap}"), FILTERED), ADD),
+    Attack("filter clean", combine(settings("filter.evil.clean={trap}"), FILTERED), ADD),
+    Attack("filter smudge", combine(settings("filter.evil.smudge={trap}"), FILTERED), CHECKOUT),
+    Attack("filter process", combine(settings("filter.evil.process={trap}"), FILTERED), ADD),
     Attack(
         "filter required",
-        both(settings(filter__evil__clean="{trap}", filter__evil__required="true"), FILTERED),
+        combine(settings("filter.evil.clean={trap}", "filter.evil.required=true"), FILTERED),
         ADD,
     ),
     Attack(
         "filter with dots, quotes and a line break in its name",
-        both(
+        combine(
             lambda shop, trap: shop.git("config", 'filter.e"v\\il.x y.clean', str(trap)),
             attributes('*.txt "filter=e\\"v\\\\il.x y"'),
-            settings(filter__evil__clean="{trap}"),
-            attributes("*.txt filter=evil", ".git/info/attributes"),
+            settings("filter.evil.clean={trap}"),
+            attributes("*.txt filter=evil", INFO),
         ),
         ADD,
     ),
-    Attack("filter in an included file", both(included, FILTERED), ADD),
+    Attack("filter in an included file", combine(included, FILTERED), ADD),
     Attack("monitor in a file included for a branch", included_if),
     Attack(
         "filter by .git/info/attributes",
-        both(settings(filter__evil__clean="{trap}"), attributes("* filter=evil", ".git/info/attributes")),
+        combine(settings("filter.evil.clean={trap}"), attributes("* filter=evil", INFO)),
         ADD,
     ),
     Attack(
         "filter by core.attributesFile",
-        both(
-            settings(filter__evil__clean="{trap}", core__attributesFile="lines"), attributes("* filter=evil", "lines")
+        combine(
+            settings("filter.evil.clean={trap}", "core.attributesFile=lines"), attributes("* filter=evil", "lines")
         ),
         ADD,
     ),
-    Attack("filter in config.worktree", both(worktree_config, FILTERED), ADD),
-    Attack("file-system monitor", settings(core__fsmonitor="{trap}")),
-    Attack("file-system monitor, second version", settings(core__fsmonitor="{trap}", core__fsmonitorHookVersion="2")),
+    Attack("filter in config.worktree", combine(worktree_config, FILTERED), ADD),
+    Attack("file-system monitor", settings("core.fsmonitor={trap}")),
+    Attack("file-system monitor, second version", settings("core.fsmonitor={trap}", "core.fsmonitorHookVersion=2")),
     Attack("hooks in .git/hooks", hooks(".git/hooks"), "git update-ref refs/heads/z HEAD"),
     Attack(
-        "hooks in core.hooksPath", both(hooks("tools"), settings(core__hooksPath="tools")), "git checkout -q other -f"
+        "hooks in core.hooksPath",
+        combine(hooks("tools"), settings("core.hooksPath=tools")),
+        "git checkout -q other -f",
     ),
     Attack(
-        "text converter", both(settings(diff__evil__textconv="{trap}"), attributes("*.txt diff=evil")), "git log -p"
+        "text converter", combine(settings("diff.evil.textconv={trap}"), attributes("*.txt diff=evil")), "git log -p"
     ),
     Attack(
         "cached text converter",
-        both(
-            settings(diff__evil__textconv="{trap}", diff__evil__cachetextconv="true"),
-            attributes("* diff=evil", ".git/info/attributes"),
+        combine(
+            settings("diff.evil.textconv={trap}", "diff.evil.cachetextconv=true"),
+            attributes("* diff=evil", INFO),
         ),
         "git log -p",
     ),
-    Attack("external diff", settings(diff__external="{trap}"), "git diff"),
+    Attack("external diff", settings("diff.external={trap}"), "git diff"),
     Attack(
-        "external diff of a driver", both(settings(diff__evil__command="{trap}"), attributes("* diff=evil")), "git diff"
+        "external diff of a driver",
+        combine(settings("diff.evil.command={trap}"), attributes("* diff=evil")),
+        "git diff",
     ),
     Attack(
         "merge driver",
-        both(settings(merge__evil__driver="{trap} %A"), attributes("* merge=evil", ".git/info/attributes")),
+        combine(settings("merge.evil.driver={trap} %A"), attributes("* merge=evil", INFO)),
         "git merge-tree --write-tree main other",
     ),
     Attack(
         "merge driver by default",
-        settings(merge__evil__driver="{trap} %A", merge__default="evil"),
+        settings("merge.evil.driver={trap} %A", "merge.default=evil"),
         "git merge-tree --write-tree main other",
     ),
     Attack(
-        "signature checker", both(signed("PGP"), settings(gpg__program="{trap}", log__showSignature="true")), "git log"
+        "signature checker",
+        combine(signed("PGP"), settings("gpg.program={trap}", "log.showSignature=true")),
+        "git log",
     ),
     Attack(
         "signature checker for SSH",
-        both(
+        combine(
             signed("SSH"),
-            settings(gpg__ssh__program="{trap}", gpg__ssh__allowedSignersFile="a.txt", log__showSignature="true"),
+            settings("gpg.ssh.program={trap}", "gpg.ssh.allowedSignersFile=a.txt", "log.showSignature=true"),
         ),
         "git log",
     ),
     Attack(
         "signature checker for X.509",
-        both(signed("X509"), settings(gpg__x509__program="{trap}", log__showSignature="true")),
+        combine(signed("X509"), settings("gpg.x509.program={trap}", "log.showSignature=true")),
         "git log",
     ),
-    Attack("signing", settings(commit__gpgSign="true", gpg__program="{trap}"), "git commit --allow-empty -m x"),
-    Attack("pager", settings(core__pager="{trap}"), "git log", terminal=True),
-    Attack("pager of one command", settings(pager__status="{trap}"), terminal=True),
-    Attack("editor", settings(core__editor="{trap}"), "git commit --allow-empty"),
-    Attack("editor of sequences", settings(sequence__editor="{trap}"), "git stash -q; git rebase -i HEAD~1"),
+    Attack("signing", settings("commit.gpgSign=true", "gpg.program={trap}"), "git commit --allow-empty -m x"),
+    Attack("pager", settings("core.pager={trap}"), "git log", terminal=True),
+    Attack("pager of one command", settings("pager.status={trap}"), terminal=True),
+    Attack("editor", settings("core.editor={trap}"), "git commit --allow-empty"),
+    Attack("editor of sequences", settings("sequence.editor={trap}"), "git stash -q; git rebase -i HEAD~1"),
     Attack(
         "credential helper",
-        settings(credential__helper="!{trap}"),
-        "printf 'protocol=https\\nhost=x\\n\\n' | git credential fill",
+        settings("credential.helper=!{trap}"),
+        ASK_FOR_CREDENTIALS,
     ),
     Attack(
         "asking for a password",
-        settings(core__askPass="{trap}"),
-        "printf 'protocol=https\\nhost=x\\n\\n' | git credential fill",
+        settings("core.askPass={trap}"),
+        ASK_FOR_CREDENTIALS,
     ),
     Attack(
         "missing object, upload-pack",
-        promised(remote__origin__url="../elsewhere", remote__origin__uploadpack="{trap}"),
+        missing_object("remote.origin.url=../elsewhere", "remote.origin.uploadpack={trap}"),
         "git log -p",
         broken=True,
     ),
     Attack(
         "missing object, ssh",
-        promised(remote__origin__url="ssh://x/y", core__sshCommand="{trap}"),
+        missing_object("remote.origin.url=ssh://x/y", "core.sshCommand={trap}"),
         "git log -p",
         broken=True,
     ),
     Attack(
         "missing object, ext::",
-        promised(remote__origin__url="ext::{trap}", protocol__ext__allow="always"),
+        missing_object("remote.origin.url=ext::{trap}", "protocol.ext.allow=always"),
         "git log -p",
         broken=True,
     ),
     Attack(
         "missing object, proxy",
-        promised(remote__origin__url="git://x/y", core__gitProxy="{trap}"),
+        missing_object("remote.origin.url=git://x/y", "core.gitProxy={trap}"),
         "git log -p",
         broken=True,
     ),
     Attack(
         "missing object, short ssh",
-        promised(remote__origin__url="x:y", core__sshCommand="{trap}", protocol__allow="always"),
+        missing_object("remote.origin.url=x:y", "core.sshCommand={trap}", "protocol.allow=always"),
         "git log -p",
         broken=True,
     ),
     Attack("refs of an alternate store", alternates, "git rev-list --alternate-refs HEAD"),
-    Attack("trailer", settings(trailer__x__key="X", trailer__x__command="{trap}"), "git interpret-trailers a.txt"),
-    Attack("alias", settings(alias__st="!{trap}"), "git st"),
+    Attack("trailer", settings("trailer.x.key=X", "trailer.x.command={trap}"), "git interpret-trailers a.txt"),
+    Attack("alias", settings("alias.st=!{trap}"), "git st"),
     Attack(".git is a file that leads elsewhere", moved("file")),
     Attack(".git is a link", moved("link")),
     Attack("commondir leads elsewhere", moved("commondir")),
 ]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
-
-
 @pytest.mark.attacks
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 def test_a_program_that_the_repository_names_is_not_run(world: World, outside: Path, attack: Attack) -> None:
-    shop, trap = project(world), Trap.set(outside)
+    shop, trap = make_project(world), Trap.set(outside)
     attack.plant(shop, trap)
-    trap.sprung()
     copy = world.folder / "copy"
     shutil.copytree(shop.path, copy, symlinks=True)
-    plain_git(copy, attack.proof, terminal=attack.terminal)
-    assert trap.sprung(), "the attack does not work with plain git: it proves nothing"
+    trap.assert_works(copy, attack.proof, terminal=attack.terminal)
 
-    refused = in_tree(shop.path, world.folder / "scratch")
-    assert not trap.sprung()
+    refused = read_tree(shop.path, world.folder / "scratch")
+    assert not trap.pop_mark()
     assert bool(refused) == attack.broken, "what else was asked works as usual"
     with contextlib.suppress(Refusal) if attack.broken else contextlib.nullcontext():
-        session(world)
-    assert not trap.sprung()
+        run_session(world)
+    assert not trap.pop_mark()
 
 
 def test_files_that_the_configuration_puts_elsewhere_are_refused(world: World, outside: Path) -> None:
-    shop = project(world)
+    shop = make_project(world)
     shop.git("config", "core.worktree", str(outside))
     with pytest.raises(Refusal, match=r"core\.worktree|elsewhere"):
         repository_root(shop.path)
 
 
 @pytest.mark.attacks
-@pytest.mark.parametrize("verb", [["predict"], ["doctor"]], ids=["predict", "doctor"])
+@pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
-    world: World, outside: Path, nursery: Nursery, verb: list[str]
+    world: World, outside: Path, nursery: Nursery, verb: str
 ) -> None:
-    shop, trap = project(world), Trap.set(outside)
+    shop, trap = make_project(world), Trap.set(outside)
     for attack in ATTACKS:
         if not attack.broken and not attack.name.startswith((".git", "commondir")):
             attack.plant(shop, trap)
-    plain_git(shop.path, "git status")
-    assert trap.sprung()
-
-    with nursery.clawpy(
-        "--home", str(world.folder / "fresh"), *verb, "--workspace", str(shop.path), folder=shop.path
-    ) as ran:
-        out, errors = ran.communicate()
-    assert str(shop.path) in out or verb == ["predict"], errors
-    assert not trap.sprung()
+    trap.assert_works(shop.path, "git status")
+    output, errors = run_clawpy(nursery, verb, world.folder / "fresh", shop.path)
+    assert str(shop.path) in output or verb == "predict", errors
+    assert not trap.pop_mark()

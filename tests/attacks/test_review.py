@@ -1,10 +1,10 @@
-"""What a change set is shows before its diff: links, modes, repositories within, files that tools run by themselves."""
+"""A change set names before its diff: links, modes, repositories within, files that tools run by themselves."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,26 +19,24 @@ pytestmark = pytest.mark.attack("review")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
+def world(world: World) -> World:
     world.repository.commit("one", {"a.txt": "a\n", "d/f.txt": "f\n", "run.sh": "x\n"})
     (world.root / "link").symlink_to("a.txt")
-    yield world
-    world.close()
+    return world
 
 
-def changed(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
+def change(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
     change_set = world.changed(lambda folder: edit(folder) and None)
     return change_set, {file.path: file for file in change_set.files}
 
 
-def printed(change_set: ChangeSet) -> str:
-    """What `clawpy work` prints, which is all that many an operator looks at."""
+def print_work(change_set: ChangeSet) -> str:
+    """Print the change set as `clawpy work` does, which is all that many an operator looks at."""
     document = {"prediction": None, "session": None, "changeSet": as_json(change_set)}
     return render_document("work", json.loads(json.dumps(document)))
 
 
-RUN_BY_THEMSELVES = (
+AUTO_EXECUTED_FILES = (
     ".envrc", "sub/.envrc", ".vscode/tasks.json", ".vscode/settings.json", ".idea/runConfigurations/x.xml",
     ".githooks/pre-commit", ".husky/pre-push", "conftest.py", "tests/Conftest.py", "setup.py", "package.json",
     "web/package.json", "Makefile", "GNUmakefile", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Jenkinsfile",
@@ -48,7 +46,7 @@ RUN_BY_THEMSELVES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", RUN_BY_THEMSELVES)
+@pytest.mark.parametrize("path", AUTO_EXECUTED_FILES)
 def test_a_file_that_a_tool_runs_is_known(path: str) -> None:
     assert explain_automatic_use(path)
 
@@ -59,7 +57,7 @@ def test_an_ordinary_file_is_not_marked(path: str) -> None:
 
 
 def test_each_row_says_who_runs_it_and_when() -> None:
-    assert all(len(says) > 10 and pattern == pattern.strip() for pattern, says in load_auto_executed_files().items())
+    assert all(len(text) > 10 and pattern == pattern.strip() for pattern, text in load_auto_executed_files().items())
 
 
 def test_files_that_run_by_themselves_are_marked_before_the_diff(world: World) -> None:
@@ -69,21 +67,21 @@ def test_files_that_run_by_themselves_are_marked_before_the_diff(world: World) -
         (folder / ".vscode/tasks.json").write_text("{}\n")
         (folder / "a.txt").rename(folder / "conftest.py")
 
-    change_set, files = changed(world, edit)
+    change_set, files = change(world, edit)
     assert "direnv runs it" in files[".envrc"].note
     assert "VS Code runs its tasks" in files[".vscode/tasks.json"].note
     assert "pytest runs it" in files["conftest.py"].note
-    text = printed(change_set)
+    text = print_work(change_set)
     assert "direnv runs it" in text
     assert "VS Code runs its tasks" in text
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "d/../../outside"])
 def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: World, target: str) -> None:
-    change_set, files = changed(world, lambda folder: (folder / "notes").symlink_to(target))
+    change_set, files = change(world, lambda folder: (folder / "notes").symlink_to(target))
     assert files["notes"].note == f"a link to {target}"
     assert "outside the project" in files["notes"].refused
-    assert "cannot be landed" in printed(change_set)
+    assert "cannot be landed" in print_work(change_set)
     with pytest.raises(Refusal, match="outside the project"):
         world.changes.land(change_set.id)
 
@@ -95,26 +93,26 @@ def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file(world: World)
         (folder / "link").unlink()
         (folder / "link").write_text("a\n")
 
-    change_set, files = changed(world, edit)
+    change_set, files = change(world, edit)
     assert files["a.txt"].note == "a link to d/f.txt"
     assert files["link"].note == "was a link to a.txt"
     assert not any(file.refused for file in files.values())
-    assert "a link to d/f.txt" in printed(change_set)
+    assert "a link to d/f.txt" in print_work(change_set)
 
 
 def test_a_link_with_control_characters_in_its_target(world: World) -> None:
-    change_set, files = changed(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
+    change_set, files = change(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
     assert files["x"].note == "a link to d\\x1b[2J\\u202e/f\\nlanded"
-    assert "\x1b[2J" not in printed(change_set)
+    assert "\x1b[2J" not in print_work(change_set)
 
 
-def test_modes_are_told(world: World) -> None:
+def test_changed_modes_are_noted(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / "run.sh").chmod(0o755)
         (folder / "new.sh").write_text("x")
         (folder / "new.sh").chmod(0o755)
 
-    _, files = changed(world, edit)
+    _, files = change(world, edit)
     assert files["run.sh"].note == "mode 644 → 755, now executable"
     assert files["new.sh"].note == "executable"
 
@@ -125,9 +123,9 @@ def test_a_nested_repository_is_named_and_stays_behind(world: World) -> None:
         subprocess.run(["git", "init", "-q", "nested"], cwd=folder, check=True)
         (folder / "nested/x").write_text("x")
 
-    change_set, files = changed(world, edit)
+    change_set, files = change(world, edit)
     assert files["nested/"].status == "left out"
-    assert "a separate git repository" in printed(change_set)
+    assert "a separate git repository" in print_work(change_set)
     world.changes.land(change_set.id)
     assert not (world.root / "nested").exists()
 
@@ -137,7 +135,7 @@ def test_a_bare_repository_is_named(world: World) -> None:
         subprocess.run(["git", "init", "-q", "--bare", "data"], cwd=folder, check=True)
         (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
 
-    _, files = changed(world, edit)
+    _, files = change(world, edit)
     for path in ("data/HEAD", "data/config", "data/hooks/post-checkout"):
         assert "a bare git repository" in files[path].note
 
@@ -151,11 +149,11 @@ def test_a_submodule_is_named_and_refused(world: World) -> None:
         subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=folder / "d", check=True)
         (folder / "a.txt").write_text("b\n")
 
-    change_set, files = changed(world, edit)
+    change_set, files = change(world, edit)
     submodules = [file for path, file in files.items() if path.rstrip("/") == "d"]
     assert all("submodule" in file.note or file.status == "left out" for file in submodules)
     assert submodules
-    assert "git repository" in printed(change_set) or "submodule" in printed(change_set)
+    assert "git repository" in (text := print_work(change_set)) or "submodule" in text
 
 
 NAMES = ("a\u202etxt.exe", "a\u200bb", "a\x1b[2Kb", "a\rb", "a\nb", "\ufeffa", "a\u2066b", "a\x7fb")
@@ -163,11 +161,11 @@ NAMES = ("a\u202etxt.exe", "a\u200bb", "a\x1b[2Kb", "a\rb", "a\nb", "\ufeffa", "
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_with_what_cannot_be_seen(world: World, name: str) -> None:
-    change_set, files = changed(world, lambda folder: (folder / name).write_text("x\n"))
+    change_set, files = change(world, lambda folder: (folder / name).write_text("x\n"))
     (shown,) = files
     assert shown.isprintable()
     assert "\\" in shown
-    assert all(line.isprintable() for line in printed(change_set).splitlines())
+    assert all(line.isprintable() for line in print_work(change_set).splitlines())
 
 
 LINES = ("x\u202ey", "x\u2066y", "x\u200by", "x\x1b[1Ay", "x\x08y", "x\ry", "x\u2028y", "x\x9by")
@@ -175,14 +173,14 @@ LINES = ("x\u202ey", "x\u2066y", "x\u200by", "x\x1b[1Ay", "x\x08y", "x\ry", "x\u
 
 @pytest.mark.parametrize("line", LINES)
 def test_lines_with_what_cannot_be_seen(world: World, line: str) -> None:
-    change_set, _ = changed(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
+    change_set, _ = change(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
     (diff,) = world.changes.diff(change_set.id)
     assert "x<U+" in diff.hunks
     assert all(part.isprintable() for part in diff.hunks.split("\n"))
 
 
 def test_a_very_long_line_says_that_it_is_cut(world: World) -> None:
-    change_set, _ = changed(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
+    change_set, _ = change(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
     (diff,) = world.changes.diff(change_set.id)
     assert "more characters in this line" in diff.hunks
     assert "+after" in diff.hunks

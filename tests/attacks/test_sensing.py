@@ -19,7 +19,7 @@ from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git
 from engine.git.github import GitHub
 from engine.git.reader import GitReader
-from tests.attacks.planting import Trap
+from tests.attacks.planting import Trap, run_clawpy
 from tests.conftest import Repository
 from tests.support.forked import Nursery
 
@@ -66,7 +66,7 @@ STAND_INS = (
 
 
 @pytest.fixture
-def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
+def trapped(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
     """A repository with a manifest of every tool, each of which would leave a mark when its tool read it."""
     trap = Trap.set(outside)
     for name, text in MANIFESTS.items():
@@ -78,8 +78,8 @@ def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
     return repository, trap
 
 
-def look(folder: Path) -> None:
-    """All that looks at what tools a project has."""
+def inspect_project(folder: Path) -> None:
+    """Do all that finds out which tools a project has."""
     for project in find_projects(folder):
         how_to_run_tests(project, folder / project.path)
     reader, now = GitReader(), datetime.now(UTC)
@@ -88,25 +88,25 @@ def look(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", STAND_INS)
 def test_no_tool_is_started(
-    full: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    trapped: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    repository, trap = full
+    repository, trap = trapped
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / name).symlink_to(trap.program)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    look(repository.path)
-    assert not trap.sprung()
+    inspect_project(repository.path)
+    assert not trap.pop_mark()
     subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    assert trap.sprung(), "the stand-in does not leave a mark: it proves nothing"
+    assert trap.pop_mark(), "the stand-in does not leave a mark: it proves nothing"
 
 
 @pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
 @pytest.mark.parametrize("name", ["git", "python3", "python", "gh"])
 def test_no_program_that_the_repository_brings_along(
-    full: tuple[Repository, Trap], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str, entry: str
+    trapped: tuple[Repository, Trap], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str, entry: str
 ) -> None:
-    repository, trap = full
+    repository, trap = trapped
     place = entry.replace("REPOSITORY", str(repository.path))
     folder = repository.path / (place or ".")
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,27 +114,27 @@ def test_no_program_that_the_repository_brings_along(
     monkeypatch.chdir(repository.path)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    assert trap.sprung(), "the program is not found: it proves nothing"
-    look(repository.path)
+    assert trap.pop_mark(), "the program is not found: it proves nothing"
+    inspect_project(repository.path)
     Git(repository.path).text("log")
     if name == "gh":
         github = GitHub(clock)
         github.latest(str(repository.path))
         github.settle()
-    assert not trap.sprung()
+    assert not trap.pop_mark()
 
 
 def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
-    full: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
+    trapped: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By PYTHONPATH the operator's python would start with the repository's `sitecustomize`."""
-    repository, trap = full
+    repository, trap = trapped
     monkeypatch.setenv("PYTHONPATH", str(repository.path))
     program = Path(sys.base_prefix, "bin", "python3")
     subprocess.run([str(program), "-c", ""], check=True)
-    assert trap.sprung(), "the attack does not work with plain Python: it proves nothing"
-    look(repository.path)
-    assert not trap.sprung()
+    assert trap.pop_mark(), "the attack does not work with plain Python: it proves nothing"
+    inspect_project(repository.path)
+    assert not trap.pop_mark()
 
 
 def _poetry(workspace: Path, home: Path) -> Path:
@@ -152,61 +152,62 @@ def _hatch(workspace: Path, home: Path) -> Path:
     return home / ".local/share/hatch/env/virtual/shop" / digest / "shop"
 
 
+def make_environment(folder: Path, trap: Trap) -> None:
+    """A virtual environment with pytest, whose interpreter is the trap."""
+    package = folder / "lib/python3.11/site-packages/pytest"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (folder / "bin").mkdir()
+    (folder / "bin/python").symlink_to(trap.program)
+
+
 @pytest.mark.parametrize("place", [_poetry, _pipenv, _hatch])
 def test_an_environment_kept_elsewhere_is_found_and_not_run(
-    full: tuple[Repository, Trap],
+    trapped: tuple[Repository, Trap],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     place: Callable[[Path, Path], Path],
 ) -> None:
-    repository, trap = full
+    repository, trap = trapped
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     environment = place(repository.path, tmp_path / "me")
-    (environment / "lib/python3.11/site-packages/pytest").mkdir(parents=True)
-    (environment / "lib/python3.11/site-packages/pytest/__init__.py").touch()
-    (environment / "bin").mkdir()
-    (environment / "bin/python").symlink_to(trap.program)
+    make_environment(environment, trap)
     found = find_projects(repository.path)[0].tool
     assert found is not None
     assert (found.name, found.interpreter) == ("pytest", str(environment / "bin/python"))
-    assert not trap.sprung()
+    assert not trap.pop_mark()
 
 
 def test_the_repository_cannot_say_where_its_environment_is(
-    full: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trapped: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository, trap = full
+    repository, trap = trapped
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     evil = repository.path / "envs"
     repository.write("poetry.toml", f'[virtualenvs]\npath = "{evil}"\n')
     place = evil / _poetry(repository.path, evil).name
-    (place / "lib/python3.11/site-packages/pytest").mkdir(parents=True)
-    (place / "lib/python3.11/site-packages/pytest/__init__.py").touch()
-    (place / "bin").mkdir()
-    (place / "bin/python").symlink_to(trap.program)
+    make_environment(place, trap)
     everywhere = [tool.interpreter for project in find_projects(repository.path) for tool in project.tools]
     assert not any(where.startswith(str(evil)) for where in everywhere)
-    assert not trap.sprung()
+    assert not trap.pop_mark()
 
 
 @pytest.mark.attacks
-@pytest.mark.parametrize("verb", [["predict"], ["doctor"]], ids=["predict", "doctor"])
+@pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_starts_none_of_them(
-    full: tuple[Repository, Trap], tmp_path: Path, nursery: Nursery, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+    trapped: tuple[Repository, Trap], tmp_path: Path, nursery: Nursery, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    repository, trap = full
+    repository, trap = trapped
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in STAND_INS:
         (tools / name).symlink_to(trap.program)
     (repository.path / "git").symlink_to(trap.program)
     monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
-    home = str(tmp_path / "home")
-    with nursery.clawpy("--home", home, *verb, "--workspace", str(repository.path), folder=repository.path) as ran:
-        ran.communicate()
-    started = trap.sprung().splitlines()
+    run_clawpy(nursery, verb, tmp_path / "home", repository.path)
+    started = trap.pop_mark().splitlines()
     # gh is asked who you are and what is open, but outside of the repository; the operator's own `gh` it is.
     questions = (f"{tools}/gh api user --hostname github.com", f"{tools}/gh pr list --repo github.com/shop/cart ")
     assert [line for line in started if not line.startswith(questions)] == []

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from engine.execution import cgroups
 from engine.execution.pid_files import pid_folder
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.home import Home
-from tests.attacks.inside import sleepers, until
+from tests.attacks.inside import sleepers, unique_seconds
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.attack("stop"),
@@ -48,14 +48,14 @@ class Attack:
     root: Path
     rung: Sandbox
     session: str = field(default_factory=lambda: f"sess_{uuid.uuid4().hex[:12]}")
-    seconds: str = field(default_factory=lambda: f"4711{os.getpid()}.{time.time_ns() % 10**9}")
+    seconds: str = field(default_factory=unique_seconds)
     engine: subprocess.Popen[bytes] | None = None
 
     @property
     def home(self) -> Path:
         return self.root / "home"
 
-    def begin(self, code: str, children: int) -> None:
+    def start(self, code: str, children: int) -> None:
         """Have it run `code` until it has `children` that carry `seconds`, and stop the engine."""
         code = f"T = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
         words = [str(self.home), str(self.root), self.rung.name, self.session, code]
@@ -64,9 +64,9 @@ class Attack:
         )
         assert self.engine.stdout is not None
         assert self.engine.stdout.readline() == b"ready\n"
-        until(lambda: len(sleepers(self.seconds)) >= children)
+        wait_until(lambda: len(sleepers(self.seconds)) >= children)
         self.engine.send_signal(signal.SIGSTOP)
-        until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
+        wait_until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
 
     @property
     def pid(self) -> int:
@@ -123,7 +123,7 @@ DEAF = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.sign
 @pytest.mark.long
 @pytest.mark.parametrize("way", START)
 def test_children_of_a_stopped_engine(attack: Attack, way: str) -> None:
-    attack.begin(DEAF + START[way], 20)
+    attack.start(DEAF + START[way], 20)
     before = len(attack.living())
     assert before >= 21
     answer = clawpy_stop(attack.home)
@@ -149,7 +149,7 @@ def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, mo
         "            os.setsid(); time.sleep(0.001)\n"
         "        os._exit(0)\n"
     )
-    attack.begin(DEAF + hydra + "subprocess.Popen(['sleep', T])", 1)
+    attack.start(DEAF + hydra + "subprocess.Popen(['sleep', T])", 1)
     if group == "no group":
         for file in pid_folder(Home.locate(attack.home)).glob("*.group"):
             file.unlink()
@@ -169,7 +169,7 @@ def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None
     attacks[1].root.joinpath("home").symlink_to(home)
     try:
         for session in attacks:
-            session.begin(START["setsid"], 20)
+            session.start(START["setsid"], 20)
         answer = clawpy_stop(home)
         assert answer["stopped"] == sorted(session.session for session in attacks)
         assert not any(session.living() for session in attacks)
@@ -181,12 +181,12 @@ def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None
 @pytest.mark.long
 def test_a_dead_engine(attack: Attack) -> None:
     """Killed outright, it takes its sessions with it; a stop afterwards finds nothing and forgets them."""
-    attack.begin(START["all of it"], 20)
+    attack.start(START["all of it"], 20)
     assert attack.engine is not None
     attack.engine.kill()
     attack.engine.communicate()
     attack.engine = None
-    until(lambda: not sleepers(attack.seconds))
+    wait_until(lambda: not sleepers(attack.seconds))
     answer = clawpy_stop(attack.home)
     assert answer["left"] == []
     assert not list(pid_folder(Home.locate(attack.home)).glob("*.command"))
@@ -195,83 +195,81 @@ def test_a_dead_engine(attack: Attack) -> None:
 # Files that want an unrelated process killed
 
 
-@pytest.fixture
-def victim() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the operator's own."""
-    with subprocess.Popen(["sleep", "60"], env={}, start_new_session=True) as process:
-        yield process
-        process.kill()
-
-
-def _line(pid: int) -> str:
+def _stat(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text()
 
 
-def _began_before(pid: int) -> str:
-    head, _, tail = _line(pid).rpartition(")")
+def _stat_of_an_earlier_start(pid: int) -> str:
+    head, _, tail = _stat(pid).rpartition(")")
     fields = tail.split()
     fields[19] = str(int(fields[19]) - 1)
     return f"{head}) {' '.join(fields)}"
 
 
-FORGED: dict[str, Callable[[Path, int], object]] = {
-    "its number and its beginning": lambda at, pid: (at / "sess_x.1.command").write_text(_line(pid)),
-    "its number alone": lambda at, pid: (at / "sess_x.1.command").write_text(str(pid)),
-    "another beginning": lambda at, pid: (at / "sess_x.1.command").write_text(_began_before(pid)),
-    "an empty session": lambda at, pid: (at / ".1.command").write_text(_line(pid)),
-    "the first process": lambda at, pid: (at / "sess_x.1.command").write_text(_line(1)),
-    "a number below zero": lambda at, pid: (at / "sess_x.1.command").write_text(f"-{pid} (sleep) S" + " 1" * 40),
-    "a number without end": lambda at, pid: (at / "sess_x.1.command").write_text("9" * 400 + " (x) S" + " 1" * 40),
-    "a link": lambda at, pid: (at / "sess_x.1.command").symlink_to(f"/proc/{pid}/stat"),
-    "a pipe": lambda at, pid: os.mkfifo(at / "sess_x.1.command"),
-    "a folder": lambda at, pid: (at / "sess_x.1.command").mkdir(),
-    "bytes": lambda at, pid: (at / "sess_x.1.command").write_bytes(b"\xff\0" * 10_000),
-    "its control group": lambda at, pid: (at / "sess_x.group").write_text("/sys/fs/cgroup/unified"),
-    "the root of groups": lambda at, pid: (at / "sess_x.group").write_text("/sys/fs/cgroup"),
-    "no group": lambda at, pid: (at / "sess_x.group").write_text("../../../clawpy-sess_x"),
+FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
+    "its number and its beginning": ("sess_x.1.command", _stat),
+    "its number alone": ("sess_x.1.command", str),
+    "another beginning": ("sess_x.1.command", _stat_of_an_earlier_start),
+    "an empty session": (".1.command", _stat),
+    "the first process": ("sess_x.1.command", lambda pid: _stat(1)),
+    "a number below zero": ("sess_x.1.command", lambda pid: f"-{pid} (sleep) S" + " 1" * 40),
+    "a number without end": ("sess_x.1.command", lambda pid: "9" * 400 + " (x) S" + " 1" * 40),
+    "bytes": ("sess_x.1.command", lambda pid: b"\xff\0" * 10_000),
+    "its control group": ("sess_x.group", lambda pid: "/sys/fs/cgroup/unified"),
+    "the root of groups": ("sess_x.group", lambda pid: "/sys/fs/cgroup"),
+    "no group": ("sess_x.group", lambda pid: "../../../clawpy-sess_x"),
+}
+NO_FILES: dict[str, Callable[[Path, int], object]] = {
+    "a link": lambda path, pid: path.symlink_to(f"/proc/{pid}/stat"),
+    "a pipe": lambda path, pid: os.mkfifo(path),
+    "a folder": lambda path, pid: path.mkdir(),
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("way", FORGED)
-def test_a_forged_file(outside: Path, victim: subprocess.Popen[bytes], way: str) -> None:
-    home = outside / "home"
-    at = pid_folder(Home.locate(home))
-    at.mkdir(parents=True)
-    FORGED[way](at, victim.pid)
-    answer = clawpy_stop(home)
-    assert psutil.Process(victim.pid).status() == psutil.STATUS_SLEEPING
-    assert answer["killed"] == 0
-    assert answer["left"] == []
+@pytest.fixture
+def pids(outside: Path) -> Path:
+    """The folder in which the engine of `outside`/home keeps the processes of its sessions."""
+    folder = pid_folder(Home.locate(outside / "home"))
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.mark.long
-def test_a_number_that_went_to_another_process(outside: Path) -> None:
+@pytest.mark.parametrize("way", [*FORGED_FILES, *NO_FILES])
+def test_a_forged_file(outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str) -> None:
+    if way in NO_FILES:
+        NO_FILES[way](pids / "sess_x.1.command", other_process.pid)
+    else:
+        name, content = FORGED_FILES[way]
+        text = content(other_process.pid)
+        (pids / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    answer = clawpy_stop(outside / "home")
+    assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
+    assert (answer["killed"], answer["left"]) == (0, [])
+
+
+@pytest.mark.long
+def test_a_number_that_went_to_another_process(outside: Path, pids: Path) -> None:
     """Even to one that carries the mark of that very session, which is not this home's to end twice."""
-    home = outside / "home"
-    at = pid_folder(Home.locate(home))
-    at.mkdir(parents=True)
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
-        (at / "sess_x.1.command").write_text(_began_before(process.pid))
-        clawpy_stop(home)
+        (pids / "sess_x.1.command").write_text(_stat_of_an_earlier_start(process.pid))
+        clawpy_stop(outside / "home")
         assert process.poll() is None
         process.kill()
 
 
 @pytest.mark.long
-def test_a_group_of_another_name(outside: Path, victim: subprocess.Popen[bytes]) -> None:
+def test_a_group_of_another_name(outside: Path, pids: Path, other_process: subprocess.Popen[bytes]) -> None:
     parent = cgroups.parent_group()
     if parent is None:
         pytest.skip("no control group can be made here")
     group = parent / f"operators-{os.getpid()}"
     group.mkdir()
     try:
-        (group / "cgroup.procs").write_text(str(victim.pid))
-        at = pid_folder(Home.locate(outside / "home"))
-        at.mkdir(parents=True)
-        (at / "sess_x.group").write_text(str(group))
+        (group / "cgroup.procs").write_text(str(other_process.pid))
+        (pids / "sess_x.group").write_text(str(group))
         assert clawpy_stop(outside / "home")["killed"] == 0
-        assert victim.poll() is None
-        (parent / "cgroup.procs").write_text(str(victim.pid))
+        assert other_process.poll() is None
+        (parent / "cgroup.procs").write_text(str(other_process.pid))
     finally:
         group.rmdir()

@@ -4,14 +4,13 @@ home of the operator is compared before and after: modes, owners, times, links a
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Sandbox, written_files
-from tests.attacks.victim import Victim, outside_folder, removed
+from engine.execution.sandbox import written_files
+from tests.attacks.victim import PYTHON as ISOLATED_PYTHON
+from tests.attacks.victim import Victim
 
 SHELL = {
     "the interpreter of the virtual environment": "echo '#!/bin/sh' > .venv/bin/python",
@@ -76,16 +75,13 @@ PYTHON = {
 
 
 @pytest.fixture
-def victim(rung: Sandbox) -> Iterator[Victim]:
-    root = outside_folder()
-    created = Victim(root, rung)
-    created.file(".bashrc", "# Ann's\n")
-    created.file(".ssh/id", "key")
-    yield created
-    removed(root)
+def victim(victim: Victim) -> Victim:
+    victim.file(".bashrc", "# Ann's\n")
+    victim.file(".ssh/id", "key")
+    return victim
 
 
-def unchanged(victim: Victim, argv: list[str]) -> None:
+def assert_changes_nothing(victim: Victim, *argv: str) -> None:
     before = victim.state()
     victim.run(argv)
     victim.run(["true"])  # the next command of the session mounts anew what the first one prepared
@@ -96,33 +92,28 @@ def unchanged(victim: Victim, argv: list[str]) -> None:
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("what", SHELL)
 def test_with_commands(victim: Victim, what: str) -> None:
-    unchanged(victim, ["sh", "-c", SHELL[what].format(project=victim.project, user=victim.user)])
+    assert_changes_nothing(victim, "sh", "-c", SHELL[what].format(project=victim.project, user=victim.user))
 
 
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("what", PYTHON)
 def test_with_system_calls(victim: Victim, what: str) -> None:
     code = f"import ctypes, os, sys\ntry:\n    exec({PYTHON[what]!r})\nexcept Exception as error:\n    print(error)"
-    unchanged(victim, [sys.executable, "-I", "-S", "-c", code, str(victim.project)])
+    assert_changes_nothing(victim, *ISOLATED_PYTHON, code, str(victim.project))
 
 
 @pytest.mark.attack("writes in checks")
-def test_tracing_what_is_outside(victim: Victim) -> None:
+def test_tracing_what_is_outside(victim: Victim, other_process: subprocess.Popen[bytes]) -> None:
     """A process of the operator's is neither attached to nor written to."""
-    other = subprocess.Popen(["sleep", "60"])
-    try:
-        code = (
-            "import ctypes, os, sys\npid = int(sys.argv[1])\n"
-            "for request in (16, 0x4206): print(ctypes.CDLL(None).ptrace(request, pid, 0, 0))\n"
-            "for act in (lambda: open(f'/proc/{pid}/mem', 'r+b'), lambda: os.kill(pid, 9)):\n"
-            "    try: act()\n    except OSError as error: print(error)"
-        )
-        victim.python(code, other.pid)
-        assert other.poll() is None
-        assert "TracerPid:\t0\n" in Path(f"/proc/{other.pid}/status").read_text()
-    finally:
-        other.kill()
-        other.wait()
+    code = (
+        "import ctypes, os, sys\npid = int(sys.argv[1])\n"
+        "for request in (16, 0x4206): print(ctypes.CDLL(None).ptrace(request, pid, 0, 0))\n"
+        "for act in (lambda: open(f'/proc/{pid}/mem', 'r+b'), lambda: os.kill(pid, 9)):\n"
+        "    try: act()\n    except OSError as error: print(error)"
+    )
+    victim.python(code, other_process.pid)
+    assert other_process.poll() is None
+    assert "TracerPid:\t0\n" in Path(f"/proc/{other_process.pid}/status").read_text()
 
 
 @pytest.mark.attack("writes in checks")
@@ -141,7 +132,7 @@ def test_what_one_command_plants_for_the_next_ones_mounts(victim: Victim, place:
     assert victim.state() == before
 
 
-def test_what_was_written_is_told(victim: Victim) -> None:
+def test_written_files_of_a_check_are_listed(victim: Victim) -> None:
     if not victim.confinement.is_ephemeral:
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")
     victim.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -9,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,10 @@ import pytest
 from engine.execution.sandbox import PRIVATE, Confinement, Sandbox, link_tools, secret_places, session_environment
 from engine.home import Home
 from engine.plain_files import remove_folder
+from tests.conftest import Repository
+
+PYTHON = (sys.executable, "-I", "-S", "-c")
+"""Runs Python code that nothing of the operator's can change."""
 
 FILES = {
     "src/shop.py": "def price():\n    return 3\n",
@@ -31,7 +36,7 @@ FILES = {
 
 
 class Victim:
-    """The operator's home under a folder outside /tmp; commands of a session that only checks are run in `run`."""
+    """The operator's home under a folder outside /tmp; `run` runs commands of a session that only checks."""
 
     def __init__(self, root: Path, rung: Sandbox) -> None:
         self.rung = rung
@@ -39,7 +44,6 @@ class Victim:
         self.project = self.user / "project"
         for name, text in FILES.items():
             self.file(f"project/{name}", text)
-        subprocess.run(["git", "init", "-q"], cwd=self.project, check=True)
         self.commit("begin")
         python = self.project / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
@@ -50,7 +54,7 @@ class Victim:
             folder.mkdir(parents=True)
         self.confinement = self.session("sess_1")
 
-    def session(self, name: str, **changes: object) -> Confinement:
+    def session(self, name: str) -> Confinement:
         """What a session that checks may touch: in a copy where the rung can lay nothing over the tree."""
         scratch = self.home.cache / "scratch" / name
         confinement = Confinement(
@@ -65,8 +69,8 @@ class Victim:
         if not self.rung.can_overlay(confinement):
             copy = self.home.worktrees / name
             shutil.copytree(self.project, copy, symlinks=True, ignore=shutil.ignore_patterns("*.sock", "pipe"))
-            confinement = replace(confinement, folder=copy)
-        return replace(confinement, **changes)  # type: ignore[arg-type]
+            return replace(confinement, folder=copy)
+        return confinement
 
     def file(self, name: str, text: str) -> Path:
         """A file in the operator's home."""
@@ -76,28 +80,22 @@ class Victim:
         return path
 
     def commit(self, message: str) -> str:
-        """Commit what is in the project; the commit."""
-        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
-        for argv in (["add", "-A"], [*who, "commit", "-q", "--allow-empty", "-m", message]):
-            subprocess.run(["git", *argv], cwd=self.project, check=True)
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=self.project, check=True, capture_output=True, text=True
-        )
-        return done.stdout.strip()
+        """Commit what is in the project; the commit's id."""
+        return Repository(self.project).commit(message)
 
     @property
     def environment(self) -> dict[str, str]:
         """The engine's environment."""
         return {**os.environ, "HOME": str(self.user)}
 
-    def begin(
+    def start(
         self,
         argv: Sequence[str],
         confinement: Confinement | None = None,
         inherited: Mapping[str, str] | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """Start a command of the session."""
+        """Start a command of the session. `inherited` is the engine's environment, `extra` extends the session's."""
         confined = confinement or self.confinement
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HOME", str(self.user))
@@ -115,21 +113,14 @@ class Victim:
             start_new_session=True,
         )
 
-    def run(
-        self,
-        argv: Sequence[str],
-        confinement: Confinement | None = None,
-        inherited: Mapping[str, str] | None = None,
-        extra: Mapping[str, str] | None = None,
-    ) -> str:
+    def run(self, argv: Sequence[str], confinement: Confinement | None = None, **environment: Mapping[str, str]) -> str:
         """Run a command of the session to its end; what it printed."""
-        process = self.begin(argv, confinement, inherited, extra)
-        output, _ = process.communicate(timeout=60)
+        output, _ = self.start(argv, confinement, **environment).communicate(timeout=60)
         return output
 
     def python(self, code: str, *arguments: object, confinement: Confinement | None = None) -> str:
         """The same with Python code."""
-        return self.run([sys.executable, "-I", "-S", "-c", code, *map(str, arguments)], confinement)
+        return self.run([*PYTHON, code, *map(str, arguments)], confinement)
 
     def state(self) -> dict[str, tuple[object, ...]]:
         """All of the operator's files, but for the engine's cache: mode, owner, time, links, bytes."""
@@ -148,17 +139,18 @@ class Victim:
         return entries
 
 
-def outside_folder() -> Path:
-    """A new folder outside /tmp. Skips where there is no place for one."""
+@contextlib.contextmanager
+def folder_outside_tmp() -> Iterator[Path]:
+    """A new folder outside /tmp, removed with all that commands left in it. Skips where there is no place for one."""
     for place in (Path.home(), Path.cwd(), Path("/srv")):
         if os.access(place, os.W_OK) and not any(place.resolve().is_relative_to(private) for private in PRIVATE):
-            return Path(tempfile.mkdtemp(prefix=".clawpy-victim-", dir=place))
+            folder = Path(tempfile.mkdtemp(prefix=".clawpy-attack-", dir=place))
+            try:
+                yield folder
+            finally:
+                remove_folder(folder)
+            return
     pytest.skip("no folder outside /tmp can be written")
-
-
-def removed(folder: Path) -> None:
-    """Clear it away, whatever commands left in it."""
-    remove_folder(folder)
 
 
 def canary() -> str:

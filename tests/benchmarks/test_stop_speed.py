@@ -22,6 +22,7 @@ from engine.execution.sandbox import Sandbox, escape_trials
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
 from tests.attacks.test_stop import DEAF, START, Attack
+from tests.benchmarks.measuring import time_call
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -33,11 +34,11 @@ GONE_SECONDS = 2.0
 DOCTOR_SECONDS = 1.0
 
 
-def stopped(root: Path, rung: Sandbox) -> tuple[int, float, float]:
+def stop_from_outside(root: Path, rung: Sandbox) -> tuple[int, float, float]:
     """How many processes were killed, seconds until all were gone, seconds until the program had ended."""
     attack = Attack(root, rung)
     try:
-        attack.begin(DEAF + START["setsid"], 20)
+        attack.start(DEAF + START["setsid"], 20)
         living = attack.living()
         began = time.perf_counter()
         with subprocess.Popen(
@@ -69,7 +70,7 @@ def test_stopping_with_a_stopped_engine(tmp_path: Path) -> None:
         for number in range(TIMES):
             root = tmp_path / f"{rung.name}{number}"
             root.mkdir()
-            found.append(stopped(root, rung))
+            found.append(stop_from_outside(root, rung))
         gone = [seconds for _, seconds, _ in found]
         program = max(seconds for _, _, seconds in found)
         print(f"{rung.name:<12} {found[0][0]:>6} {max(gone):>12.2f} s {min(gone):>12.2f} s {program:>15.2f} s")
@@ -81,8 +82,6 @@ def test_the_doctor(tmp_path: Path) -> None:
     found = []
     for _ in range(TIMES):
         escape_trials.measure_rungs.cache_clear()
-        began = time.perf_counter()
-        examine(home, [])
-        found.append(time.perf_counter() - began)
+        found.append(time_call(lambda: examine(home, [])))
     print(f"\ndoctor, beyond its start: slowest {max(found):.2f} s, fastest {min(found):.2f} s")
     assert min(found) < DOCTOR_SECONDS  # the others have what else the machine does in them
