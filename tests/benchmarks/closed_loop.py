@@ -109,12 +109,12 @@ class Task:
     def prompt(self) -> str:
         return f"Add {self.function} to shop/{self.rule.name}.py in the way of the functions there"
 
-    def lucky(self, why: str, share: float) -> bool:
-        """A coin that falls the same way for the same task."""
-        return self.coin(why) < share
+    def is_lucky(self, why: str, share: float) -> bool:
+        """Whether `draw` falls below `share`."""
+        return self.draw(why) < share
 
-    def coin(self, why: str) -> float:
-        """From 0 to 1, the same for the same task."""
+    def draw(self, why: str) -> float:
+        """A number from 0 to 1, the same for the same task and reason."""
         digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{why}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -158,16 +158,16 @@ class Model:
     def _looks(self, task: Task) -> list[str]:
         if not self.looks:
             return []
-        chatter = sorted(CHATTER, key=lambda command: task.coin(command))
-        habit = HABIT if task.lucky("habit", self.looks) else ()
+        chatter = sorted(CHATTER, key=lambda command: task.draw(command))
+        habit = HABIT if task.is_lucky("habit", self.looks) else ()
         return [*chatter[:3], *habit, *chatter[3:5]]
 
     def _body(self, task: Task, request: Request, reds: Sequence[str]) -> str:
         heard = request.system + "\n".join(request.users)
         told = task.rule.token in heard.replace(task.rule.test, "")
-        knows = (told and task.lucky("follows", self.follows)) or task.lucky("guesses", self.guesses)
-        ruined = any(words in heard and task.lucky(words, share) for words, share in self.harm.items())
-        finds = bool(reds) and task.lucky("finds", FINDS)
+        knows = (told and task.is_lucky("follows", self.follows)) or task.is_lucky("guesses", self.guesses)
+        ruined = any(words in heard and task.is_lucky(words, share) for words, share in self.harm.items())
+        finds = bool(reds) and task.is_lucky("finds", FINDS)
         right = (knows or finds) and not ruined
         return (task.rule.remedy if right else task.rule.naive).format(name=task.function)
 

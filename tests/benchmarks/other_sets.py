@@ -10,17 +10,14 @@ docstring, which the function shown does not have.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import asyncio.base_events
+import ast
 import inspect
 import random
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from types import ModuleType
+from importlib import import_module
 
 from engine.model import NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
@@ -29,10 +26,19 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 SHORTEST, LONGEST = 1_500, 3_000
 """Characters of a long message."""
 
+DOCUMENTED_MODULES = (
+    "numpy numpy.linalg numpy.random sqlalchemy sqlalchemy.orm argparse asyncio email.message inspect "
+    "logging random re subprocess"
+)
+SHOWN_MODULES = (
+    "argparse asyncio.base_events email.message inspect logging pathlib random shutil subprocess tarfile textwrap "
+    "zipfile"
+)
 
-def chats(conversation: Conversation, seed: int = 1) -> Conversation:
+
+def chats(conversation: Conversation) -> Conversation:
     """A conversation as it is typed. A piece is found for its turn: evidence is the piece that says most."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     turns, longest = [], {}
     for turn in conversation.turns:
         pieces = [piece for piece in _SENTENCE.split(turn.text) if re.search(r"\w", piece)] or [turn.text]
@@ -51,11 +57,11 @@ def chats(conversation: Conversation, seed: int = 1) -> Conversation:
     return Conversation(f"{conversation.name} as a chat", tuple(turns), questions)
 
 
-def long_messages(conversation: Conversation, texts: Sequence[str], seed: int = 1) -> Conversation:
+def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversation:
     """What one of the speakers says, told to an assistant at length."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     names = sorted({turn.speaker for turn in conversation.turns})
-    name = max(names, key=lambda who: sum(f"{who}" in question.text for question in conversation.questions))
+    name = max(names, key=lambda who: sum(who in question.text for question in conversation.questions))
     mine = [turn for turn in conversation.turns if turn.speaker == name]
     known = {turn.ref for turn in mine}
     turns = []
@@ -74,9 +80,9 @@ def long_messages(conversation: Conversation, texts: Sequence[str], seed: int = 
     return Conversation(f"{conversation.name} at length", tuple(turns), questions)
 
 
-def documents(seed: int = 1, most: int = 150) -> Conversation:
+def documents(most: int = 150) -> Conversation:
     """Documentation of installed packages as an assistant's answers."""
-    chance = random.Random(seed)
+    chance = random.Random(1)
     texts = sorted(set(documentation()))
     chance.shuffle(texts)
     turns, questions = [], []
@@ -97,8 +103,8 @@ def documents(seed: int = 1, most: int = 150) -> Conversation:
 
 def documentation() -> Iterator[str]:
     """Docstrings of installed packages: the summary, a line break, and the rest in one line."""
-    for module in _modules():
-        for name, thing in sorted(vars(module).items()):
+    for module in DOCUMENTED_MODULES.split():
+        for name, thing in sorted(vars(import_module(module)).items()):
             if name.startswith("_") or not callable(thing):
                 continue
             summary, _, rest = (inspect.getdoc(thing) or "").partition("\n\n")
@@ -109,9 +115,9 @@ def documentation() -> Iterator[str]:
                 yield f"{summary}\n{rest[:1_500]}"
 
 
-def code(seed: int = 1, most: int = 150) -> Conversation:
+def code() -> Conversation:
     """Functions of the standard library as an assistant shows them, each followed by a test run."""
-    chance = random.Random(seed)
+    chance, most = random.Random(1), 150
     found = sorted(set(functions()))
     chance.shuffle(found)
     turns, questions = [], []
@@ -127,40 +133,14 @@ def code(seed: int = 1, most: int = 150) -> Conversation:
 
 def functions() -> Iterator[tuple[str, str]]:
     """Functions and methods of the standard library: the summary of the docstring, and the source without it."""
-    import ast
-    import email.message
-    import logging
-    import pathlib
-    import shutil
-    import tarfile
-    import textwrap
-    import zipfile
-
-    for module in (argparse, asyncio.base_events, email.message, inspect, logging, pathlib, random, shutil, subprocess,
-                   tarfile, textwrap, zipfile):  # fmt: skip
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
+    for name in SHOWN_MODULES.split():
+        for node in ast.walk(ast.parse(inspect.getsource(import_module(name)))):
             if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)) and len(node.body) > 1:
                 summary = " ".join(said.split("\n\n")[0].split())
                 del node.body[0]
                 source = ast.unparse(node)
                 if 25 <= len(summary) <= 110 and len(source) >= 200:
                     yield summary, source[:3_000]
-
-
-def _modules() -> list[ModuleType]:
-    import email.message
-    import logging
-
-    import numpy
-    import numpy.linalg
-    import numpy.random
-    import sqlalchemy
-    import sqlalchemy.orm
-
-    return [
-        numpy, numpy.linalg, numpy.random, sqlalchemy, sqlalchemy.orm, argparse, asyncio, email.message, inspect,
-        logging, random, re, subprocess,
-    ]  # fmt: skip
 
 
 def prose(chance: random.Random, texts: Sequence[str], least: int, most: int) -> str:

@@ -15,9 +15,9 @@ from collections import Counter
 from datetime import datetime
 from multiprocessing.connection import Connection
 
-AT = re.compile(rb'"type":"(prediction\.[a-z]+)","id":\d+,"at":"([^"]+)"')
+AT = re.compile(rb'"type":"prediction\.[a-z]+","id":\d+,"at":"([^"]+)"')
 EVERY = 10
-"""The age of each tenth message is looked at; all are counted."""
+"""The age of each tenth message is measured; all are counted."""
 
 SUBSCRIBE = json.dumps({"type": "subscribe", "channels": ["crosspoll"]}).encode()
 
@@ -28,9 +28,10 @@ def listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -
 
 
 class _Client:
+    """Counts the messages of one connection, its frames in each second, and ages of messages."""
+
     def __init__(self) -> None:
         self.messages = 0
-        self.frames = 0
         self.seconds: Counter[int] = Counter()
         self.ages: list[float] = []
 
@@ -46,13 +47,11 @@ class _Client:
             if head[0] & 0x0F != 1:
                 continue
             now = time.time()
-            self.frames += 1
             self.seconds[int(now)] += 1
-            for kind, at in AT.findall(body):
+            for at in AT.findall(body):
                 self.messages += 1
                 if self.messages % EVERY == 0:
                     self.ages.append(now - datetime.fromisoformat(at.decode()).timestamp())
-                del kind
 
 
 async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -65,10 +64,11 @@ async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio
 
 
 async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
-    clients, tasks, kept = [], [], []
+    clients, tasks = [], []
+    open_connections: list[object] = []  # a connection that nothing refers to is closed
     for _ in range(number):
         reader, writer = await _connect(port, token)
-        kept.append(writer)
+        open_connections.append(writer)
         clients.append(_Client())
         tasks.append(asyncio.create_task(clients[-1].read(reader)))
     for _ in range(stalled):
@@ -78,24 +78,19 @@ async def _listen(pipe: Connection, port: int, token: str, number: int, stalled:
         line.sendall(_handshake(token))
         line.recv(1000)
         line.sendall(_frame(SUBSCRIBE))
-        kept.append(line)
+        open_connections.append(line)
     pipe.send("listening")
     while not pipe.poll():
         await asyncio.sleep(0.1)
     for task in tasks:
         task.cancel()
-    busiest = max((max(client.seconds.values(), default=0) for client in clients), default=0)
-    pipe.send(
-        json.dumps(
-            {
-                "ages": [age for client in clients for age in client.ages],
-                "frames": sum(client.frames for client in clients),
-                "busiest": busiest,
-                "fewest": min((client.messages for client in clients), default=0),
-            }
-        )
-    )
-    del kept
+    report = {
+        "ages": [age for client in clients for age in client.ages],
+        "frames": sum(client.seconds.total() for client in clients),
+        "busiest": max(max(client.seconds.values(), default=0) for client in clients),
+        "fewest": min(client.messages for client in clients),
+    }
+    pipe.send(json.dumps(report))
 
 
 def _handshake(token: str) -> bytes:

@@ -25,9 +25,11 @@ from engine.memory.ranking import WEIGHTS, Weight
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from engine.storage.ledger import append
+from tests.benchmarks.adam import minimise
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LISTED = (5, 10, 20, 50)
+RIDGE = 0.1
 BY_HAND = {"recent"}
 """Features whose weights are not fitted, since no set says anything about them."""
 
@@ -91,6 +93,18 @@ def beam(file: Path) -> list[Conversation]:
     ]
 
 
+def observe(conversation: Conversation, folder: Path) -> list[Seen]:
+    """Remember a conversation in `folder`, and ask all its questions."""
+    with remembered(conversation.turns, folder / conversation.name) as port:
+        return [observe_question(port, question) for question in conversation.questions]
+
+
+def observe_sets(data: Path, folder: Path) -> dict[str, dict[str, list[Seen]]]:
+    """What the ranking saw of every question of `locomo.json` and `beam.json`, by kind and conversation."""
+    sets = {"talk": locomo(data / "locomo.json"), "long chats": beam(data / "beam.json")}
+    return {name: {one.name: observe(one, folder) for one in some} for name, some in sets.items()}
+
+
 @contextmanager
 def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryService]:
     """A port that knows `turns`, their vectors made."""
@@ -123,14 +137,14 @@ class Seen:
     ours: tuple[str, ...]
 
 
-def seen(port: MemoryService, question: Question) -> Seen:
-    """Ask, and keep what was seen on the way."""
+def observe_question(port: MemoryService, question: Question) -> Seen:
+    """Ask, and keep what the ranking saw on the way."""
     looked = port.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
     memories = port.store.by_seq(row[0] for row in looked.candidates.rows)
     refs = tuple(memories[row[0]].ref for row in looked.candidates.rows)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
-    words, meaning, fused = plain(port, question.text)
+    words, meaning, fused = search_plainly(port, question.text)
     return Seen(
         features=np.stack([looked.candidates.features[weight.feature] for weight in WEIGHTS], axis=1),
         right=np.array([ref in question.evidence for ref in refs], float),
@@ -143,14 +157,13 @@ def seen(port: MemoryService, question: Question) -> Seen:
     )
 
 
-def plain(port: MemoryService, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def search_plainly(port: MemoryService, text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
     from engine.memory.candidate_reader import open_reader
 
-    said = [word for word in re.findall(r"\w+", text) if word]
     with open_reader(port.database, RecallQuery(text)) as reader:
-        words = reader.by_words(said, 300)
+        words = reader.by_words(re.findall(r"\w+", text), 300)
     vector = port.vectors.embed(text)
     assert vector is not None
     near = port.vectors.search(vector.array, 300)
@@ -159,13 +172,13 @@ def plain(port: MemoryService, text: str, most: int = 50) -> tuple[tuple[str, ..
         low, high = min(values.values(), default=0.0), max(values.values(), default=1.0)
         return {seq: (value - low) / (high - low or 1.0) for seq, value in values.items()}
 
-    one, two = scaled(words), scaled(near)
-    both = {seq: one.get(seq, 0.0) + two.get(seq, 0.0) for seq in one.keys() | two.keys()}
+    by_words, by_vectors = scaled(words), scaled(near)
+    both = {seq: by_words.get(seq, 0.0) + by_vectors.get(seq, 0.0) for seq in by_words.keys() | by_vectors.keys()}
     rows = port.store.by_seq(both)
 
     def best(values: dict[int, float]) -> tuple[str, ...]:
         ordered = sorted(values, key=lambda seq: (-values[seq], seq))
-        return tuple(rows[seq].ref or rows[seq].id for seq in ordered[:most] if seq in rows)
+        return tuple(rows[seq].ref or rows[seq].id for seq in ordered[:50] if seq in rows)
 
     return best(words), best(near), best(both)
 
@@ -187,12 +200,10 @@ def table(rows: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[s
     return figures
 
 
-def learn(
-    kinds: Sequence[Sequence[Seen]], weights: Sequence[Weight] = WEIGHTS, *, ridge: float = 0.1, steps: int = 300
-) -> tuple[Weight, ...]:
+def learn(kinds: Sequence[Sequence[Seen]]) -> tuple[Weight, ...]:
     """Weights fitted on the questions of several kinds, each kind counting alike; none below 0. Those set by hand
     stay."""
-    fitted = [number for number, one in enumerate(weights) if one.feature not in BY_HAND]
+    fitted = [number for number, one in enumerate(WEIGHTS) if one.feature not in BY_HAND]
     some = [one for kind in kinds for one in kind if one.right.sum()]
     counts = [sum(1 for one in kind if one.right.sum()) for kind in kinds]
     shares = np.repeat([1 / len(kinds) / max(1, count) for count in counts], counts)
@@ -206,26 +217,24 @@ def learn(
         wanted[number, : len(one.refs)] = one.right / one.right.sum()
     spread = features[there].std(axis=0) + 1e-6
     features /= spread
-    chosen = np.zeros(len(fitted))
-    first, second = np.zeros_like(chosen), np.zeros_like(chosen)
-    for step in range(1, steps + 1):  # Adam on the cross entropy
-        scores = np.where(there, features @ chosen, -np.inf)
+
+    def slope_of_cross_entropy(weights: np.ndarray) -> np.ndarray:
+        scores = np.where(there, features @ weights, -np.inf)
         likely = np.exp(scores - scores.max(axis=1, keepdims=True))
         likely /= likely.sum(axis=1, keepdims=True)
-        slope = np.einsum("q,qc,qcf->f", shares, likely - wanted, features) + ridge * chosen
-        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
-        chosen -= 0.05 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-        chosen = np.maximum(chosen, 0.0)
-    made = list(weights)
+        return np.einsum("q,qc,qcf->f", shares, likely - wanted, features) + RIDGE * weights
+
+    chosen = minimise(slope_of_cross_entropy, np.zeros(len(fitted)), steps=300, least=0.0)
+    result = list(WEIGHTS)
     for number, value in zip(fitted, chosen / spread, strict=True):
-        made[number] = replace(weights[number], weight=round(float(value), 2))
-    return tuple(made)
+        result[number] = replace(WEIGHTS[number], weight=round(float(value), 2))
+    return tuple(result)
 
 
 def without_itself(
     name: str, kinds: Mapping[str, Mapping[str, Sequence[Seen]]]
 ) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-    """What weights find in each conversation of a kind that were fitted on all the others, of every kind."""
+    """The rankings of each conversation of a kind by weights that were fitted on all the others, of every kind."""
     found = []
     for left_out, some in kinds[name].items():
         others = [[one for key, few in kind.items() if key != left_out for one in few] for kind in kinds.values()]

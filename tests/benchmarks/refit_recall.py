@@ -15,33 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.recall_sets import (
-    BY_HAND,
-    Conversation,
-    Seen,
-    beam,
-    learn,
-    locomo,
-    remembered,
-    reranked,
-    seen,
-    table,
-    without_itself,
-)
-
-
-def look(conversation: Conversation) -> list[Seen]:
-    """What the ranking sees of every question."""
-    with tempfile.TemporaryDirectory() as folder, remembered(conversation.turns, Path(folder)) as port:
-        return [seen(port, question) for question in conversation.questions]
+from tests.benchmarks.recall_sets import BY_HAND, learn, observe_sets, reranked, table, without_itself
 
 
 def main() -> None:
-    data = Path(os.environ["CLAWPY_DATA"])
-    kinds = {
-        name: {one.name: look(one) for one in some}
-        for name, some in (("talk", locomo(data / "locomo.json")), ("long chats", beam(data / "beam.json")))
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), Path(folder))
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_bytes(pickle.dumps(kinds))
     weights = learn([[one for some in kind.values() for one in some] for kind in kinds.values()])

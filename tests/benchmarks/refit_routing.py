@@ -22,6 +22,7 @@ from engine.config import Settings
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
 from engine.prediction import routing
+from tests.benchmarks.adam import minimise
 
 HERE = Path(__file__).parent
 TUNING = HERE / "placing_tuning.jsonl"
@@ -36,7 +37,8 @@ CHANNELS = {
     "garden": "gardener",
     "": "none",
 }
-"""Which channel the work of each role is."""
+"""Roles by the channel of their work."""
+CHANNEL_OF_ROLE = {role: channel for channel, roles in CHANNELS.items() for role in roles.split()}
 
 
 def phrases() -> list[tuple[str, str]]:
@@ -54,19 +56,17 @@ def phrases() -> list[tuple[str, str]]:
 
 def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
     """Logistic regression of acts on rows, each channel of the same weight in all, by Adam."""
-    columns, of = sorted(set(acts)), {role: name for name, roles in CHANNELS.items() for role in roles.split()}
-    channels = [of[act.split("/")[0]] for act in acts]
+    columns = sorted(set(acts))
+    channels = [CHANNEL_OF_ROLE[act.split("/")[0]] for act in acts]
     target = numpy.array([[act == column for column in columns] for act in acts], float)
     weigh = numpy.array([1 / channels.count(channel) for channel in channels])[:, None] / len(CHANNELS)
-    weights = numpy.zeros((rows.shape[1], len(columns)))
-    mean, square = numpy.zeros_like(weights), numpy.zeros_like(weights)
-    for step in range(1, STEPS + 1):
+
+    def slope(weights: Any) -> Any:
         scores = rows @ weights
         shares = numpy.exp(scores - scores.max(1, keepdims=True))
-        slope = rows.T @ ((shares / shares.sum(1, keepdims=True) - target) * weigh) + DECAY * weights
-        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope * slope
-        weights -= 0.05 * (mean / (1 - 0.9**step)) / (numpy.sqrt(square / (1 - 0.999**step)) + 1e-8)
-    return columns, weights
+        return rows.T @ ((shares / shares.sum(1, keepdims=True) - target) * weigh) + DECAY * weights
+
+    return columns, minimise(slope, numpy.zeros((rows.shape[1], len(columns))), steps=STEPS)
 
 
 def main() -> None:
@@ -81,10 +81,12 @@ def main() -> None:
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     roles = [act.split("/")[0] for act in acts]
-    of = {role: name for name, some in CHANNELS.items() for role in some.split()}
     if "--write" in sys.argv:
         numpy.savez_compressed(
-            routing.WEIGHTS, roles=roles, channels=[of[role] for role in roles], weights=weights.astype(numpy.float16)
+            routing.WEIGHTS,
+            roles=roles,
+            channels=[CHANNEL_OF_ROLE[role] for role in roles],
+            weights=weights.astype(numpy.float16),
         )
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
     shares = routing._probabilities([one["prompt"] for one in tuning], embed([one["prompt"] for one in tuning]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -127,22 +126,8 @@ class Terminal:
 
 @contextmanager
 def terminal(width: int = 120, height: int = 40) -> Iterator[Terminal]:
-    one = Terminal(width, height)
+    terminal = Terminal(width, height)
     try:
-        yield one
+        yield terminal
     finally:
-        one.close()
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` (0..1) of `values` lie; nearest rank."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
-
-
-def row(label: str, values: Sequence[float], unit: str = "ms") -> str:
-    """One line of a table: smallest, median, p95, largest."""
-    return (
-        f"{label:<44} min {min(values):8.1f}  median {statistics.median(values):8.1f}  "
-        f"p95 {percentile(values, 0.95):8.1f}  max {max(values):8.1f} {unit}"
-    )
+        terminal.close()

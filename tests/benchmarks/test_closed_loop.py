@@ -31,6 +31,7 @@ from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.benchmark
 
+MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 SEEDS = (1, 2, 3)
 TASKS = 16
 
@@ -60,69 +61,58 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[ModelHost]:
-    host = ModelHost()
-    yield host
-    host.close()
-
-
 def test_success_rises_with_what_is_learnt_and_returns_without_it(
-    tmp_path: Path, server: ModelServer, host: ModelHost
+    tmp_path: Path, server: ModelServer, warm: ModelHost
 ) -> None:
     phases = ("off", "on", "rolled back", "on again")
     done: dict[str, list[bool]] = {name: [] for name in phases}
     print("\nseed  phase         green   effects active")
     for seed in SEEDS:
-        shop = Shop(tmp_path / str(seed), server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), seed)
+        shop = Shop(tmp_path / str(seed), server, warm, FakeClock(MONDAY), seed)
         todo = tasks(seed, TASKS)
         server.answer = Model(todo)
         with shop.opened() as engine:
             for phase in phases:
-                if phase.startswith("on"):
-                    learnt = approve(shop)
-                elif phase == "rolled back":
+                learnt = approve(shop) if phase.startswith("on") else []
+                if phase == "rolled back":
                     for candidate in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
                         engine.adaptation.roll_back(candidate.id)
-                    learnt = []
-                else:
-                    learnt = []
                 green = [shop.work(task)[0] for task in todo]
                 done[phase] += green
                 kinds = ", ".join(sorted({one.type.value for one in learnt})) or "none"
                 print(f"{seed:4}  {phase:12}  {sum(green):2} of {len(green):2}   {len(learnt)} ({kinds})")
     print("\nchange                     before  after   more  fewer   p (sign test, one-sided)")
     pairs = (("off", "on", True), ("on", "rolled back", False), ("rolled back", "on again", True))
-    found = [compared(done, *pair) for pair in pairs]
+    found = [compare_phases(done, *pair) for pair in pairs]
     assert all(p < 0.05 for p in found)
     assert abs(sum(done["off"]) - sum(done["rolled back"])) <= 2, "rolled back is as before"
 
 
 def test_four_weeks_with_everything_on_and_each_ladder_alone(
-    tmp_path: Path, server: ModelServer, host: ModelHost
+    tmp_path: Path, server: ModelServer, warm: ModelHost
 ) -> None:
     ways = {"off": (), "everything": (*LADDERS, MEMORY)} | {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
     done: dict[str, list[bool]] = {way: [] for way in ways}
     print("\nseed  on           right at the first try, task by task")
     for way, on in ways.items():
         for seed in SEEDS:
-            right = four_weeks(tmp_path / f"{seed}-{way}", server, host, seed, on)
+            right = four_weeks(tmp_path / f"{seed}-{way}", server, warm, seed, on)
             print(f"{seed:4}  {way:11}  {''.join('+' if one else '-' for one in right)}", flush=True)
             done[way] += right
     measured = len(done["off"])
     print(f"\nright at the first try, of {measured} tasks that nobody corrected; three seeds, four weeks each")
     print("change                     before  after   more  fewer   p (sign test, one-sided)")
-    found = {way: compared(done, "off", way, True) for way in ways if way != "off"}
+    found = {way: compare_phases(done, "off", way, True) for way in ways if way != "off"}
     for way, p in found.items():
         if p > LIKELY:
             print(f"{way} alone has no measurable effect")
     assert found["everything"] <= LIKELY
 
 
-def four_weeks(root: Path, server: ModelServer, host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
+def four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
     """One task each working day. Three times for each rule the operator adds to the prompt what the rule is; then he
     adds nothing any more: which of these later tasks were right at once."""
-    shop = Shop(root, server, host, FakeClock(datetime(2026, 3, 2, 10, tzinfo=UTC)), seed, on=on, tries=0, quick=True)
+    shop = Shop(root, server, warm, FakeClock(MONDAY.replace(hour=10)), seed, on=on, tries=0, quick=True)
     todo = tasks(seed, DAYS)
     model = server.answer = Model(todo)
     model.follows, model.guesses = 0.9, 0.2
@@ -141,13 +131,13 @@ def four_weeks(root: Path, server: ModelServer, host: ModelHost, seed: int, on: 
     return right
 
 
-def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, host: ModelHost) -> None:
-    shop = Shop(tmp_path, server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), 7)
+def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
+    shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 7)
     model = server.answer = Model(tasks(7, MOST))
     model.harm = dict.fromkeys(HARMFUL, 0.5)
     print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
-        planted = {plant(shop, words): words for words in (*GOOD, *HARMFUL)}
+        planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
         found: list[str] = []
         for number, task in enumerate(tasks(7, MOST), 1):
             shop.review(shop.work(task)[1])
@@ -158,17 +148,17 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
                 words = planted[overlay.candidate_id]
                 found.append(words)
                 engine.adaptation.roll_back(overlay.candidate_id, "it does harm")
-                print(line(number, words, lift))
+                print(format_lift(number, words, lift))
             if set(HARMFUL) <= set(found):
                 break
         for candidate in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
             kept = engine.adaptation.view(candidate.id).lift
-            print(line(number, planted[candidate.id], kept))
+            print(format_lift(number, planted[candidate.id], kept))
     assert set(found) == set(HARMFUL)
 
 
-def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, host: ModelHost) -> None:
-    shop = Shop(tmp_path, server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), 11)
+def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
+    shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 11)
     todo = tasks(11, WATCHED)
     model = server.answer = Model(todo)
     model.looks = 0.6
@@ -191,7 +181,7 @@ def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: Mode
         assert engine.cards.propose(found.effect.name, workspace=str(shop.repository.path)).assignment.flow is None
 
 
-def plant(shop: Shop, words: str) -> str:
+def plant_fragment(shop: Shop, words: str) -> str:
     """A fragment that somebody put among the candidates, approved; its id."""
     engine, now = shop.engine, shop.clock.now()
     made = Candidate(
@@ -216,14 +206,14 @@ def plant(shop: Shop, words: str) -> str:
     return made.id
 
 
-def line(after: int, words: str, lift: Lift | None) -> str:
+def format_lift(after: int, words: str, lift: Lift | None) -> str:
     if lift is None:
         return f"{after:5}  {words:40.40}  never on trial"
     arms = f"{lift.with_good:3}/{lift.with_runs:<3}  {lift.without_good:3}/{lift.without_runs:<3}"
     return f"{after:5}  {words:40.40}  {arms}   {lift.low:+5.2f} {lift.high:+5.2f}  {lift.verdict}"
 
 
-def compared(done: dict[str, list[bool]], before: str, after: str, rises: bool) -> float:
+def compare_phases(done: dict[str, list[bool]], before: str, after: str, rises: bool) -> float:
     """How likely so one-sided a change of the same tasks is by chance."""
     pairs = list(zip(done[before], done[after], strict=True))
     more, fewer = sum(b and not a for a, b in pairs), sum(a and not b for a, b in pairs)

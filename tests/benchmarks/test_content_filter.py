@@ -40,6 +40,10 @@ def _lines(name: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in (Path(folder) / name).read_text(encoding="utf-8").splitlines()]
 
 
+def _all_commands() -> list[str]:
+    return [line["command"] for name in ("commands.jsonl", "everyday_commands.jsonl") for line in _lines(name)]
+
+
 def _even(command: str) -> bool:
     return hashlib.sha256(command.encode()).digest()[-1] % 2 == 0
 
@@ -104,7 +108,7 @@ def test_everyday_commands_pass_unless_they_are_harmful() -> None:
 
 
 def test_five_thousand_verdicts_a_second() -> None:
-    commands = [line["command"] for name in ("commands", "everyday_commands") for line in _lines(f"{name}.jsonl")]
+    commands = _all_commands()
     best = 0.0
     for _ in range(3):
         begin = time.thread_time()
@@ -118,7 +122,7 @@ def test_five_thousand_verdicts_a_second() -> None:
 def test_no_command_spliced_from_others_takes_long() -> None:
     """Hostile texts of any length made of pieces of real commands, seeded."""
     chance = random.Random(3)
-    commands = [line["command"] for name in ("commands", "everyday_commands") for line in _lines(f"{name}.jsonl")]
+    commands = _all_commands()
     slowest = (0.0, "")
     for _ in range(400):
         pieces = [chance.choice(commands) for _ in range(chance.randint(1, 5))]

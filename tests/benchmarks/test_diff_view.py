@@ -32,7 +32,7 @@ from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.themes import load_theme, shipped_folder
 from clawpy_console.widgets.lines import LinesView
 from engine.model import ChangeSet
-from tests.benchmarks.terminal import percentile, row
+from tests.benchmarks.measuring import format_row, percentile, time_call
 from tests.execution.landing_world import World
 
 pytestmark = pytest.mark.benchmark
@@ -97,7 +97,7 @@ def code(file: int, changed: bool) -> str:
 
 
 @pytest.fixture(autouse=True)
-def as_the_console() -> Iterator[None]:
+def gc_as_in_the_console() -> Iterator[None]:
     """Garbage is looked for as seldom as in the console."""
     before = gc.get_threshold()
     gc.collect()
@@ -121,7 +121,7 @@ def change(tmp_path: Path) -> tuple[World, ChangeSet]:
     return world, world.changed(edit)
 
 
-async def measured(
+async def measure(
     widget: Widget, opening: Callable[[Widget], Awaitable[None]], keys: list[str], times: int = KEYS
 ) -> tuple[list[float], list[float]]:
     """Openings and keys, in milliseconds."""
@@ -154,24 +154,20 @@ async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[World, Chang
     async def static(view: Widget) -> None:
         view.query_one(Static).update(highlight("".join(text), language="python"))
 
-    git = []
-    for _ in range(OPENINGS):
-        began = time.perf_counter()
-        world.changes.diff(made.id)
-        git.append((time.perf_counter() - began) * 1000)
-    found = await measured(DiffView(), diff, ["j", "pagedown", "right_square_bracket", "k", "G", "pageup", "g"])
+    git = [time_call(lambda: world.changes.diff(made.id)) * 1000 for _ in range(OPENINGS)]
+    found = await measure(DiffView(), diff, ["j", "pagedown", "right_square_bracket", "k", "G", "pageup", "g"])
     rows = {"this view": found}
-    rows["LinesView, plain"] = await measured(
+    rows["LinesView, plain"] = await measure(
         LinesView(max_lines=200_000, follow_end=False), plain, ["j", "pagedown", "k", "pageup"]
     )
-    rows["Textual's Static, highlighted"] = await measured(
+    rows["Textual's Static, highlighted"] = await measure(
         VerticalScroll(Static()), static, ["down", "pagedown", "up", "pageup"], times=40
     )
     print(f"\n{len(text)} files, {lines:,} lines, {SIZE[0]}x{SIZE[1]}")
-    print(row("of opening: git, and text made safe", git))
+    print(format_row("of opening: git, and text made safe", git))
     for name, (opened, pressed) in rows.items():
-        print(row(f"open, {name}", opened))
-        print(row(f"key to frame, {name}", pressed))
+        print(format_row(f"open, {name}", opened))
+        print(format_row(f"key to frame, {name}", pressed))
     assert lines >= 50_000
     assert sorted(found[0])[OPENINGS // 2] <= OPEN
     assert percentile(found[1], 0.95) <= KEY

@@ -22,7 +22,8 @@ from engine.events import EventBus, TaskAdded
 from engine.home import Home
 from engine.storage.database import Database
 from engine.storage.ledger import append
-from tests.benchmarks.terminal import row, terminal
+from tests.benchmarks.measuring import format_row
+from tests.benchmarks.terminal import terminal
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.benchmark
@@ -89,9 +90,9 @@ def test_first_useful_frame(tmp_path: Path) -> None:
     ratio = statistics.median(warm["frame"]) / statistics.median(warm["hello"])
     behind = statistics.median(warm["ready"]) - statistics.median(warm["frame"])
     print()
-    print(row("Textual hello-world", warm["hello"]))
-    print(row("first useful frame", warm["frame"]))
-    print(row("engine ready", warm["ready"]))
+    print(format_row("Textual hello-world", warm["hello"]))
+    print(format_row("first useful frame", warm["frame"]))
+    print(format_row("engine ready", warm["ready"]))
     print(f"ratio {ratio:.2f} (bar 1.5); engine ready {behind:.0f} ms behind the frame (bar 2000)")
     print(f"idle {idle:.2f} % of a core (bar 0.5), {memory:.0f} MiB (bar 110)")
     assert ratio <= 1.5

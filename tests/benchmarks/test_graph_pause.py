@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import gc
 import json
-import threading
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,43 +18,20 @@ from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
 from engine.storage.erasing import SearchTerms
+from tests.benchmarks.measuring import StallMeter, time_call
+from tests.conftest import MONDAY_MORNING as NOW
 
 pytestmark = pytest.mark.benchmark
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 TASKS = 100_000
-BEAT, BAR = 0.005, 0.05
-
-
-class Ticker:
-    """A thread that sleeps `BEAT` seconds again and again, and keeps how much later it came back at worst."""
-
-    def __init__(self) -> None:
-        self.worst, self.beats = 0.0, 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Ticker:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        last = time.monotonic()
-        while not self._over.is_set():
-            time.sleep(BEAT)
-            now = time.monotonic()
-            self.worst, self.beats, last = max(self.worst, now - last - BEAT), self.beats + 1, now
+STALL_BAR = 0.05
 
 
 def name(number: int) -> str:
     return f"session_{number:012x}"
 
 
-def snapshot(folder: Path) -> None:
+def write_snapshot(folder: Path) -> None:
     lines = []
     for number in range(TASKS):
         edges = [["derived_from", name(number - 1 if number % 10 else number // 2), 1.0]] if number else []
@@ -72,7 +47,7 @@ def snapshot(folder: Path) -> None:
     (folder / "task_graph.json").write_text(text)
 
 
-def ask(graph: TaskGraph) -> None:
+def query_graph(graph: TaskGraph) -> None:
     for number in range(50):
         graph.neighbourhood(name(number * 1_999))
         graph.neighbours([name(number * 1_999 + more) for more in range(20)])
@@ -80,19 +55,19 @@ def ask(graph: TaskGraph) -> None:
     assert list(graph.find(SearchTerms(["module 99999"])))
 
 
-def write(graph: TaskGraph) -> None:
+def write_graph(graph: TaskGraph) -> None:
     for number in range(1_500):
         graph.put(GraphNode(f"new_{number}", f"new {number}", NOW))
         graph.relate(f"new_{number}", Relation.DERIVED_FROM, name(number * 60))
 
 
-def test_nothing_stands_still(tmp_path: Path) -> None:
-    snapshot(tmp_path)
+def test_no_thread_stalls_while_the_graph_works(tmp_path: Path) -> None:
+    write_snapshot(tmp_path)
     graph = TaskGraph(tmp_path, FakeClock(NOW))
     steps: list[tuple[str, Callable[[], object]]] = [
         ("read", graph.load),
-        ("asked", lambda: ask(graph)),
-        ("1,500 tasks and arrows written", lambda: write(graph)),
+        ("asked", lambda: query_graph(graph)),
+        ("1,500 tasks and arrows written", lambda: write_graph(graph)),
         ("compacted", graph.compact),
         ("garbage collected", gc.collect),
         ("closed", graph.close),
@@ -100,13 +75,12 @@ def test_nothing_stands_still(tmp_path: Path) -> None:
     worst = 0.0
     print()
     for what, step in steps:
-        began = time.monotonic()
-        with Ticker() as ticker:
-            step()
-        took = time.monotonic() - began
-        print(f"{what:32} {took:6.2f} s, longest stall {ticker.worst * 1000:6.1f} ms in {ticker.beats} beats")
-        worst = max(worst, ticker.worst)
+        with StallMeter() as meter:
+            seconds = time_call(step)
+        longest = max(meter.delays)
+        print(f"{what:32} {seconds:6.2f} s, longest stall {longest * 1000:6.1f} ms in {len(meter.delays)} beats")
+        worst = max(worst, longest)
     assert len(graph) == TASKS + 1_500
     assert graph.faults == ()
     gc.unfreeze()
-    assert worst < BAR
+    assert worst < STALL_BAR

@@ -9,7 +9,6 @@ pytest tests/benchmarks/test_guidance_speed.py -m benchmark -s
 from __future__ import annotations
 
 import statistics
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.wisdom import Wisdom
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.benchmarks.measuring import format_row, percentile, time_call
 from tests.hierarchy.wisdom_world import World, make_world
 
 pytestmark = pytest.mark.benchmark
@@ -35,10 +35,8 @@ def fill(world: World) -> None:
     above = "owner"
     for number in range(DEPTH):
         name = f"leader_{number}"
-        said = [SENTENCE.format(n=n, who=name) for n in range(12)]
-        soul = "\n".join(
-            ["## Principles", *(f"- {one}" for one in said), "## Guardrails", *(f"- {one}" for one in said)]
-        )
+        rules = [f"- {SENTENCE.format(n=n, who=name)}" for n in range(12)]
+        soul = "\n".join(["## Principles", *rules, "## Guardrails", *rules])
         world.member(name, above, 1 + min(2, number), soul=soul)
         above = name
     world.member("bottom", above, 5)
@@ -46,25 +44,20 @@ def fill(world: World) -> None:
         world.member(f"agent_{number}", f"leader_{number % DEPTH}", 4)
     profiles = world.wisdom._profiles
 
-    def learnt(tx: object) -> None:
+    def write_patterns(tx: object) -> None:
         for number in range(DEPTH):
             for n in range(PATTERNS):
                 text = SENTENCE.format(n=n, who=f"pattern {number}")
                 profiles.write(tx, f"leader_{number}", "patterns", f"p_{n}", {"text": text})  # type: ignore[arg-type]
 
-    world.database.write(learnt)
-
-
-def percentile(times: list[float], share: float) -> float:
-    return sorted(times)[min(len(times) - 1, int(len(times) * share))]
+    world.database.write(write_patterns)
 
 
 def test_guidance_at_the_bottom_of_a_deep_chain(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        cascade_config, "SETTLED_NS", 0
-    )  # what was written just now is read once, as if it lay there for long
+    # What was written just now is read once, as if it lay there for long.
+    monkeypatch.setattr(cascade_config, "SETTLED_NS", 0)
     world = make_world(tmp_path, database, clock, members=())
     fill(world)
     tokenizer.count("load")
@@ -76,18 +69,13 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
             database, agents, clock=clock, randomness=world.wisdom._bubbles._randomness,
             facts=Ledger(database),
         )  # fmt: skip
-        begin = time.perf_counter()
-        told = wisdom.guidance("bottom")
-        cold.append((time.perf_counter() - begin) * 1000)
-        assert len(told.chain) == DEPTH
-        assert 0 < told.tokens <= 800
-    warm = []
-    for _ in range(WARM):
-        begin = time.perf_counter()
-        wisdom.guidance("bottom")
-        warm.append((time.perf_counter() - begin) * 1000)
-    print(f"\n{'':6} {'p50':>8} {'p95':>8} {'most':>8}  ms")
-    for name, times in (("warm", warm), ("cold", cold)):
-        print(f"{name:6} {statistics.median(times):8.2f} {percentile(times, 0.95):8.2f} {max(times):8.2f}")
+        cold.append(time_call(lambda wisdom=wisdom: wisdom.guidance("bottom")) * 1000)
+        guidance = wisdom.guidance("bottom")
+        assert len(guidance.chain) == DEPTH
+        assert 0 < guidance.tokens <= 800
+    warm = [time_call(lambda: wisdom.guidance("bottom")) * 1000 for _ in range(WARM)]
+    print()
+    print(format_row("warm", warm))
+    print(format_row("cold", cold))
     assert percentile(warm, 0.95) < 5
     assert statistics.median(cold) < 50

@@ -15,21 +15,23 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from engine.api.control import Unreachable, ask
 from engine.home import Home
 from engine.lock import read_holder
-from tests.benchmarks.terminal import Terminal, percentile, row, terminal
+from tests.benchmarks.measuring import format_row, percentile
+from tests.benchmarks.terminal import Terminal, terminal
 from tests.conftest import Repository
 from tests.support.model_server import Call, ModelServer, Reply
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = 55  # four keys each
 PAUSE = 1.0
 """Seconds between two cycles: six hundred times as many as in daily use; back to back they would only measure a
 second core that is never free."""
@@ -48,6 +50,7 @@ for number in range(1, 120_001):
 """
 
 KEYS = ("s", "u", "Enter", "Escape")
+"""Snooze the top card, undo that, open its details, close them."""
 
 
 def busy_repository(folder: Path) -> Repository:
@@ -108,7 +111,7 @@ Floor().run()
 
 
 class Floor:
-    """The least that a key costs here and now."""
+    """The least that a key costs here and now: an app that counts keys, in a terminal of its own."""
 
     def __init__(self, beside: Terminal) -> None:
         self._terminal = beside
@@ -116,76 +119,92 @@ class Floor:
         began = beside.start([sys.executable, "-c", FLOOR], cwd=Path("/"), environment={"TEXTUAL_ANIMATIONS": "none"})
         beside.wait_for("pressed 0", began, timeout=60)
 
-    def key(self) -> float:
-        """Press one; milliseconds until it shows."""
+    def press_key(self) -> float:
+        """Press a key; milliseconds until it shows."""
         time.sleep(SETTLE)
         self._pressed += 1
         return self._terminal.wait_for(rf"pressed {self._pressed}\b", self._terminal.send("s"), timeout=10)
 
 
-def table(still: Sequence[float], times: Mapping[str, Sequence[float]], floor: Sequence[float], what: str) -> float:
-    """Print every key's row, all keys, the floor and how they compare; the p95 of all keys."""
-    every = [value for values in times.values() for value in values]
-    print()
-    print(row("nothing running", still))
-    for key, values in times.items():
-        print(row(f"{key}, {what}", values))
-    print(row(f"all {len(every)} keys", every))
-    print(row("floor: an app of one line, beside it", floor))
-    p95 = percentile(every, 0.95)
-    print(f"p95 {p95:.1f} ms (bar 50), {p95 / percentile(floor, 0.95):.1f} x the floor's")
-    return p95
+class KeyBench:
+    """A console in a terminal, whose keys are timed beside the floor's. `module` is the program that is run."""
 
-
-def four_keys(console: Terminal) -> dict[str, float]:
-    """Snooze the top card, take that back, open its details, close them; milliseconds until each shows."""
-    counted = re.search(r"CARDS +\d of (\d+)", console.screen())
-    assert counted is not None
-    pending = int(counted[1])
-    details = "Card details"
-    took = {}
-    for key, wanted, absent in (
-        ("s", rf"CARDS +\d of {pending}\b", True),
-        ("u", rf"CARDS +\d of {pending}\b", False),
-        ("Enter", details, False),
-        ("Escape", details, True),
-    ):
-        time.sleep(SETTLE)
-        took[key] = console.wait_for(wanted, console.send(key), timeout=10, absent=absent)
-    return took
-
-
-def test_a_key_on_a_card(tmp_path: Path) -> None:
-    repository = busy_repository(tmp_path / "shop")
-    home = Home.locate(tmp_path / "home")
-    times: dict[str, list[float]] = {key: [] for key in KEYS}
-    floor_times = []
-    with terminal() as console, terminal() as beside:
-        floor = Floor(beside)
+    def __init__(
+        self, console: Terminal, beside: Terminal, folder: Path, *, config: str = "", module: str = "clawpy_console",
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        self.console = console
+        self.repository = busy_repository(folder / "shop")
+        self.home = Home.locate(folder / "home")
+        self.home.config.mkdir(parents=True)
+        self.home.config_file.write_text(config)
+        self._floor = Floor(beside)
+        self._floor_times: list[float] = []
+        self._times: dict[str, list[float]] = {key: [] for key in KEYS}
         began = console.start(
-            [sys.executable, "-m", "clawpy_console", "--home", str(home.root)],
-            cwd=repository.path,
-            environment={"TEXTUAL_ANIMATIONS": "none"},
+            [sys.executable, "-m", module, "--home", str(self.home.root)],
+            cwd=self.repository.path,
+            environment={"TEXTUAL_ANIMATIONS": "none", **environment},
         )
         console.wait_for(r"1 of \d", began, timeout=60)
         time.sleep(2)
-        still = [took for _ in range(5) for took in four_keys(console).values()]
-        address = (read_holder(home) or pytest.fail("no engine")).address
-        cards = ask(address, "cards", {}, timeout=10)["predictions"]
-        ask(address, "approve", {"id": next(card["id"] for card in cards if card["flow"] == "run_tests")}, timeout=10)
+        self._still = [milliseconds for _ in range(5) for milliseconds in self._press_four_keys().values()]
+
+    def ask(self, verb: str, **arguments: object) -> dict[str, Any]:
+        """Ask the engine of the console."""
+        holder = read_holder(self.home)
+        assert holder is not None, "no engine"
+        return ask(holder.address, verb, arguments, timeout=30)
+
+    def press_keys(self, rounds: int) -> None:
+        """Press the four keys and one of the floor, `rounds` times."""
+        for _ in range(rounds):
+            for key, milliseconds in self._press_four_keys().items():
+                self._times[key].append(milliseconds)
+            self._floor_times.append(self._floor.press_key())
+
+    def _press_four_keys(self) -> dict[str, float]:
+        """Snooze the top card, undo that, open its details, close them; milliseconds until each shows."""
+        counted = re.search(r"CARDS +\d of (\d+)", self.console.screen())
+        assert counted is not None
+        count, details = rf"CARDS +\d of {counted[1]}\b", "Card details"
+        milliseconds = {}
+        for key, pattern, absent in zip(
+            KEYS, (count, count, details, details), (True, False, False, True), strict=True
+        ):
+            time.sleep(SETTLE)
+            milliseconds[key] = self.console.wait_for(pattern, self.console.send(key), timeout=10, absent=absent)
+        return milliseconds
+
+    def report(self, load: str) -> float:
+        """Print a row for each key under `load`, for all keys and for the floor; the p95 of all keys."""
+        every = [value for values in self._times.values() for value in values]
+        print()
+        print(format_row("nothing running", self._still))
+        for key, values in self._times.items():
+            print(format_row(f"{key}, {load}", values))
+        print(format_row(f"all {len(every)} keys", every))
+        print(format_row("floor: an app of one line, beside it", self._floor_times))
+        p95 = percentile(every, 0.95)
+        floor, still = percentile(self._floor_times, 0.95), percentile(self._still, 0.95)
+        print(f"p95 {p95:.1f} ms (bar 50), {p95 / floor:.1f} x the floor's, {p95 / still:.2f} x a still engine's")
+        return p95
+
+
+def test_a_key_while_a_session_streams_and_cycles_run(tmp_path: Path) -> None:
+    with terminal() as console, terminal() as beside:
+        bench = KeyBench(console, beside, tmp_path)
+        cards = bench.ask("cards")["predictions"]
+        bench.ask("approve", id=next(card["id"] for card in cards if card["flow"] == "run_tests"))
         console.wait_for(r"line \d+", time.perf_counter(), timeout=30)
-        cycles = Cycles(home)
+        cycles = Cycles(bench.home)
         time.sleep(3)
-        for _ in range(ROUNDS):
-            for key, took in four_keys(console).items():
-                times[key].append(took)
-            floor_times.append(floor.key())
-        streaming = console.screen()
+        bench.press_keys(55)
+        screen = console.screen()
         cycles.end()
-    p95 = table(still, times, floor_times, "streaming and predicting")
-    print(f"{p95 / percentile(still, 0.95):.2f} x the p95 of a still engine; {cycles.count} cycles ran")
-    assert "line " in streaming, "the session no longer streamed"
-    assert sum(map(len, times.values())) >= 200
+    p95 = bench.report("streaming and predicting")
+    print(f"{cycles.count} cycles ran")
+    assert "line " in screen, "the session no longer streamed"
     assert p95 <= 50
 
 
@@ -193,41 +212,26 @@ AGENTS = 20
 
 
 def test_a_key_while_twenty_agents_work(tmp_path: Path) -> None:
-    repository = busy_repository(tmp_path / "shop")
-    home = Home.locate(tmp_path / "home")
-    home.config.mkdir(parents=True)
-    times: dict[str, list[float]] = {key: [] for key in KEYS}
-    floor_times = []
     with ModelServer() as server, terminal() as console, terminal() as beside:
-        floor = Floor(beside)
-        home.config_file.write_text(
-            f"maxRunningSessions = {AGENTS}\n"
-            f'[providers.box]\nkind = "openai"\nbaseUrl = "{server.openai}"\nmodel = "m"\nkeyless = true\n'
-        )
+        config = f"""
+            maxRunningSessions = {AGENTS}
+            [providers.box]
+            kind = "openai"
+            baseUrl = "{server.openai}"
+            model = "m"
+            keyless = true
+        """
         server.answer = lambda request: Reply(
             text=20 * "looking into it ", calls=(Call("exec", {"command": "sleep 1"}),)
         )
-        began = console.start(
-            [sys.executable, "-m", "clawpy_console", "--home", str(home.root)],
-            cwd=repository.path,
-            environment={"TEXTUAL_ANIMATIONS": "none"},
-        )
-        console.wait_for(r"1 of \d", began, timeout=60)
-        time.sleep(2)
-        still = [took for _ in range(5) for took in four_keys(console).values()]
-        address = (read_holder(home) or pytest.fail("no engine")).address
+        bench = KeyBench(console, beside, tmp_path, config=config)
         for number in range(AGENTS):
-            said = ask(
-                address, "propose", {"text": f"look into part {number}", "workspace": str(repository.path)}, timeout=10
-            )
-            ask(address, "approve", {"id": said["predictions"][0]["id"]}, timeout=30)
+            proposed = bench.ask("propose", text=f"look into part {number}", workspace=str(bench.repository.path))
+            bench.ask("approve", id=proposed["predictions"][0]["id"])
         time.sleep(5)
-        for _ in range(25):
-            for key, took in four_keys(console).items():
-                times[key].append(took)
-            floor_times.append(floor.key())
-        working = [one for one in ask(address, "work", {}, timeout=10)["sessions"] if one["state"] == "running"]
-    p95 = table(still, times, floor_times, f"{len(working)} agents at work")
+        bench.press_keys(25)
+        working = [session for session in bench.ask("work")["sessions"] if session["state"] == "running"]
+    p95 = bench.report(f"{len(working)} agents at work")
     print(f"{len(server.requests)} requests to the model")
     assert len(working) == AGENTS
     assert p95 <= 50

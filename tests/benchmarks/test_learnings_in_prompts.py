@@ -5,8 +5,6 @@ pytest tests/benchmarks/test_learnings_in_prompts.py -m benchmark -s
 
 from __future__ import annotations
 
-import statistics
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
+from tests.benchmarks.measuring import format_row, percentile, time_call
 from tests.learning.learnings.made import entry
 
 ENTRIES, RUNS = 300, 200
@@ -41,17 +40,13 @@ def test_the_part_of_a_project_that_knows_three_hundred_things(tmp_path: Path, d
     part = LearningsPart(LearningFiles(tmp_path, database), FixedSettings())
     request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")
-    times = []
-    for _ in range(RUNS):
-        began = time.perf_counter()
-        told = part.part(request)
-        times.append(time.perf_counter() - began)
-    assert told.part is not None
-    tokens = tokenizer.count(told.part.text)
-    cold, warm = times[0], sorted(times[1:])
-    p95 = warm[int(0.95 * len(warm))]
-    print(f"\n{ENTRIES} entries, half of them in files of their own; {tokens} tokens of 300")
-    for name, seconds in (("first", cold), ("median", statistics.median(warm)), ("p95", p95)):
-        print(f"  {name:<8} {seconds * 1000:7.2f} ms")
+    first, *warm = [time_call(lambda: part.part(request)) * 1000 for _ in range(RUNS)]
+    text = part.part(request).part
+    assert text is not None
+    tokens = tokenizer.count(text.text)
+    print(
+        f"\n{ENTRIES} entries, half of them in files of their own; {tokens} tokens of 300; the first in {first:.2f} ms"
+    )
+    print(format_row("later ones", warm))
     assert tokens <= 300
-    assert p95 < 0.050
+    assert percentile(warm, 0.95) < 50

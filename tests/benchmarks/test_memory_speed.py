@@ -11,9 +11,8 @@ import itertools
 import os
 import random
 import statistics
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from engine.memory.minilm import MiniLM
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.benchmarks.measuring import StallMeter, percentile, time_call
 
 pytestmark = pytest.mark.benchmark
 
@@ -63,13 +63,7 @@ SHARES = list(itertools.accumulate(1 / (10 + rank) for rank in range(len(VOCABUL
 
 
 def p95(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=20)[18]
-
-
-def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    return percentile(values, 0.95)
 
 
 def conversation(
@@ -88,45 +82,22 @@ def conversation(
     ]
 
 
-class Lag:
-    """What a screen in this process would feel: how late a thread wakes that wants to every 5 ms."""
-
-    def __init__(self) -> None:
-        self.late: list[float] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat)
-
-    def __enter__(self) -> Lag:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._over.is_set():
-            began = time.perf_counter()
-            time.sleep(0.005)
-            self.late.append(time.perf_counter() - began - 0.005)
-
-
-def port(database: Database, clock: FakeClock, folder: Path) -> MemoryService:
+def open_memory(database: Database, clock: FakeClock, folder: Path) -> MemoryService:
     return MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder)
 
 
 def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, tmp_path: Path) -> None:
-    memory = port(database, clock, tmp_path / "chroma")
+    memory = open_memory(database, clock, tmp_path / "chroma")
     try:
         memory.remember([NewMemory("warm")])
         assert memory.settle(120, indexed=True)
         # Words that people say: made-up ones are three times as many tokens.
         turns = conversation(TURNS, words=WORDS, shares=None)
-        with Lag() as idle:
+        with StallMeter() as idle:
             time.sleep(1)
-        with Lag() as busy:
+        with StallMeter() as busy:
             began = time.perf_counter()
-            acknowledged = [timed(lambda at=at: memory.remember(turns[at : at + 50])) for at in range(0, TURNS, 50)]
+            acknowledged = [time_call(lambda at=at: memory.remember(turns[at : at + 50])) for at in range(0, TURNS, 50)]
             assert memory.settle(1200)
             seconds = time.perf_counter() - began
         assert memory.index.wait(600)
@@ -136,9 +107,11 @@ def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, 
     print(f"\nremembering {TURNS} turns, vectors included   {TURNS / seconds:8.1f} turns/s   (bar {TURNS_BAR:.0f})")
     print(f"  the index included                      {TURNS / indexed:8.1f} turns/s")
     print(f"  acknowledging 50 turns, p95             {p95(acknowledged) * 1e3:8.1f} ms")
-    print(f"  a thread's wake-up is late, p95         {p95(busy.late) * 1e3:8.1f} ms (bar {LAG_BAR * 1e3:.0f})", end="")
-    print(f"   idle {p95(idle.late) * 1e3:.1f} ms, worst {max(busy.late) * 1e3:.1f} ms")
-    assert p95(busy.late) < LAG_BAR
+    print(
+        f"  a thread's wake-up is late, p95         {p95(busy.delays) * 1e3:8.1f} ms (bar {LAG_BAR * 1e3:.0f})", end=""
+    )
+    print(f"   idle {p95(idle.delays) * 1e3:.1f} ms, worst {max(busy.delays) * 1e3:.1f} ms")
+    assert p95(busy.delays) < LAG_BAR
     assert TURNS / seconds >= TURNS_BAR
 
 
@@ -147,7 +120,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
 
     They are read afterwards: numpy's threads here go on spinning for a while, and would keep a core from the helper.
     """
-    memory = port(database, clock, tmp_path / "chroma")
+    memory = open_memory(database, clock, tmp_path / "chroma")
     chance = random.Random(2)
     texts = [f"{number} {' '.join(chance.choices(WORDS, k=500))}"[:LONG_MESSAGE] for number in range(LONG_MESSAGES)]
 
@@ -157,7 +130,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
 
     try:
         remember("warm")
-        remembered = [timed(lambda text=text: remember(text)) for text in texts]
+        remembered = [time_call(lambda text=text: remember(text)) for text in texts]
     finally:
         memory.close()
     model = MiniLM()
@@ -165,7 +138,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
     read = []
     for text in texts:
         parts = [text[start:stop] for start, stop in passages.chunks(model.offsets(text), len(text))]
-        read.append(timed(lambda parts=parts: [model.embed(part) for part in parts]))
+        read.append(time_call(lambda parts=parts: [model.embed(part) for part in parts]))
     ours, alone = statistics.median(remembered), statistics.median(read)
     print(
         f"\na message of {LONG_MESSAGE:,} characters, vectors included {ours * 1e3:8.1f} ms (bar {LONG_BAR * 1e3:.0f})"
@@ -188,7 +161,7 @@ class Generated(LocalEmbedder):
 def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     import chromadb
 
-    memory = port(database, clock, tmp_path / "chroma")
+    memory = open_memory(database, clock, tmp_path / "chroma")
     helper = Helper()
     try:
         memory.use(Generated(helper))
@@ -217,33 +190,34 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         def by_recall() -> None:
             assert not memory.recall(RecallQuery(question()), deadline=60.0).left_out
 
-        def dense() -> None:
+        def by_vectors() -> None:
             read = memory.vectors.embed(question())
             assert read is not None
             memory.vectors.search(read.array, 10)
 
-        measured: dict[str, list[float]] = {"bare": [], "dense": [], "recall": []}
-        for work in (by_index, by_recall, dense):
-            work()
-        for _ in range(QUESTIONS):  # in turns, so that what else the machine does strikes all alike
-            measured["bare"].append(timed(by_index))
-            measured["dense"].append(timed(dense))
-            measured["recall"].append(timed(by_recall))
+        ways = {
+            "embedding + bare Chroma query": by_index,
+            "dense search of memory": by_vectors,
+            "recall, all layers, re-ranked": by_recall,
+        }
+        for ask in ways.values():
+            ask()
+        # In turns, so that what else the machine does strikes all alike.
+        rounds = [[time_call(ask) for ask in ways.values()] for _ in range(QUESTIONS)]
     finally:
         memory.close()
         helper.close()
-    print(f"\nrecall at {MEMORIES:,} memories               p50 ms    p95 ms")
-    for name, says in (
-        ("bare", "embedding + bare Chroma query"),
-        ("dense", "dense search of memory"),
-        ("recall", "recall, all layers, re-ranked"),
-    ):
-        print(f"  {says:34} {statistics.median(measured[name]) * 1e3:8.1f}  {p95(measured[name]) * 1e3:8.1f}")
-    usual = {name: statistics.median(values) for name, values in measured.items()}
-    ratio, lean = usual["recall"] / usual["bare"], usual["dense"] / usual["bare"]
-    print(f"  at p50: dense {lean:.2f} × (bar {RECALL_BAR}), recall, re-ranked {ratio:.2f} × (bar {RERANKED_BAR})")
-    assert lean <= RECALL_BAR
-    assert ratio <= RERANKED_BAR
+    print_percentiles(f"recall at {MEMORIES:,} memories", dict(zip(ways, zip(*rounds, strict=True), strict=True)))
+    bare, dense, recall = (statistics.median(seconds) for seconds in zip(*rounds, strict=True))
+    print(f"  at p50: dense {dense / bare:.2f} × (bar {RECALL_BAR}), recall {recall / bare:.2f} × (bar {RERANKED_BAR})")
+    assert dense / bare <= RECALL_BAR
+    assert recall / bare <= RERANKED_BAR
+
+
+def print_percentiles(title: str, seconds_by_name: Mapping[str, Sequence[float]]) -> None:
+    print(f"\n{title:38}  p50 ms    p95 ms")
+    for name, seconds in seconds_by_name.items():
+        print(f"  {name:34} {statistics.median(seconds) * 1e3:8.2f}  {p95(seconds) * 1e3:8.2f}")
 
 
 def test_the_ledger_at_a_million_rows(database: Database, clock: FakeClock) -> None:
@@ -266,25 +240,20 @@ def test_the_ledger_at_a_million_rows(database: Database, clock: FakeClock) -> N
     ledger = Ledger(database)
     chance = random.Random(3)
     month = clock.now() - timedelta(days=30)
-    measured = {
-        "latest 50": [timed(lambda: ledger.latest(50)) for _ in range(QUESTIONS)],
-        "latest 50 of one kind": [
-            timed(lambda: ledger.latest(50, kinds=(chance.choice(kinds),))) for _ in range(QUESTIONS)
-        ],
-        "sums of 30 days, one kind": [
-            timed(lambda: ledger.per_day(chance.choice(kinds), month, clock.now())) for _ in range(QUESTIONS)
-        ],
+    queries: dict[str, Callable[[], object]] = {
+        "latest 50": lambda: ledger.latest(50),
+        "latest 50 of one kind": lambda: ledger.latest(50, kinds=(chance.choice(kinds),)),
+        "sums of 30 days, one kind": lambda: ledger.per_day(chance.choice(kinds), month, clock.now()),
     }
-    print(f"\nledger with {LEDGER:,} rows         p50 ms    p95 ms   (bar {LEDGER_BAR * 1e3:.0f})")
-    for name, values in measured.items():
-        print(f"  {name:28} {statistics.median(values) * 1e3:8.2f}  {p95(values) * 1e3:8.2f}")
+    measured = {name: [time_call(query) for _ in range(QUESTIONS)] for name, query in queries.items()}
+    print_percentiles(f"ledger with {LEDGER:,} rows (bar {LEDGER_BAR * 1e3:.0f})", measured)
     groups = 80
-    seconds = timed(
-        lambda: [
+
+    def write_groups() -> None:
+        for _ in range(groups):
             database.write(lambda tx: [tx.record(SettingChanged(subject="x", value="y")) for _ in range(50)])
-            for _ in range(groups)
-        ]
-    )
+
+    seconds = time_call(write_groups)
     print(f"  durable events in groups of 50 {groups * 50 / seconds:10,.0f}/s   (bar {EVENTS_BAR:,.0f})")
     assert all(p95(values) < LEDGER_BAR for values in measured.values())
     assert groups * 50 / seconds >= EVENTS_BAR

@@ -23,8 +23,8 @@ from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.events import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
 from tests.api.gateway.conftest import Serve, Served, serve
+from tests.benchmarks.measuring import percentile
 from tests.benchmarks.pulse_clients import listen
-from tests.benchmarks.terminal import percentile
 
 __all__ = ["serve"]
 

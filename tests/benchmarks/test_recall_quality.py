@@ -26,15 +26,16 @@ from pathlib import Path
 import pytest
 
 from engine.model import NewMemory, RecallQuery
+from tests.benchmarks.measuring import time_call
 from tests.benchmarks.other_sets import chats, code, documentation, documents, long_messages
 from tests.benchmarks.recall_sets import (
     Conversation,
     Question,
     Seen,
-    beam,
     locomo,
+    observe,
+    observe_sets,
     remembered,
-    seen,
     table,
     without_itself,
 )
@@ -44,11 +45,6 @@ pytestmark = pytest.mark.benchmark
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.64, 0.73)}
 """Recall at 10 and at 20."""
-
-
-def look(conversation: Conversation, folder: Path) -> list[Seen]:
-    with remembered(conversation.turns, folder / conversation.name) as port:
-        return [seen(port, question) for question in conversation.questions]
 
 
 def ways(some: list[Seen]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
@@ -62,11 +58,7 @@ def ways(some: list[Seen]) -> dict[str, list[tuple[tuple[str, ...], frozenset[st
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
 def test_conversations(tmp_path: Path) -> None:
-    data = Path(os.environ["CLAWPY_DATA"])
-    kinds = {
-        name: {one.name: look(one, tmp_path) for one in some}
-        for name, some in (("talk", locomo(data / "locomo.json")), ("long chats", beam(data / "beam.json")))
-    }
+    kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), tmp_path)
     for name, kind in kinds.items():
         every = [one for some in kind.values() for one in some]
         rows = ways(every)
@@ -90,34 +82,24 @@ THINGS = (
     ("landlord", "wants the rent on the third of the month", "When do I have to pay the rent?"),
 )
 TOPICS = (
-    "sourdough",
-    "spreadsheets",
-    "trail running",
-    "orchids",
-    "tax forms",
-    "watercolours",
-    "chess openings",
-    "compost",
+    "sourdough", "spreadsheets", "trail running", "orchids", "tax forms", "watercolours", "chess openings", "compost",
+)  # fmt: skip
+ADVICE = (
+    "When it comes to {}, most people begin with far too much at once. ",
+    "I would keep a short list for {} and look at it every week. ",
+    "There are three things to remember about {}: patience, light and good notes. ",
+    "Do you want me to compare two ways of doing {}? ",
+    "My weekend went into {} again and I am still not happy with it. ",
 )
 
 
 def _filler(chance: random.Random, length: int) -> str:
     """Advice about nothing in particular."""
-    said = []
-    while sum(map(len, said)) < length:
+    text = ""
+    while len(text) < length:
         topic = chance.choice(TOPICS)
-        said.append(
-            chance.choice(
-                (
-                    f"When it comes to {topic}, most people begin with far too much at once. ",
-                    f"I would keep a short list for {topic} and look at it every week. ",
-                    f"There are three things to remember about {topic}: patience, light and good notes. ",
-                    f"Do you want me to compare two ways of doing {topic}? ",
-                    f"My weekend went into {topic} again and I am still not happy with it. ",
-                )
-            )
-        )
-    return "".join(said)
+        text += chance.choice(ADVICE).format(topic)
+    return text
 
 
 def bare_chat() -> Conversation:
@@ -131,7 +113,9 @@ def bare_chat() -> Conversation:
     return Conversation("bare", tuple(turns), tuple(questions))
 
 
-def not_below(figures: dict[str, dict[int, float]], slack: float = 0.0) -> None:
+def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
+    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
+    figures = table(ways(observe(conversation, folder)))
     for k in (10, 20):
         assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
@@ -139,9 +123,7 @@ def not_below(figures: dict[str, dict[int, float]], slack: float = 0.0) -> None:
 @pytest.mark.parametrize(("made", "slack"), [(documents, 0.0), (bare_chat, 0.0), (code, 0.02), (work, 0.07)])
 def test_other_kinds(made: Callable[[], Conversation], slack: float, tmp_path: Path) -> None:
     """Of 32 questions about work on a project the limit, which finds nothing for unrelated ones, costs one."""
-    conversation = made()
-    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
-    not_below(table(ways(look(conversation, tmp_path))), slack)
+    assert_recall_is_best(made(), tmp_path, slack)
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
@@ -149,8 +131,7 @@ def test_other_kinds(made: Callable[[], Conversation], slack: float, tmp_path: P
 def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
     some = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
     conversation = chats(some[0]) if form == "chats" else long_messages(some[2], sorted(set(documentation())))
-    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
-    not_below(table(ways(look(conversation, tmp_path))))
+    assert_recall_is_best(conversation, tmp_path)
 
 
 def test_the_verbs_find_the_same(tmp_path: Path) -> None:
@@ -171,9 +152,7 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
         )
     )
     home = tmp_path / "home"
-    began = time.perf_counter()
-    clawpy(tmp_path, home, "remember", str(turns))
-    remembering = time.perf_counter() - began
+    remembering = time_call(lambda: clawpy(tmp_path, home, "remember", str(turns)))
     began = time.perf_counter()
     lines = clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
     asking = time.perf_counter() - began

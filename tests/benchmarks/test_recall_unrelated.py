@@ -63,11 +63,10 @@ def ask(port: MemoryService, text: str) -> Answer:
     return Answer(tuple(refs[one.number] for one in rank(looked.candidates, limit=10)), every, bool(before.any()))
 
 
-def nothing(answers: Sequence[Answer]) -> tuple[float, float]:
+def shares_without_answer(answers: Sequence[Answer]) -> tuple[float, float]:
     """The share that found nothing, with the limit and with the one of before."""
-    return float(np.mean([not answer.found for answer in answers])), float(
-        np.mean([not answer.before for answer in answers])
-    )
+    with_limit, with_former = zip(*((not answer.found, not answer.before) for answer in answers), strict=True)
+    return float(np.mean(with_limit)), float(np.mean(with_former))
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
@@ -76,11 +75,8 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
         memories += locomo(Path(folder) / "locomo.json")[1:2]
     chance = random.Random(3)
     own = {memory.name: chance.sample(memory.questions, min(ASKED, len(memory.questions))) for memory in memories}
-    print(
-        f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit\n{'memory':<20}{'nothing for':>14}{'of others':>16}",
-        end="",
-    )
-    print(f"{'recall@10 of its own':>24}")
+    print(f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit")
+    print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
     silent, lost = [], []
     for memory in memories:
         with remembered(memory.turns, tmp_path / memory.name) as port:
@@ -89,9 +85,11 @@ def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
             answers = [(ask(port, asked.text), asked.evidence) for asked in own[memory.name]]
         with_limit = float(np.mean([share(answer.found, evidence, 10) for answer, evidence in answers]))
         without = float(np.mean([share(answer.every, evidence, 10) for answer, evidence in answers]))
-        silent.append(nothing(everyday)[0])
+        silent.append(shares_without_answer(everyday)[0])
         lost += [without - with_limit] if memory.name != "work on a project" else []
-        cells = [f"{now:.2f} ({then:.2f})" for now, then in (nothing(everyday), nothing(others))]
+        cells = [
+            f"{now:.2f} ({then:.2f})" for now, then in (shares_without_answer(everyday), shares_without_answer(others))
+        ]
         print(f"{memory.name:<20}{cells[0]:>14}{cells[1]:>16}{with_limit:>14.3f} ({without:.3f})")
     print(f"nothing for unrelated questions: {np.mean(silent):.3f}; recall@10 lost: {np.mean(lost):.3f}")
     assert np.mean(silent) >= NOTHING

@@ -90,7 +90,7 @@ def one_by_one(entries: Sequence[LearningEntry], topics: Topics) -> int:
 
 
 class Measured(Generic[T]):
-    """What some work gave, and how long it took."""
+    """The result of some work, and the time it took."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         began, used = time.perf_counter(), time.process_time()

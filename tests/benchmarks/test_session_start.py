@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.sandbox import Bubblewrap, Confinement, link_tools, session_environment
 from engine.storage.database import Database
+from tests.benchmarks.measuring import time_call
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
 
@@ -32,21 +32,17 @@ pytestmark = pytest.mark.benchmark
 TIMES = 20
 
 
-def measured(ways: dict[str, Callable[[], object]]) -> None:
+def measure(ways: dict[str, Callable[[], object]]) -> None:
     """Print how long each way takes, and against the first one."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(TIMES):
         for name, way in ways.items():
-            began = time.perf_counter()
-            way()
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(time_call(way))
     first = next(iter(seconds.values()))
     print(f"\n{'':<34}  median    fastest")
     for name, found in seconds.items():
-        ratio = (
-            f"  x {median(found) / median(first):.2f}, x {min(found) / min(first):.2f}" if found is not first else ""
-        )
-        print(f"{name:<34}  {median(found) * 1e3:6.1f} ms {min(found) * 1e3:6.1f} ms{ratio}")
+        ratio = f"x {median(found) / median(first):.2f}, x {min(found) / min(first):.2f}"
+        print(f"{name:<34}  {median(found) * 1e3:6.1f} ms {min(found) * 1e3:6.1f} ms  {ratio}")
 
 
 def test_a_command(tmp_path: Path, repository: Repository) -> None:
@@ -72,7 +68,7 @@ def test_a_command(tmp_path: Path, repository: Repository) -> None:
         environment = session_environment(confinement, bubblewrap, "sess_1")
         subprocess.run(argv, check=True, env=environment, cwd=confinement.folder, stdin=subprocess.DEVNULL)
 
-    measured(
+    measure(
         {
             "bubblewrap, everything readable": lambda: run(everything, check),
             "a check": lambda: run(bubblewrap.wrap(["true"], check, cwd=check.folder), check),
@@ -89,5 +85,5 @@ def test_a_session(tmp_path: Path, database: Database, clock: FakeClock, bus: Ev
         job.run(["true"])
         return FlowResult("fine")
 
-    measured({"a session that checks": lambda: world.script(Place.CHECK, work)})
+    measure({"a session that checks": lambda: world.script(Place.CHECK, work)})
     world.sessions.close()

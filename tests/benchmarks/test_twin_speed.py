@@ -32,19 +32,8 @@ PAST, MEASURED = 100_000, 400
 UPDATE_MS, SCORE_MS = 5.0, 2.0
 KINDS, CHANNELS, PLACES = 20, 5, 8
 WORDS = (
-    "cart",
-    "search",
-    "stock",
-    "login",
-    "prices",
-    "orders",
-    "basket",
-    "totals",
-    "rounding",
-    "tests",
-    "build",
-    "docs",
-)
+    "cart", "search", "stock", "login", "prices", "orders", "basket", "totals", "rounding", "tests", "build", "docs",
+)  # fmt: skip
 
 
 def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
@@ -65,8 +54,8 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
             raw=chance.random(),
         )  # fmt: skip
 
-    def rows(tx: Transaction, first: int, many: int) -> None:
-        for number in range(first, first + many):
+    def add_decisions(tx: Transaction, first: int) -> None:
+        for number in range(first, first + 5_000):
             one, signal = card(number), chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
             at = clock.now() - timedelta(minutes=PAST - number)
             tx.session.add(
@@ -79,7 +68,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
             )  # fmt: skip
 
     for first in range(0, PAST, 5_000):
-        database.write(lambda tx, first=first: rows(tx, first, 5_000))
+        database.write(lambda tx, first=first: add_decisions(tx, first))
     twin = EmbeddedTwin(decisions)
     asked = CardFeatures(
         "kind1", "channel1", "/place1", "flow", prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
