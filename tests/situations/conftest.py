@@ -1,12 +1,11 @@
-"""An everyday situation: a real repository, a real engine beside it, and what the console brings up first.
+"""The world of a situation: a real repository, and a real engine whose cards a test looks at.
 
 def test_it(monday: Situation) -> None:
     monday.commit("one", {"cart.py": "…"}, days_ago=3)
-    first = monday.first()              # a cycle, then the card on top
-    assert first.kind == "leftovers"
+    first = monday.first("leftovers")   # a cycle, then the card on top, which must be of this kind
     done = monday.approve(first)        # → and wait for the end
     assert done.summary == "…"
-    assert monday.next() …              # what is offered after it
+    assert "leftovers" not in monday.kinds()
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.home import Home
-from engine.model import Card, CheckResult, SessionView
+from engine.model import Card, CheckResult, SessionView, Tier
 from engine.overrides import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
@@ -79,6 +78,9 @@ class Situation:
     def git(self, *arguments: str, days_ago: float = 0.0) -> str:
         return self.repository.git(*arguments, at=self.at(days_ago))
 
+    def checkout(self, *arguments: str, days_ago: float = 0.0) -> None:
+        self.git("checkout", "-q", *arguments, days_ago=days_ago)
+
     def write(self, name: str, text: str, *, days_ago: float = 0.0) -> Path:
         """Write a file and date it, so that it was changed that long ago on the clock of the situation."""
         file = self.repository.write(name, text)
@@ -91,14 +93,14 @@ class Situation:
             self.write(name, text, days_ago=days_ago)
         return self.repository.commit(message, at=self.at(days_ago))
 
-    def shop(self, *, days_ago: float = 30.0) -> str:
-        """The project `SHOP`, committed, with an environment that has pytest."""
+    def commit_shop(self, *, days_ago: float = 30.0) -> str:
+        """Commit the project `SHOP`, with an environment that has pytest."""
         commit = self.commit("The shop", SHOP, days_ago=days_ago)
         (self.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
         return commit
 
-    def remote(self) -> Path:
-        """A bare repository named origin that has everything, followed by the branch that is checked out."""
+    def add_remote(self) -> Path:
+        """Push everything to a bare repository named origin, and let the branch that is checked out follow it."""
         bare = self.path.parent / "origin.git"
         self.git("clone", "-q", "--bare", str(self.path), str(bare))
         self.git("remote", "add", "origin", str(bare))
@@ -115,10 +117,28 @@ class Situation:
         assert not report.errors, report.errors
         return self.engine.cards.pending()
 
-    def first(self) -> Card:
-        cards = self.cards()
-        assert cards, "nothing is offered"
-        return cards[0]
+    def first(self, kind: str, tier: Tier | None = None) -> Card:
+        """The card on top after a cycle, which must be of this kind and tier."""
+        card, *_ = self.cards()
+        assert (card.kind, card.tier) == (kind, tier or card.tier)
+        return card
+
+    def card(self, kind: str) -> Card:
+        """The only card of this kind after a cycle, wherever it stands."""
+        [card] = [card for card in self.cards() if card.kind == kind]
+        return card
+
+    def propose(self, prompt: str) -> Card:
+        return self.engine.cards.propose(prompt, workspace=str(self.path))
+
+    def land(self, view: SessionView) -> None:
+        """Land what the session changed."""
+        assert view.change_set_id is not None
+        self.engine.changes.land(view.change_set_id)
+
+    def advance(self, **span: float) -> None:
+        """Let time pass: `minutes=1`."""
+        self.clock.advance(timedelta(**span))
 
     def approve(self, card: Card) -> SessionView:
         """→ and the session's end."""
@@ -129,12 +149,12 @@ class Situation:
         self.engine.predictions.follow_up()
         return view
 
-    def tested(self) -> SessionView:
-        """A run of the whole suite, as the operator asks for it; so later runs have something to compare with."""
-        return self.approve(self.engine.cards.propose("run_tests", workspace=str(self.path)))
+    def run_tests(self) -> SessionView:
+        """Run the whole suite, as the operator asks for it, so that later runs have something to compare with."""
+        return self.approve(self.propose("run_tests"))
 
-    def ran(self, *failing: str, passed: int = 1) -> None:
-        """That the whole suite ran on the present files, stored as such a run is: what happened before."""
+    def record_test_run(self, *failing: str, passed: int = 1) -> None:
+        """Store a run of the whole suite on the present files, which took place before."""
         self.git("add", "-A")
         tree = self.git("write-tree")
         self.git("reset", "-q")
@@ -151,7 +171,7 @@ class Situation:
         return [card.kind for card in self.cards()]
 
     def transcript(self, view: SessionView) -> str:
-        """All that the session said."""
+        """The whole transcript of the session."""
         return "\n".join(line.text for line in self.engine.sessions.transcript(view.id))
 
 

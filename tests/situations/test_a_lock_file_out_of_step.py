@@ -23,8 +23,7 @@ def test_it_is_named_with_what_differs(monday: Situation) -> None:
     monday.commit("Web", {"package.json": manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5)
     assert "update_lock" not in monday.kinds()
     monday.write("package.json", manifest("^6.0.0"))
-    first = monday.first()
-    assert (first.kind, first.tier) == ("update_lock", Tier.BLOCKS)
+    first = monday.first("update_lock", Tier.BLOCKS)
     assert first.assignment.prompt.startswith("Bring package-lock.json in step: npm install --package-lock-only")
     assert "is-number" in first.reasoning
     assert "^6.0.0" in first.reasoning
@@ -43,7 +42,6 @@ def test_in_a_project_below_the_top(monday: Situation) -> None:
         },
         days_ago=5,
     )
-    first = monday.first()
-    assert first.kind == "update_lock"
+    first = monday.first("update_lock")
     assert first.assignment.parameters["project"] == "apps/web"
     assert "apps/web/package-lock.json" in first.assignment.prompt

@@ -32,15 +32,14 @@ API = {
 def both(monday: Situation) -> Situation:
     monday.commit("Both", WEB | API, days_ago=20)
     (monday.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
-    monday.remote()
+    monday.add_remote()
     return monday
 
 
 @pytest.mark.long
 def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> None:
     both.write("packages/api/stock.py", "def left(have, sold):\n    return max(0, have - sold)\n")
-    first = both.first()
-    assert (first.kind, first.tier) == ("run_tests", Tier.CHECK)
+    first = both.first("run_tests", Tier.CHECK)
     assert first.assignment.parameters == {"paths": ["packages/api/stock.py"], "project": "packages/api"}
     assert "packages/api/stock.py" in first.assignment.prompt
     done = both.approve(first)
@@ -53,7 +52,7 @@ def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> 
 @pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed")
 def test_the_other_one_too(both: Situation) -> None:
     both.write("packages/web/price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
-    first = both.first()
+    first = both.first("run_tests")
     assert first.assignment.parameters["project"] == "packages/web"
     done = both.approve(first)
     assert done.check is not None
@@ -70,7 +69,7 @@ def test_what_was_found_in_one_project_is_mended_in_that_one(both: Situation) ->
     for name in ("packages/api/stock.py", "packages/tools/tool.py"):
         both.write(name, "import os\n\n\ndef left(have, sold):\n    return have - sold\n", days_ago=0.01)
 
-    card = next(one for one in both.cards() if one.kind == "lint")
+    card = both.card("lint")
     assert both.approve(card).outcome == PROBLEM_FOUND
     project = card.assignment.parameters["project"]
     fixes = [one for one in both.cards() if one.kind == "fix_lint"]

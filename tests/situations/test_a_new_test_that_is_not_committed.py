@@ -12,12 +12,11 @@ NEW = "def test_empty_cart():\n    from cart import total\n    assert total([]) 
 
 @pytest.mark.long
 def test_the_new_test_is_run_first(monday: Situation) -> None:
-    monday.shop()
-    monday.ran()
+    monday.commit_shop()
+    monday.record_test_run()
     monday.write("tests/test_empty.py", NEW)
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("run_tests", Tier.CHECK)
+    first = monday.first("run_tests", Tier.CHECK)
     assert first.assignment.prompt == "Run the tests of tests/test_empty.py"
     assert first.check_only
 
@@ -29,20 +28,18 @@ def test_the_new_test_is_run_first(monday: Situation) -> None:
 
 
 def test_also_where_no_run_is_known_yet(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.write("tests/test_empty.py", NEW)
-    first = monday.first()
-    assert (first.kind, first.tier) == ("run_tests", Tier.CHECK)
+    first = monday.first("run_tests", Tier.CHECK)
     assert first.assignment.parameters == {"paths": ["tests/test_empty.py"]}
 
 
 @pytest.mark.long
 def test_a_new_test_that_fails_is_looked_into_next(monday: Situation) -> None:
-    monday.shop()
-    monday.ran()
+    monday.commit_shop()
+    monday.record_test_run()
     monday.write("tests/test_empty.py", NEW.replace("== 0", "== 1"))
-    done = monday.approve(monday.first())
+    done = monday.approve(monday.first("run_tests"))
     assert done.check is not None
     assert done.check.failing == ("tests/test_empty.py::test_empty_cart",)
-    following = monday.first()
-    assert (following.kind, following.tier) == ("still_red", Tier.BLOCKS)
+    monday.first("still_red", Tier.BLOCKS)

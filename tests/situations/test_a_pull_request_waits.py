@@ -26,7 +26,7 @@ CHANGES = {
 }
 
 
-def gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]) -> None:
+def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]) -> None:
     """A `gh` on the PATH that answers as the real one does."""
     folder.mkdir()
     (folder / "answer.json").write_text(json.dumps(answer))
@@ -36,39 +36,38 @@ def gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def settled(monday: Situation) -> None:
-    """A cycle that has `gh` asked, and its answer."""
+def wait_for_gh(monday: Situation) -> None:
+    """Run a cycle, which asks `gh`, and wait for the answer."""
     monday.cards()
-    for thread in [one for one in threading.enumerate() if one.name == "gh"]:
+    for thread in [thread for thread in threading.enumerate() if thread.name == "gh"]:
         thread.join(30)
 
 
 @pytest.mark.long
 def test_changes_are_asked_for(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gh(tmp_path / "bin", monkeypatch, [CHANGES])
-    monday.shop()
+    install_gh(tmp_path / "bin", monkeypatch, [CHANGES])
+    monday.commit_shop()
     monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    monday.git("checkout", "-q", "-b", "rounding")
+    monday.checkout("-b", "rounding")
     monday.commit("Round", {"round.md": "x\n"})
-    monday.git("checkout", "-q", "main")
-    settled(monday)
+    monday.checkout("main")
+    wait_for_gh(monday)
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("pull_request", Tier.BLOCKS)
+    first = monday.first("pull_request", Tier.BLOCKS)
     assert first.assignment.prompt == "Look at pull request #7 “Totals are rounded”"
     assert first.reasoning == "bob asked for changes in your pull request #7 (yesterday 08:00)."
 
     done = monday.approve(first)
     assert done.summary.endswith("; 1 commit, 1 file changed against main"), done.summary
-    said = monday.transcript(done)
-    assert "https://github.com/shop/cart/pull/7" in said
-    assert "Next: gh pr view 7 --comments" in said
+    transcript = monday.transcript(done)
+    assert "https://github.com/shop/cart/pull/7" in transcript
+    assert "Next: gh pr view 7 --comments" in transcript
     assert "pull_request" not in monday.kinds()
 
 
 def test_one_that_waits_for_others(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gh(tmp_path / "bin", monkeypatch, [CHANGES | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}])
-    monday.shop()
+    install_gh(tmp_path / "bin", monkeypatch, [CHANGES | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}])
+    monday.commit_shop()
     monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    settled(monday)
+    wait_for_gh(monday)
     assert "pull_request" not in monday.kinds()

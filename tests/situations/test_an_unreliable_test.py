@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from tests.situations.conftest import Situation
@@ -24,20 +22,17 @@ def test_total():
 
 @pytest.mark.long
 def test_it_is_put_into_quarantine_until_a_day(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Luck", {"tests/test_cart.py": EVERY_THIRD, ".gitignore": "counter\n.venv\n"}, days_ago=2)
-    hunt = monday.engine.cards.propose(
-        'hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}', workspace=str(monday.path)
-    )
+    hunt = monday.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}')
     done = monday.approve(hunt)
     assert done.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), done.summary
 
-    card = next(card for card in monday.cards() if card.kind == "quarantine")
+    card = monday.card("quarantine")
     assert card.assignment.prompt == "Skip test_total until 19 January"
     skipped = monday.approve(card)
     assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
-    assert skipped.change_set_id
-    monday.engine.changes.land(skipped.change_set_id)
+    monday.land(skipped)
     landed = monday.path.joinpath("tests/test_cart.py").read_text()
     assert 'reason="flaky: failed' in landed
     assert landed.startswith(
@@ -46,6 +41,6 @@ def test_it_is_put_into_quarantine_until_a_day(monday: Situation) -> None:
     monday.commit("Quarantine")
     assert {"hunt_flakes", "quarantine"}.isdisjoint(monday.kinds())
 
-    monday.clock.advance(timedelta(days=14))
-    again = next(card for card in monday.cards() if card.kind == "hunt_flakes")
+    monday.advance(days=14)
+    again = monday.card("hunt_flakes")
     assert again.reasoning == "Its quarantine ended on 19 January; if it is steady, take the skip away."

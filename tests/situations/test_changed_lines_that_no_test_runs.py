@@ -7,21 +7,22 @@ import pytest
 from engine.model import SessionState, Tier
 from tests.situations.conftest import SHOP, Situation
 
+pytestmark = pytest.mark.long
+
 CART = (
     "def total(prices):\n    return sum(prices)\n\n\ndef gift(prices):\n    if not prices:\n        return 0\n"
     "    return min(prices)\n"
 )
 
 
-@pytest.mark.long
 def test_two_new_lines_have_no_test(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Coverage", {"pyproject.toml": SHOP["pyproject.toml"] + "[tool.coverage.run]\nbranch = true\n"})
     monday.write("cart.py", CART, days_ago=0.01)
     assert "uncovered_lines" not in monday.kinds(), "no run yet"
-    monday.tested()
+    monday.run_tests()
 
-    first = next(card for card in monday.cards() if card.kind == "uncovered_lines")
+    first = monday.card("uncovered_lines")
     assert first.tier is Tier.CHECK
     assert first.assignment.prompt == "Find the changed lines of cart.py that no test runs"
 
@@ -32,9 +33,8 @@ def test_two_new_lines_have_no_test(monday: Situation) -> None:
     assert not (monday.path / ".coverage").exists()
 
 
-@pytest.mark.long
 def test_without_coverage_nothing_is_offered(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.write("cart.py", CART, days_ago=0.01)
-    monday.tested()
+    monday.run_tests()
     assert "uncovered_lines" not in monday.kinds()

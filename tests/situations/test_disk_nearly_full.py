@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from engine.execution import housekeeping
@@ -14,11 +12,9 @@ from tests.situations.conftest import Situation
 
 @pytest.mark.long
 def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monday.shop()
+    monday.commit_shop()
     culprit = monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
-    waiting = monday.approve(
-        monday.engine.cards.propose(f"rehearse_revert commit={culprit}", workspace=str(monday.path))
-    )
+    waiting = monday.approve(monday.propose(f"rehearse_revert commit={culprit}"))
     assert waiting.change_set_id is not None
     assert "reclaim_space" not in monday.kinds()
 
@@ -31,9 +27,9 @@ def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pyte
     (slot / "files").mkdir(parents=True)
     (slot / "head").write_text("x")
     (slot / "files" / "big").write_bytes(b"0" * 3_000_000)
-    monday.clock.advance(timedelta(hours=1))
+    monday.advance(hours=1)
 
-    card = next(card for card in monday.cards() if card.kind == "reclaim_space")
+    card = monday.card("reclaim_space")
     assert card.assignment.prompt.startswith("Remove 0.0 GB of old worktrees and caches")
     done = monday.approve(card)
     assert done.summary.startswith("Freed 3.0 MB: ")

@@ -16,15 +16,14 @@ RENAMED = {
 
 @pytest.mark.long
 def test_a_function_was_renamed(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Words", {"README.md": README}, days_ago=20)
-    monday.tested()
+    monday.run_tests()
     for name, text in RENAMED.items():
         monday.write(name, text, days_ago=0.01)
-    monday.tested()
+    monday.run_tests()
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("stale_docs", Tier.CHECK), monday.kinds()
+    first = monday.first("stale_docs", Tier.CHECK)
     assert first.assignment.prompt == "Show the documentation that still names total"
     assert first.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
 
@@ -33,18 +32,18 @@ def test_a_function_was_renamed(monday: Situation) -> None:
     assert done.summary == "1 line in 1 file of documentation still names total"
     assert "README.md:3  total (now sum_of)" in monday.transcript(done)
 
-    then = next(card for card in monday.cards() if card.kind == "update_docs")
+    then = monday.card("update_docs")
     updated = monday.approve(then)
     assert updated.summary == "1 name updated in README.md"
     assert updated.change_set_id
     assert "stale_docs" not in monday.kinds()
-    monday.engine.changes.land(updated.change_set_id)
+    monday.land(updated)
     assert monday.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
     assert {"stale_docs", "update_docs"}.isdisjoint(monday.kinds())
 
 
 def test_what_is_still_there_or_history_is_not_stale(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit(
         "Words", {"README.md": README, "other.py": "def total():\n    pass\n", "CHANGES.md": README}, days_ago=20
     )

@@ -12,12 +12,12 @@ OLD = "import os\n\n\ndef total(prices):\n    return sum(prices)\n"
 
 @pytest.mark.long
 def test_only_new_findings_are_told_and_their_fix_is_offered(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Totals", {"cart.py": OLD}, days_ago=8)
-    monday.ran()
+    monday.record_test_run()
     assert "lint" not in monday.kinds(), "what was there before is no news"
     monday.write("cart.py", OLD.replace("import os\n", "import os\nimport sys\n"))
-    card = next(one for one in monday.cards() if one.kind == "lint")
+    card = monday.card("lint")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Lint cart.py with ruff"
     done = monday.approve(card)
@@ -27,8 +27,8 @@ def test_only_new_findings_are_told_and_their_fix_is_offered(monday: Situation) 
 
 
 def test_settings_and_lock_files_are_not_linted(monday: Situation) -> None:
-    monday.shop()
-    monday.ran()
+    monday.commit_shop()
+    monday.record_test_run()
     monday.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
     monday.write("uv.lock", "version = 1\n")
     assert "lint" not in monday.kinds()

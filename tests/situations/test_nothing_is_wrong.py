@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from tests.situations.conftest import Situation
@@ -11,18 +9,18 @@ from tests.situations.conftest import Situation
 
 @pytest.mark.long
 def test_nothing_is_offered_at_any_hour(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
-    monday.ran()
+    monday.commit_shop()
+    monday.add_remote()
+    monday.record_test_run()
     for _ in range(8):
         assert monday.kinds() == []
-        monday.clock.advance(timedelta(hours=3))
+        monday.advance(hours=3)
 
 
 @pytest.mark.long
 def test_the_first_run_of_the_tests_is_upkeep_and_alone(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
+    monday.commit_shop()
+    monday.add_remote()
     assert monday.kinds() == ["first_run"]
     done = monday.approve(monday.cards()[0])
     assert done.summary.startswith("The one test passed")

@@ -7,11 +7,13 @@ import pytest
 from engine.model import SessionState, Tier
 from tests.situations.conftest import Situation
 
+pytestmark = pytest.mark.long
+
 HABIT = 12
 
 
-def shop(monday: Situation) -> None:
-    """Prices and their rules changed together in all commits but one; other files change, too."""
+def commit_history(monday: Situation) -> None:
+    """Commit prices and their rules together, but for one commit; other files change, too."""
     monday.commit(
         "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
     )
@@ -25,12 +27,10 @@ def shop(monday: Situation) -> None:
         )
 
 
-@pytest.mark.long
 def test_the_partner_is_named_and_shown(monday: Situation) -> None:
-    shop(monday)
+    commit_history(monday)
     monday.write("price.py", "new\n", days_ago=0.01)
-    first = monday.first()
-    assert (first.kind, first.tier) == ("changes_together", Tier.CHECK)
+    first = monday.first("changes_together", Tier.CHECK)
     assert first.reasoning == "In 12 of the last 13 commits `rules.toml` changed with `price.py`; not this time."
 
     done = monday.approve(first)
@@ -39,18 +39,16 @@ def test_the_partner_is_named_and_shown(monday: Situation) -> None:
     assert "2 lines of rules.toml" in done.summary
 
 
-@pytest.mark.long
 def test_nothing_is_said_when_both_changed(monday: Situation) -> None:
-    shop(monday)
+    commit_history(monday)
     monday.write("price.py", "new\n", days_ago=0.01)
     assert "changes_together" in monday.kinds()
     monday.write("rules.toml", "rate = 99\n", days_ago=0.01)
     assert "changes_together" not in monday.kinds()
 
 
-@pytest.mark.long
 def test_a_partner_that_is_gone_is_not_named(monday: Situation) -> None:
-    shop(monday)
+    commit_history(monday)
     monday.git("rm", "-q", "rules.toml")
     monday.commit("No rules any more", days_ago=2)
     monday.write("price.py", "new\n", days_ago=0.01)

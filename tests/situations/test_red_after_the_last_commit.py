@@ -7,18 +7,18 @@ import pytest
 from engine.model import Tier
 from tests.situations.conftest import Situation
 
+pytestmark = pytest.mark.long
+
 TEST = "tests/test_cart.py::test_total"
 
 
-@pytest.mark.long
 def test_the_last_commit_broke_a_test(monday: Situation) -> None:
-    monday.shop()
-    monday.ran()
+    monday.commit_shop()
+    monday.record_test_run()
     culprit = monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.01)
-    monday.ran(TEST, passed=0)
+    monday.record_test_run(TEST, passed=0)
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("bisect", Tier.BROKEN)
+    first = monday.first("bisect", Tier.BROKEN)
     assert first.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
     assert first.reasoning.startswith("It passed one commit before")
     assert "still_red" not in monday.kinds(), "it would say less of the same test"
@@ -28,41 +28,37 @@ def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     assert "bisect" not in monday.kinds()
 
 
-@pytest.mark.long
 def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
-    monday.shop()
-    monday.tested()
+    monday.commit_shop()
+    monday.run_tests()
     monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
     monday.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
-    monday.tested()
-    blamed = monday.approve(monday.first())
+    monday.run_tests()
+    blamed = monday.approve(monday.first("bisect"))
     assert blamed.next_step == "rehearse_revert"
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("rehearse_revert", Tier.BROKEN)
+    first = monday.first("rehearse_revert", Tier.BROKEN)
     assert first.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
     assert not {"bisect", "still_red"} & set(monday.kinds())
     done = monday.approve(first)
     assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in done.summary
     assert "+    return max(prices)" in monday.transcript(done)
     assert "max" in (monday.path / "cart.py").read_text()  # nothing is landed yet
-    assert done.change_set_id is not None
-    monday.engine.changes.land(done.change_set_id)
+    monday.land(done)
     assert "max" not in (monday.path / "cart.py").read_text()
     assert (monday.path / "README.md").exists()
-    monday.tested()
+    monday.run_tests()
     assert not {"bisect", "rehearse_revert", "still_red"} & set(monday.kinds())
 
 
-@pytest.mark.long
 def test_what_was_built_on_the_commit_conflicts(monday: Situation) -> None:
-    monday.shop()
-    monday.tested()
+    monday.commit_shop()
+    monday.run_tests()
     monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
     monday.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
-    monday.tested()
-    monday.approve(monday.first())
-    done = monday.approve(monday.first())
+    monday.run_tests()
+    monday.approve(monday.first("bisect"))
+    done = monday.approve(monday.first("rehearse_revert"))
     assert "conflicts in 1 file: cart.py" in done.summary
     assert done.change_set_id is None
     assert "<<<<<<<" not in (monday.path / "cart.py").read_text()

@@ -7,12 +7,14 @@ import pytest
 from engine.model import SessionState, Tier
 from tests.situations.conftest import Situation
 
+pytestmark = pytest.mark.long
+
 LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
 
 
-def weekly(monday: Situation, *, files: dict[str, str] | None = None) -> None:
+def release_weekly(monday: Situation) -> None:
     """Six releases a week apart, four commits each, the last three weeks ago."""
-    monday.commit("The shop", {"cart.py": "0\n"} | (files or {}), days_ago=70)
+    monday.commit("The shop", {"cart.py": "0\n"}, days_ago=70)
     for week in range(6):
         for number in range(4):
             monday.commit(
@@ -21,13 +23,12 @@ def weekly(monday: Situation, *, files: dict[str, str] | None = None) -> None:
         monday.git("tag", f"v1.{week}.0")
 
 
-@pytest.mark.long
 def test_a_release_that_is_late(monday: Situation) -> None:
-    weekly(monday)
+    release_weekly(monday)
     for number in range(6):
         monday.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
-    card = next(one for one in monday.cards() if one.tier is Tier.UPKEEP)
-    assert card.kind == "release_due"
+    card = monday.card("release_due")
+    assert card.tier is Tier.UPKEEP
     assert card.reasoning == (
         "A release usually comes after 7 days and 4 commits; it has been 25 days and 6 commits since v1.5.0."
     )
@@ -37,14 +38,12 @@ def test_a_release_that_is_late(monday: Situation) -> None:
     assert done.summary == "6 commits since v1.5.0, 6 that users notice: 6 fixed"
 
 
-@pytest.mark.long
 def test_not_before_its_time(monday: Situation) -> None:
-    weekly(monday)
+    release_weekly(monday)
     monday.commit("Fix the total", {"cart.py": "new\n"}, days_ago=6)
     assert "release_due" not in monday.kinds()
 
 
-@pytest.mark.long
 def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(monday: Situation) -> None:
     monday.commit("The shop", {"cart.py": "0\n", "CHANGELOG.md": LOG}, days_ago=20)
     monday.git("tag", "v1.0.0")
@@ -52,8 +51,8 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(monday: 
     assert not {"draft_changelog", "release_due"} & set(monday.kinds())
 
     monday.commit("Bump version to 1.1.0", {"version.py": '"1.1.0"\n'}, days_ago=1)
-    card = next(one for one in monday.cards() if one.tier is Tier.UPKEEP)
-    assert card.kind == "draft_changelog"
+    card = monday.card("draft_changelog")
+    assert card.tier is Tier.UPKEEP
     assert card.reasoning == "“Bump version to 1.1.0” prepares a release, and no tag names it yet."
 
     monday.commit("Change log", {"CHANGELOG.md": LOG + "- The total\n"}, days_ago=0.5)

@@ -13,12 +13,11 @@ MENDED = "def total(prices):\n    return sum(prices)\n"
 
 @pytest.mark.long
 def test_the_failed_tests_again(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.write("cart.py", BROKEN)
-    monday.ran("tests/test_cart.py::test_total", passed=0)
+    monday.record_test_run("tests/test_cart.py::test_total", passed=0)
     monday.write("cart.py", MENDED + "\n", days_ago=-0.01)
-    first = monday.first()
-    assert (first.kind, first.tier) == ("rerun_failing", Tier.BLOCKS)
+    first = monday.first("rerun_failing", Tier.BLOCKS)
     assert first.assignment.prompt == "Run `test_total` again"
     assert "run_tests" not in monday.kinds(), "these are the same files"
     done = monday.approve(first)

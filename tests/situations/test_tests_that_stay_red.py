@@ -7,6 +7,8 @@ import pytest
 from engine.model import Tier
 from tests.situations.conftest import Situation
 
+pytestmark = pytest.mark.long
+
 BROKEN = {
     "cart.py": "def total(prices):\n    return max(prices)\n\n\ndef rate(country):\n    return {}[country]\n",
     "tests/test_cart.py": (
@@ -18,38 +20,34 @@ BROKEN = {
 }
 
 
-@pytest.mark.long
 def test_failures_are_grouped_by_cause(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Rates", BROKEN, days_ago=2)
-    monday.tested()
+    monday.run_tests()
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("still_red", Tier.BLOCKS)
+    first = monday.first("still_red", Tier.BLOCKS)
     assert first.assignment.prompt == "Run the 4 failing tests alone and group the failures by cause"
 
     done = monday.approve(first)
     assert done.summary == (
         "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert 2 == 3, at tests/test_cart.py:11 (1)"
     )
-    said = monday.transcript(done)
-    assert "tests/test_cart.py::test_total  also fails alone" in said
-    assert "The smallest selection that shows every cause: pytest 'tests/test_cart.py::test_rate[de]'" in said
+    transcript = monday.transcript(done)
+    assert "tests/test_cart.py::test_total  also fails alone" in transcript
+    assert "The smallest selection that shows every cause: pytest 'tests/test_cart.py::test_rate[de]'" in transcript
     assert "still_red" not in monday.kinds()
 
 
-@pytest.mark.long
 def test_what_passes_alone_depends_on_what_runs_before(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     order = "seen = []\n\ndef test_a():\n    seen.append(1)\n    assert 0\n\ndef test_b():\n    assert not seen\n"
     monday.commit("Order", {"tests/test_cart.py": order}, days_ago=2)
-    monday.tested()
-    done = monday.approve(monday.first())
+    monday.run_tests()
+    done = monday.approve(monday.first("still_red"))
     assert done.summary.endswith("tests/test_cart.py::test_b passes alone"), done.summary
 
 
-@pytest.mark.long
 def test_green_tests_need_no_narrowing(monday: Situation) -> None:
-    monday.shop()
-    monday.tested()
+    monday.commit_shop()
+    monday.run_tests()
     assert "still_red" not in monday.kinds()

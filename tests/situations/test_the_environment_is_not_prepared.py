@@ -23,8 +23,7 @@ NODE = {
 def test_where_you_changed_something_it_blocks_you(monday: Situation) -> None:
     monday.commit("Web", NODE, days_ago=9)
     monday.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
-    first = monday.first()
-    assert (first.kind, first.tier) == ("prepare_environment", Tier.BLOCKS)
+    first = monday.first("prepare_environment", Tier.BLOCKS)
     assert first.assignment.prompt == "Install the packages: npm ci"
     assert "network: registry.npmjs.org" in first.reasoning
     assert "creates node_modules in your tree" in first.reasoning
@@ -34,15 +33,14 @@ def test_where_you_changed_something_it_blocks_you(monday: Situation) -> None:
 def test_what_the_reason_names_is_installed_where_a_folder_has_two_languages(monday: Situation) -> None:
     monday.commit("Shop and web", NODE | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9)
     monday.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
-    card = next(card for card in monday.cards() if card.kind == "prepare_environment")
+    card = monday.card("prepare_environment")
     assert "need node_modules, which is not installed" in card.reasoning
     assert card.assignment.prompt == "Install the packages: npm ci"
 
 
 def test_in_a_repository_that_you_only_look_at_it_is_upkeep(monday: Situation) -> None:
     monday.commit("Web", NODE, days_ago=9)
-    first = monday.first()
-    assert (first.kind, first.tier) == ("prepare_environment", Tier.UPKEEP)
+    monday.first("prepare_environment", Tier.UPKEEP)
 
 
 def test_python_without_pytest(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +55,5 @@ def test_python_without_pytest(monday: Situation, monkeypatch: pytest.MonkeyPatc
         days_ago=9,
     )
     monday.write("shop.py", "PRICE = 2\n")
-    first = monday.first()
-    assert (first.kind, first.tier) == ("prepare_environment", Tier.BLOCKS)
+    first = monday.first("prepare_environment", Tier.BLOCKS)
     assert first.assignment.prompt.startswith("Install the packages: python3 -m venv .venv && .venv/bin/pip install")

@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from engine.model import Tier
 from tests.situations.conftest import Situation
 
 
-@pytest.mark.long
-def test_in_the_evening_after_own_work(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
-    monday.ran()
+@pytest.fixture
+def pushed(monday: Situation) -> Situation:
+    """A project of which everything is pushed and tested."""
+    monday.commit_shop()
+    monday.add_remote()
+    monday.record_test_run()
+    return monday
+
+
+def commit_and_push(monday: Situation) -> None:
     monday.commit("A coupon", {"notes.md": "Coupons\n"}, days_ago=0)
     monday.git("push", "-q", "origin", "main")
-    assert "summarise_day" not in monday.kinds()
-    monday.clock.advance(timedelta(hours=10))
-    card = monday.first()
-    assert (card.kind, card.tier) == ("summarise_day", Tier.UPKEEP)
-    done = monday.approve(card)
+
+
+@pytest.mark.long
+def test_in_the_evening_after_own_work(pushed: Situation) -> None:
+    commit_and_push(pushed)
+    assert "summarise_day" not in pushed.kinds()
+    pushed.advance(hours=10)
+    done = pushed.approve(pushed.first("summarise_day", Tier.UPKEEP))
     assert "1 commit" in done.summary
-    assert "A coupon" in monday.transcript(done)
+    assert "A coupon" in pushed.transcript(done)
 
 
-def test_not_on_a_day_without_it(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
-    monday.ran()
-    monday.clock.advance(timedelta(hours=10))
-    assert monday.kinds() == []
+def test_not_on_a_day_without_own_work(pushed: Situation) -> None:
+    pushed.advance(hours=10)
+    assert pushed.kinds() == []
 
 
-def test_at_two_in_the_morning_nobody_sums_up(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
-    monday.ran()
-    monday.commit("Late", {"notes.md": "Late\n"}, days_ago=0)
-    monday.git("push", "-q", "origin", "main")
-    monday.clock.advance(timedelta(hours=17))
-    assert monday.kinds() == []
+def test_not_at_two_in_the_morning(pushed: Situation) -> None:
+    commit_and_push(pushed)
+    pushed.advance(hours=17)
+    assert pushed.kinds() == []

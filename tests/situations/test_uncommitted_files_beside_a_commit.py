@@ -10,11 +10,11 @@ from tests.situations.conftest import Situation
 
 @pytest.mark.long
 def test_head_does_not_pass_without_the_uncommitted_file(monday: Situation) -> None:
-    monday.shop()
-    monday.ran()
+    monday.commit_shop()
+    monday.record_test_run()
     monday.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
     monday.write("prices.py", "def add(prices):\n    return sum(prices)\n")
-    card = next(one for one in monday.cards() if one.kind == "check_clean_head")
+    card = monday.card("check_clean_head")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Does HEAD pass without prices.py?"
     done = monday.approve(card)

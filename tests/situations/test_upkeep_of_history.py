@@ -14,15 +14,15 @@ ROUND = {"cart.py": "def total(prices):\n    return round(sum(prices), 2)\n"}
 
 @pytest.mark.long
 def test_fixup_commits_are_squashed_in_rehearsal(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
+    monday.commit_shop()
+    monday.add_remote()
     monday.commit("Round the total", ROUND, days_ago=0.9)
     monday.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)
     monday.commit("fixup! Round the total", {"cart.py": ROUND["cart.py"].replace("2", "3")}, days_ago=0.7)
     monday.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
     head = monday.git("rev-parse", "HEAD")
 
-    [card] = [card for card in monday.cards() if card.kind == "autosquash"]
+    card = monday.card("autosquash")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
     done = monday.approve(card)
@@ -37,27 +37,27 @@ def test_fixup_commits_are_squashed_in_rehearsal(monday: Situation) -> None:
 
 @pytest.mark.long
 def test_a_fixup_that_conflicts_on_the_way(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Table", {"table.txt": "one\n"}, days_ago=3)
     monday.commit("Other", {"table.txt": "two\n"}, days_ago=2)
     monday.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
-    [card] = [card for card in monday.cards() if card.kind == "autosquash"]
+    card = monday.card("autosquash")
     done = monday.approve(card)
     assert done.summary.startswith("The autosquash stops at ")
     assert done.summary.endswith(" in table.txt")
 
 
 def test_fixups_that_are_pushed_are_left_alone(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Round the total", ROUND, days_ago=0.9)
     monday.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
-    monday.remote()
+    monday.add_remote()
     assert "autosquash" not in monday.kinds()
 
 
 @pytest.mark.long
 def test_stashes_of_three_weeks_ago(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.write("cart.py", ROUND["cart.py"])
     monday.git("stash", "push", "-q", "-m", "rounding", days_ago=22)
     monday.write("größe neu.txt", "a\n")
@@ -65,7 +65,7 @@ def test_stashes_of_three_weeks_ago(monday: Situation) -> None:
     monday.commit("Round the total", ROUND, days_ago=20)
     assert monday.git("stash", "list").count("\n") == 1
 
-    [card] = [card for card in monday.cards() if card.kind == "old_stash"]
+    card = monday.card("old_stash")
     assert card.tier is Tier.UPKEEP
     assert card.assignment.prompt == "Look at 2 old stashes: what is in them, and do they still apply?"
     assert card.reasoning == (
@@ -81,7 +81,7 @@ def test_stashes_of_three_weeks_ago(monday: Situation) -> None:
 
 
 def test_a_stash_of_last_week_is_no_card(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.write("cart.py", ROUND["cart.py"])
     monday.git("stash", days_ago=6)
     assert "old_stash" not in monday.kinds()
@@ -89,21 +89,21 @@ def test_a_stash_of_last_week_is_no_card(monday: Situation) -> None:
 
 @pytest.mark.long
 def test_merged_and_stale_branches_but_not_the_checked_out(monday: Situation) -> None:
-    monday.shop(days_ago=90)
+    monday.commit_shop(days_ago=90)
     for name in ("done", "elsewhere"):
         monday.git("branch", "-q", name)
     monday.git("worktree", "add", "-q", str(monday.path.parent / "elsewhere"), "elsewhere")
-    monday.git("checkout", "-q", "-b", "old", days_ago=60)
+    monday.checkout("-b", "old", days_ago=60)
     monday.commit("Old idea", {"old.py": "x = 1\n"}, days_ago=60)
-    monday.git("checkout", "-q", "main")
+    monday.checkout("main")
     monday.commit("Now", {"now.py": "x = 1\n"}, days_ago=1)
-    monday.tested()
+    monday.run_tests()
 
-    [card] = [card for card in monday.cards() if card.kind == "report_branches"]
+    card = monday.card("report_branches")
     assert card.assignment.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
     assert card.reasoning.startswith("done and old: ")
     done = monday.approve(card)
-    said = monday.transcript(done)
-    assert "git branch -d -- done" in said
-    assert "git branch -d -- elsewhere" not in said
+    transcript = monday.transcript(done)
+    assert "git branch -d -- done" in transcript
+    assert "git branch -d -- elsewhere" not in transcript
     shutil.rmtree(monday.path.parent / "elsewhere")

@@ -10,8 +10,8 @@ from tests.situations.conftest import Situation
 
 @pytest.mark.long
 def test_changes_of_last_week_are_in_no_commit(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
+    monday.commit_shop()
+    monday.add_remote()
     monday.write("cart.py", "def total(prices):\n    return sum(prices) or 0\n", days_ago=4)
     monday.write("price list.py", "def price(name):\n    return 1\n", days_ago=3.5)
     monday.write(
@@ -19,8 +19,7 @@ def test_changes_of_last_week_are_in_no_commit(monday: Situation) -> None:
     )
     monday.write("README.md", "# Shop\n", days_ago=3)
 
-    first = monday.first()
-    assert (first.kind, first.tier) == ("waiting_work", Tier.BLOCKS)
+    first = monday.first("waiting_work", Tier.BLOCKS)
     assert first.assignment.prompt == (
         "Look at what is not committed yet: README.md, cart.py, price list.py and 1 more"
     )
@@ -36,17 +35,17 @@ def test_changes_of_last_week_are_in_no_commit(monday: Situation) -> None:
 
 
 def test_commits_that_were_never_pushed(monday: Situation) -> None:
-    monday.shop()
-    monday.remote()
+    monday.commit_shop()
+    monday.add_remote()
     monday.git("switch", "-q", "-c", "faster", "--no-track")
     monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=5)
-    first = monday.first()
-    assert (first.kind, first.assignment.prompt) == ("waiting_work", "Look through the commit to push")
+    first = monday.first("waiting_work")
+    assert first.assignment.prompt == "Look through the commit to push"
     assert monday.approve(first).summary == "1 unpushed commit, nothing that should not be pushed"
 
 
 def test_what_nobody_waits_for(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=5)  # no remote
     monday.write("out.log", "x\n", days_ago=9)
     monday.write(".idea/shop.xml", "x\n", days_ago=9)

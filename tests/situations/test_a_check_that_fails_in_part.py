@@ -9,7 +9,7 @@ from tests.situations.conftest import Situation
 
 @pytest.mark.long
 def test_only_the_cards_of_what_was_not_seen_stay(monday: Situation) -> None:
-    monday.shop()
+    monday.commit_shop()
     monday.write("notes.txt", "x\n", days_ago=40)
     monday.git("add", "notes.txt")
     monday.git("stash", "push", "-q", "-m", "notes", days_ago=40)
