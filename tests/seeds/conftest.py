@@ -43,17 +43,16 @@ def trusted(closed: World) -> Iterator[World]:
         pytest.skip("nothing on this machine confines a command")
     closed.sandbox = None
     closed.configure(autonomousModeEnabled=True)
-    with closed.home.config_file.open("a") as file:
-        file.write(f'[workspaces."{closed.repository.path}"]\nautonomy = "act"\n')
+    closed.append_config(f'[workspaces."{closed.repository.path}"]\nautonomy = "act"\n')
     for name in ("coupons", "refunds", "taxes"):
         closed.repository.git("checkout", "-q", "-b", name)
         closed.repository.commit(f"Begin {name}", {f"{name}.py": "x = 1\n"}, at="2025-06-01T10:00:00+00:00")
         closed.repository.git("checkout", "-q", "main")
     with closed.opened():
-        closed.decided("hunt_flakes", DecisionSignal.DISMISSED, 40)
-        closed.decided("report_branches", DecisionSignal.APPROVED, 60)
-        closed.flow("report_branches")  # so that this pair of channels has run before
-        closed.clock.advance(timedelta(minutes=20))
+        closed.decide("hunt_flakes", DecisionSignal.DISMISSED, 40)
+        closed.decide("report_branches", DecisionSignal.APPROVED, 60)
+        closed.run_flow("report_branches")  # so that this pair of channels has run before
+        closed.advance(minutes=20)
         yield closed
 
 

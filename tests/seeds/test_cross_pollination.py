@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -56,12 +55,11 @@ def test_signals(closed: World) -> None:
         "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:t\nBEGIN:VEVENT\nUID:1\nSUMMARY:Review of the cart\n"
         "DTSTAMP:20260101T000000Z\nDTSTART:20260105T100000Z\nDTEND:20260105T110000Z\nEND:VEVENT\nEND:VCALENDAR\n"
     )
-    with closed.home.config_file.open("a") as file:
-        file.write(f'[calendar]\nfiles = ["{calendar}"]\n')
+    closed.append_config(f'[calendar]\nfiles = ["{calendar}"]\n')
     collide(closed.repository)
     with closed.opened():
         closed.say("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
-        card = next(one for one in closed.predicted() if one["kind"] == "forecast_conflicts")
+        card = closed.predict_card("kind", "forecast_conflicts")
         found = {one["name"]: one for one in card["signals"]}
         weights = {name: one["weight"] for name, one in found.items()}
         assert weights == {
@@ -77,9 +75,9 @@ def test_active_tasks(world: World) -> None:
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
     old = world.say("tasks", action="add", title="Fix the rounding of refunds", workspace=shop)["task"]
-    world.clock.advance(timedelta(days=7))
+    world.advance(days=7)
     new = world.say("tasks", action="add", title="Fix the names of coupons", workspace=shop)["task"]
-    found = [one["taskId"] for one in world.predicted() if one["taskId"]]
+    found = [one["taskId"] for one in world.predict() if one["taskId"]]
     assert found[:1] == [old["id"]]
     assert set(found) <= {old["id"], new["id"]}
 
@@ -90,13 +88,13 @@ def test_twin_model(closed: World) -> None:
     says = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on every Monday"}
     closed.server.answer = lambda request: Reply(text=json.dumps(says))
     with closed.opened():
-        closed.decided("lint", DecisionSignal.APPROVED, 29)
-        assert "twin-model" not in [one["source"] for one in closed.predicted()]
-        closed.decided("lint", DecisionSignal.APPROVED, 1)
-        card = next(one for one in closed.predicted() if one["source"] == "twin-model")
+        closed.decide("lint", DecisionSignal.APPROVED, 29)
+        assert "twin-model" not in [one["source"] for one in closed.predict()]
+        closed.decide("lint", DecisionSignal.APPROVED, 1)
+        card = closed.predict_card("source", "twin-model")
         assert (card["prompt"], card["targetChannel"]) == (says["prompt"], says["channel"])
         assert card["confidenceParts"]["twin"] == 0.9
-        assert (closed.last.body["temperature"], closed.last.max_tokens) == (0.3, 200)
+        assert (closed.last_request.body["temperature"], closed.last_request.max_tokens) == (0.3, 200)
 
 
 @pytest.mark.long
@@ -111,14 +109,14 @@ def test_channel_routing(meaning: World) -> None:
     }
     with pytest.raises(Refusal, match="there is no channel"):
         meaning.engine.cards.propose("Do it", workspace=str(meaning.repository.path), channel="nowhere")
-    assert {text: meaning.proposed(text)["targetChannel"] for text in asked} == asked
+    assert {text: meaning.propose_card(text)["targetChannel"] for text in asked} == asked
 
 
 @pytest.mark.long
 def test_confidence_bands(trusted: World) -> None:
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
     collide(trusted.repository)
-    cards = {one["kind"]: one for one in trusted.predicted()}
+    cards = {one["kind"]: one for one in trusted.predict()}
     shown = cards["forecast_conflicts"]
     parts = shown["confidenceParts"]
     raw = 0.4 * parts["twin"] + 0.25 * parts["pattern"] + 0.2 * parts["urgency"] + 0.15 * parts["time"]
@@ -134,10 +132,10 @@ def test_confidence_bands(trusted: World) -> None:
 @pytest.mark.long
 def test_confidence_follows_decisions(trusted: World) -> None:
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
-    trusted.decided("hunt_flakes", DecisionSignal.DISMISSED, 20)
-    trusted.decided("report_branches", DecisionSignal.APPROVED, 1)
+    trusted.decide("hunt_flakes", DecisionSignal.DISMISSED, 20)
+    trusted.decide("report_branches", DecisionSignal.APPROVED, 1)
     collide(trusted.repository)
-    found = {one["kind"]: one["confidence"] for one in trusted.predicted()}
+    found = {one["kind"]: one["confidence"] for one in trusted.predict()}
     assert found["report_branches"] > 0.9
     assert found["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
 
@@ -145,7 +143,7 @@ def test_confidence_follows_decisions(trusted: World) -> None:
 def test_cold_start(world: World) -> None:
     """2.3, 2.6: On the first day cards come from what the repository shows, all at 0.4, and nothing runs by itself."""
     collide(world.repository)
-    cards = world.predicted()
+    cards = world.predict()
     assert cards
     assert {(card["source"], card["confidence"]) for card in cards} == {("template", 0.4)}
     assert "cart.py" in cards[0]["reasoning"], "it says what it saw here"
@@ -170,13 +168,13 @@ def test_predictor_hook(world: World) -> None:
 def test_follow_ups(world: World) -> None:
     """2.10: What ran may propose its next step: red tests lead to a card that looks for the cause."""
     world.repository.commit("A cart", GREEN)
-    assert world.flow("run_tests").state is SessionState.SUCCEEDED
+    assert world.run_flow("run_tests").state is SessionState.SUCCEEDED
     good = world.repository.git("rev-parse", "HEAD")
     world.repository.commit("Break it", {"cart.txt": "4\n"})
-    red = world.flow("run_tests").check
+    red = world.run_flow("run_tests").check
     assert red is not None
     assert not red.green
-    world.job("state")
+    world.run_jobs("state")
     (card,) = [one for one in world.say("cards")["predictions"] if one["source"] == "follow-up"]
     assert card["parameters"].get("good", good) == good
     assert (card["tierWord"], card["status"]) != ("", "expired")
@@ -188,23 +186,23 @@ def test_follow_ups(world: World) -> None:
 @pytest.mark.long
 def test_swiping_cards(world: World) -> None:
     """2.7, 9.2: Right runs a card, left sends it away, up puts it off for 2 h; you may edit it first, and undo."""
-    first = world.proposed("Write a greeting into hello.txt")
+    first = world.propose_card("Write a greeting into hello.txt")
     world.server.script(calls("write", path="hello.txt", content="Hi\n"), "I wrote it.")
-    done = world.approved(first["id"], edit="Write a short greeting into hello.txt")
-    assert "Write a short greeting" in world.last.users[0]
+    done = world.approve(first["id"], edit="Write a short greeting into hello.txt")
+    assert "Write a short greeting" in world.last_request.users[0]
     (change,) = world.engine.changes.list()
     world.say("land", id=change.id)
     assert (world.repository.path / "hello.txt").read_text() == "Hi\n"
     world.say("undo", id=done.id)
     assert not (world.repository.path / "hello.txt").exists()
     collide(world.repository)
-    (second, *_) = world.predicted()
+    (second, *_) = world.predict()
     world.say("snooze", id=second["id"])
-    assert second["id"] not in [one["id"] for one in world.predicted()]
-    world.clock.advance(timedelta(hours=2))
-    assert second["id"] in [one["id"] for one in world.predicted()]
+    assert second["id"] not in [one["id"] for one in world.predict()]
+    world.advance(hours=2)
+    assert second["id"] in [one["id"] for one in world.predict()]
     world.say("dismiss", id=second["id"])
-    assert second["kind"] not in [one["kind"] for one in world.predicted()], "away for 7 days"
+    assert second["kind"] not in [one["kind"] for one in world.predict()], "away for 7 days"
     with pytest.raises(Refusal, match=r"dismissed|already|decided"):
         world.engine.cards.approve(second["id"])
 
@@ -215,13 +213,11 @@ def test_notifications(world: World) -> None:
     collide(world.repository)
     with PostOffice() as office:
         for surface in ("phone", "watch", "glasses"):
-            world.say(
-                "config", action="set", key=f"notify.{surface}.url", value=f"json://127.0.0.1:{office.port}/{surface}"
-            )
+            world.set(f"notify.{surface}.url", f"json://127.0.0.1:{office.port}/{surface}")
         world.engine.notify.catch_up()
-        (card, *_) = world.predicted()
+        (card, *_) = world.predict()
         world.engine.notify.catch_up()
-        world.clock.advance(timedelta(minutes=6))
+        world.advance(minutes=6)
         for surface in Surface:
             world.engine.notify.step(surface)
         said = {post.path.strip("/"): json.dumps(post.body) for post in office.posts}
@@ -235,13 +231,13 @@ def test_notifications(world: World) -> None:
 def test_status_complication(world: World) -> None:
     """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
     collide(world.repository)
-    cards = world.predicted()
+    cards = world.predict()
     kept = StatusBarFile(world.engine)
     kept.start()
     kept.close()
     document = json.loads(world.home.status_bar_file.read_text())
     assert status_bar(document, "short", world.clock.now()) == f"🔮 {len(cards)}"
-    world.clock.advance(timedelta(minutes=2))
+    world.advance(minutes=2)
     long = status_bar(document, "long", world.clock.now()) or ""
     assert cards[0]["targetChannel"] in long
     assert long.endswith("2m")
@@ -252,9 +248,9 @@ def test_status_complication(world: World) -> None:
 
 def test_safety_pipeline(world: World) -> None:
     """3.1: Six rails speak on each card before you decide, and again on your decision, of which one row is kept."""
-    card = world.proposed("report_branches")
+    card = world.propose_card("report_branches")
     assert {one["rail"] for one in card["verdicts"]} == RAILS
-    world.approved(card["id"])
+    world.approve(card["id"])
     (row,) = world.rows("SELECT * FROM crosspoll_log")
     assert [load["rail"] for load in json.loads(row["verdicts"])] == [one["rail"] for one in card["verdicts"]]
     assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
@@ -267,14 +263,14 @@ def test_safety_pipeline(world: World) -> None:
 def test_rate_limiter(trusted: World) -> None:
     """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
     ask = trusted.serve()
-    trusted.predicted()
+    trusted.predict()
     first = ask("POST", "/api/v1/crosspoll/trigger", targetChannel="koji-core")
     assert first["triggered"] is True, first["message"]
     hint = {"hint": "report_branches", "targetChannel": "koji-core"}
-    trusted.clock.advance(timedelta(minutes=9, seconds=59))
+    trusted.advance(minutes=9, seconds=59)
     again = ask("POST", "/api/v1/crosspoll/trigger", **hint)
     assert (again["triggered"], "rate" in again["message"]) == (False, True)
-    assert trusted.approved(again["prediction"]["id"]).state is SessionState.SUCCEEDED
+    assert trusted.approve(again["prediction"]["id"]).state is SessionState.SUCCEEDED
 
 
 @pytest.mark.long
@@ -283,7 +279,7 @@ def test_loop_detector(trusted: World) -> None:
 
     def triggered() -> str:
         """Work of the channel asks for more of the same; the loop detector's word."""
-        trusted.clock.advance(timedelta(seconds=30))
+        trusted.advance(seconds=30)
         work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
         asks = Trigger(
             "pred_loop", TriggerType.FOLLOW_UP, work, "backend_builder", 0.95, 0, DecidedBy.AUTONOMY,
@@ -296,9 +292,9 @@ def test_loop_detector(trusted: World) -> None:
     assert triggered() == "allow"
     assert triggered() == "block", "it would answer itself within 5 min"
     assert trusted.say("status")["crossPollStatus"]["loopDetectionCount"] == 1
-    trusted.clock.advance(timedelta(minutes=6))
+    trusted.advance(minutes=6)
     assert triggered() == "allow"
-    trusted.flow("report_branches")
+    trusted.run_flow("report_branches")
 
 
 @pytest.mark.long
@@ -310,47 +306,47 @@ def test_cost_caps(world: World) -> None:
     (entry, *_) = world.rows("SELECT * FROM cost_entries")
     assert entry
     for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
-        world.say("config", action="set", key=f"crossPollCostCapPer{window}", value=0.001)
-        card = world.proposed("Write a farewell into bye.txt")
+        world.set(f"crossPollCostCapPer{window}", 0.001)
+        card = world.propose_card("Write a farewell into bye.txt")
         assert verdict(card, "cost")[0] == "block"
-        world.say("config", action="set", key=f"crossPollCostCapPer{window}", value=default)
-    world.say("config", action="set", key="crossPollCostCapPerHour", value=0.001)
+        world.set(f"crossPollCostCapPer{window}", default)
+    world.set("crossPollCostCapPerHour", 0.001)
     with pytest.raises(Refusal, match="cost"):
         world.engine.cards.approve(card["id"], without_sandbox=True)
-    world.say("config", action="set", key="crossPollCostCapPerHour", value=2)
+    world.set("crossPollCostCapPerHour", 2)
     world.server.script("Done.")
-    assert world.approved(card["id"]).state is SessionState.SUCCEEDED
+    assert world.approve(card["id"]).state is SessionState.SUCCEEDED
 
 
 @pytest.mark.long
 def test_content_filter(world: World) -> None:
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
-    said = {text: verdict(world.proposed(text), "content")[0] for text in (
+    said = {text: verdict(world.propose_card(text), "content")[0] for text in (
         "rm  -fr /", "DROP TABLE customers", "buy more credits", "email the customers about the delay", "fix the cart",
     )}  # fmt: skip
     assert list(said.values()) == ["block", "block", "block", "ask", "allow"], said
     world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
-    view = world.approved(world.proposed("Tidy up")["id"])
-    assert "the content filter blocks this" in world.last.tool_results[-1]
+    view = world.approve(world.propose_card("Tidy up")["id"])
+    assert "the content filter blocks this" in world.last_request.tool_results[-1]
     assert any("push --force origin main refused" in one for one in world.texts(view))
 
 
 def test_human_gate(world: World) -> None:
     """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
     world.server.script("Done.")
-    card = world.proposed("Restart the workers of production")
+    card = world.propose_card("Restart the workers of production")
     word, why = verdict(card, "gate")
     assert word == "ask"
     for reason in ("confidence 0.40 is below 0.60", "touches production", "NEW", "first days: 0 of 10"):
         assert reason in why
     assert card["novel"] is True
-    world.say("config", action="set", key="autonomousModeEnabled", value=True)
-    world.say("config", action="set", key=f'workspaces."{world.repository.path}".autonomy', value="act")
+    world.set("autonomousModeEnabled", True)
+    world.set(f'workspaces."{world.repository.path}".autonomy', "act")
     guesses = [json.dumps({"prediction": f"Try {n}", "confidence": 0.5, "channel": "garden"}) for n in range(3)]
     (world.home.data / "predictions.jsonl").write_text("\n".join(guesses) + "\n")
-    for guess in world.predicted(channel="garden"):
+    for guess in world.predict(channel="garden"):
         world.say("dismiss", id=guess["id"])
-    world.job("state")
+    world.run_jobs("state")
     assert world.say("status")["state"] == "PAUSED", "three rejections in a row"
     world.say("resume", word="pause")
     assert world.say("status")["state"] == "WATCHING"
@@ -359,20 +355,20 @@ def test_human_gate(world: World) -> None:
 @pytest.mark.long
 def test_kill_switch(world: World) -> None:
     """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
-    card = world.proposed("Write a greeting into hello.txt")
+    card = world.propose_card("Write a greeting into hello.txt")
     world.server.script(calls("exec", command="sleep 60"))
     approved = world.engine.cards.approve(card["id"], without_sandbox=True)
     world.server.wait(1)
     assert approved.session_id in world.say("stop", reason="smoke")["stopped"]
     assert world.engine.sessions.wait(approved.session_id or "", 10).state is SessionState.CANCELLED
-    with world.reopened() as engine:
+    with world.restarted() as engine:
         assert engine.autonomy.state().state is AutonomyState.DISABLED
         with pytest.raises(Refusal):
-            world.flow("report_branches")
+            world.run_flow("report_branches")
         with pytest.raises(Refusal):
             world.say("resume", word="pause")
         world.say("resume", word="stop")
-        assert world.flow("report_branches").state is SessionState.SUCCEEDED
+        assert world.run_flow("report_branches").state is SessionState.SUCCEEDED
 
 
 # -- acting by itself
@@ -383,8 +379,8 @@ def test_autonomous_states(trusted: World) -> None:
     """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
 
     def after(minutes: int) -> str:
-        trusted.clock.advance(timedelta(minutes=minutes))
-        trusted.job("state")
+        trusted.advance(minutes=minutes)
+        trusted.run_jobs("state")
         return str(trusted.say("status")["state"])
 
     assert after(9) == "WATCHING", "and twenty before"
@@ -393,18 +389,17 @@ def test_autonomous_states(trusted: World) -> None:
     stamp = trusted.clock.now().timestamp()
     os.utime(saved, (stamp, stamp))
     assert after(5) == "WATCHING"
-    trusted.say("config", action="set", key="autonomousModeEnabled", value=False)
+    trusted.set("autonomousModeEnabled", False)
     assert after(60) == "WATCHING"
-    trusted.say("config", action="set", key="crossPollEnabled", value=False)
+    trusted.set("crossPollEnabled", False)
     assert after(0) == "DISABLED"
 
 
 @pytest.mark.long
 def test_autonomous_cycle(trusted: World) -> None:
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
-    trusted.clock.advance(timedelta(minutes=31))
-    trusted.job("state")
-    trusted.job("act")
+    trusted.advance(minutes=31)
+    trusted.run_jobs("state", "act")
     (cycle,) = trusted.facts("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
     view = trusted.engine.sessions.of_prediction(card.id)
@@ -419,29 +414,27 @@ def test_autonomous_cycle(trusted: World) -> None:
 @pytest.mark.long
 def test_session_boundaries(trusted: World) -> None:
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
-    trusted.clock.advance(timedelta(minutes=31))
-    trusted.job("state")
-    trusted.job("act")
+    trusted.advance(minutes=31)
+    trusted.run_jobs("state", "act")
     (session,) = [one for one in trusted.engine.sessions.list() if one.mode == "autonomous"]
     done = trusted.engine.sessions.wait(session.id, 20)
     assert done.id.startswith("auto_")
     assert done.prediction_id
     assert done.sandbox not in ("", "no sandbox")
-    trusted.clock.advance(timedelta(minutes=20))
+    trusted.advance(minutes=20)
     trusted.server.script(calls("exec", command="cat ~/.ssh/id_rsa; echo x > ../escaped.txt"), "I looked.")
-    trusted.approved(trusted.proposed("Look around")["id"])
-    assert set(trusted.last.tools).isdisjoint({"message", "tts", "browser"})
+    trusted.approve(trusted.propose_card("Look around")["id"])
+    assert set(trusted.last_request.tools).isdisjoint({"message", "tts", "browser"})
     assert not (Path(done.cwd).parent / "escaped.txt").exists()
-    assert "No such file" in trusted.last.tool_results[-1] or "denied" in trusted.last.tool_results[-1]
+    assert "No such file" in trusted.last_request.tool_results[-1] or "denied" in trusted.last_request.tool_results[-1]
 
 
 @pytest.mark.long
 def test_quiet_hours(trusted: World) -> None:
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
     trusted.say("dnd", seconds=7200)
-    trusted.clock.advance(timedelta(minutes=31))
-    trusted.job("state")
-    trusted.job("act")
+    trusted.advance(minutes=31)
+    trusted.run_jobs("state", "act")
     (cycle,) = trusted.facts("AutonomousCycleFinished")
     assert cycle["acted"] == ""
     assert "report_branches" in [one.kind for one in trusted.engine.cards.pending()]
@@ -450,8 +443,7 @@ def test_quiet_hours(trusted: World) -> None:
     night = trusted.clock.now().replace(hour=23, minute=30)
     trusted.clock.advance(night - trusted.clock.now())
     assert trusted.say("status")["quiet"] is True
-    trusted.job("state")
-    trusted.job("act")
+    trusted.run_jobs("state", "act")
     assert [fact["acted"] for fact in trusted.facts("AutonomousCycleFinished")] == ["", ""]
 
 
@@ -467,7 +459,7 @@ def test_gateway(world: World) -> None:
     assert ask("GET", "/api/v1/health")["crossPollStatus"]["enabled"] is True
     with connect(url.replace("http", "ws") + "/pulse", additional_headers=world.bearer, proxy=None) as pulse:
         pulse.send(json.dumps({"type": "subscribe", "channels": ["crosspoll"]}))
-        card = world.proposed("report_branches")
+        card = world.propose_card("report_branches")
         heard: list[str] = []
         while "prediction.new" not in heard:
             told = json.loads(pulse.recv(timeout=10))
@@ -487,11 +479,11 @@ def test_gateway(world: World) -> None:
 def test_feedback_signals(world: World) -> None:
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
     collide(world.repository)
-    (card, *_) = world.predicted(shown=True)
+    (card, *_) = world.predict(shown=True)
     world.say("snooze", id=card["id"], seconds=60)
     assert world.say("status")["decisions"] == []
     world.say("dismiss", id=card["id"])
-    world.flow("report_branches")
+    world.run_flow("report_branches")
     world.work("Write a greeting into hello.txt", "Done.", edit="Write a farewell into bye.txt")
     rows = world.rows("SELECT signal, chosen, weight FROM decisions ORDER BY id")
     assert sorted((row["signal"], bool(row["chosen"]), row["weight"]) for row in rows) == [
@@ -503,16 +495,16 @@ def test_feedback_signals(world: World) -> None:
 def test_preference_pairs(world: World) -> None:
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     collide(world.repository)
-    (card, *_) = world.predicted()
+    (card, *_) = world.predict()
     world.say("dismiss", id=card["id"])
-    world.clock.advance(timedelta(minutes=59))
+    world.advance(minutes=59)
     world.work("Write a greeting into hello.txt", "Done.")
     (pair,) = world.rows("SELECT * FROM dpo_pairs")
     assert pair["chosen"] == "Write a greeting into hello.txt → koji-core"
     assert pair["rejected"] == f"{card['prompt']} → {card['targetChannel']}"
     with pytest.raises(Refusal, match="50"):
         world.say("export", what="dpo")
-    world.paired(49)
+    world.decide_pairs(49)
     exported = Path(world.say("export", what="dpo")["file"]).read_text().splitlines()
     assert len(exported) == 50
     assert all(json.loads(line)["prompt"].strip() for line in exported), "without its situation a pair teaches nothing"
@@ -525,15 +517,16 @@ def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
     with TrainingServer() as school:
         closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
-        with closed.home.config_file.open("a") as file:
-            file.write(f'[providers.school]\nkind = "openai"\nbaseUrl = "{school.url}/v1"\n')
-            file.write('[training]\nprovider = "school"\napi = "openai"\nbaseModel = "base"\n')
+        closed.append_config(
+            f'[providers.school]\nkind = "openai"\nbaseUrl = "{school.url}/v1"\n'
+            '[training]\nprovider = "school"\napi = "openai"\nbaseModel = "base"\n'
+        )
         says = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
         closed.server.answer = lambda request: Reply(text=json.dumps(says) if request.model == "twin-2" else "?")
         with closed.opened() as engine:
-            closed.paired(49)
+            closed.decide_pairs(49)
             assert "1 more pair" in closed.say("train")["next"]
-            closed.paired(11)
+            closed.decide_pairs(11)
             assert closed.say("train", action="start")["runs"][0]["method"] == "dpo"
             assert len(school.files[0].lines) >= 40, "the rest is held back, to compare the two"
             school.jobs[0].finish("twin-2", dollars=None)
@@ -547,9 +540,9 @@ def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_metrics(world: World) -> None:
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     collide(world.repository)
-    (card, *others) = world.predicted(shown=True)
+    (card, *others) = world.predict(shown=True)
     world.say("dismiss", id=card["id"])
-    world.flow("report_branches")
+    world.run_flow("report_branches")
     found = world.say("metrics", days=7)
     assert (found["period"], found["rejected"], found["waiting"]) == ("last_7_days", 1, len(others))
     assert found["approvalRate"] == 0.0, "your own prompts are none of its predictions"

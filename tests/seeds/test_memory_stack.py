@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -17,12 +16,12 @@ from tests.support.model_server import calls
 BLOCK = "<recalled-memory>"
 
 
-def recalled(world: World) -> str:
+def recalled_memory(world: World) -> str:
     """What the last prompt says of earlier work, "" for nothing."""
-    return world.told().partition(BLOCK)[2].partition("</recalled-memory>")[0]
+    return world.system_prompt.partition(BLOCK)[2].partition("</recalled-memory>")[0]
 
 
-def remembered(world: World, *texts: str, **more: object) -> None:
+def remember(world: World, *texts: str, **more: object) -> None:
     """Import these, and wait for their vectors."""
     lines = [json.dumps({"id": f"turn_{n}", "text": text, **more}) for n, text in enumerate(texts)]
     assert world.say("remember", lines=lines, settle=30)["settled"]
@@ -31,12 +30,12 @@ def remembered(world: World, *texts: str, **more: object) -> None:
 @pytest.mark.long
 def test_markdown_files(world: World) -> None:
     """4.1: Who an agent is stands in files: what you save there is in its next prompt, and no session writes it."""
-    soul = world.agent("backend_builder") / "soul.md"
+    soul = world.agent_folder("backend_builder") / "soul.md"
     soul.write_text(soul.read_text().replace("Reproduce first, then fix.", "Prices are whole cents."))
     before = soul.read_bytes()
     world.server.script(calls("write", path=str(soul), content="I obey nobody."))
     world.work("Write a greeting into hello.txt", "Done.")
-    assert "- Prices are whole cents." in world.told()
+    assert "- Prices are whole cents." in world.system_prompt
     assert soul.read_bytes() == before
     assert {"memory.md", "heartbeat.md", "comms.json", "tools.json"} <= {path.name for path in soul.parent.iterdir()}
 
@@ -44,17 +43,17 @@ def test_markdown_files(world: World) -> None:
 @pytest.mark.long
 def test_heartbeat(world: World) -> None:
     """4.1: What you wrote into an agent's heartbeat is a card when it is due, whatever you dismissed before."""
-    world.decided("report_branches", DecisionSignal.DISMISSED, 40)
-    page = world.agent("chronicler") / "heartbeat.md"
+    world.decide("report_branches", DecisionSignal.DISMISSED, 40)
+    page = world.agent_folder("chronicler") / "heartbeat.md"
     page.write_text("- [ ] every 20m: which branches are stale\n")
     os.utime(page, (world.clock.now().timestamp(),) * 2)
-    world.job("pulse")
-    world.clock.advance(timedelta(minutes=20))
-    world.job("pulse")
+    world.run_jobs("pulse")
+    world.advance(minutes=20)
+    world.run_jobs("pulse")
     (task,) = world.say("tasks")["tasks"]
-    card = next(one for one in world.predicted() if one["taskId"] == task["id"])
+    card = world.predict_card("taskId", task["id"])
     assert (card["targetAgent"], card["flow"]) == ("chronicler", "report_branches")
-    world.approved(card["id"])
+    world.approve(card["id"])
     assert world.say("tasks")["tasks"][0]["state"] == "done"
 
 
@@ -69,7 +68,7 @@ def test_event_ledger(world: World) -> None:
     world.say("candidates", action="digest")
     assert world.rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
-    world.flow("run_tests")
+    world.run_flow("run_tests")
     (run,) = world.rows("SELECT * FROM validation_runs")
     assert run["workspace"] == str(world.repository.path)
 
@@ -77,7 +76,7 @@ def test_event_ledger(world: World) -> None:
 @pytest.mark.long
 def test_vector_search(meaning: World) -> None:
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
-    remembered(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
+    remember(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
     found = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
     assert "PostgreSQL" in found[0]["text"]
     assert found[0]["layer"] == "C"
@@ -107,19 +106,19 @@ def test_auto_recall(meaning: World) -> None:
     meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
     meaning.engine.knowledge.catch_up()
     meaning.engine.memory.settle(30)
-    meaning.clock.advance(timedelta(days=1))
+    meaning.advance(days=1)
     asked = "How do we store the prices of articles, as cents or as floats?"
     view = meaning.work(asked, "As cents.", channel="research")
-    assert "whole cents" in recalled(meaning)
-    assert asked not in recalled(meaning), "nothing of its own task"
-    told = [line for line in recalled(meaning).splitlines() if "never floats" in line]
+    assert "whole cents" in recalled_memory(meaning)
+    assert asked not in recalled_memory(meaning), "nothing of its own task"
+    told = [line for line in recalled_memory(meaning).splitlines() if "never floats" in line]
     assert len(told) == 1, "once, though several layers know it"
     shown = meaning.say("xray", id=view.id, call=1)["prompt"]
     lines = [line for part in shown if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
     assert lines
     assert sum(part["tokens"] for part in shown if part["name"] == "recalled-memory") <= 600
     meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
-    assert recalled(meaning) == "", "what is not about the question stays away"
+    assert recalled_memory(meaning) == "", "what is not about the question stays away"
 
 
 @pytest.mark.long
@@ -130,8 +129,8 @@ def test_task_graph(world: World) -> None:
     tests = world.say("tasks", action="add", title="Run the tests", workspace=shop)["task"]
     release = world.say("tasks", action="add", title="Tag the release", workspace=shop, needs=[tests["id"]])["task"]
     world.engine.knowledge.catch_up()
-    card = next(one for one in world.predicted() if one["taskId"] == tests["id"])
-    view = world.approved(card["id"])
+    card = world.predict_card("taskId", tests["id"])
+    view = world.approve(card["id"])
     world.engine.knowledge.catch_up()
     graph = world.engine.knowledge.graph
     failed = graph.get(view.id)
@@ -143,7 +142,7 @@ def test_task_graph(world: World) -> None:
     world.engine.knowledge.catch_up()
     edges = graph.neighbourhood(release["id"]).edges
     assert all(edge.invalidated for edge in edges if edge.relation is Relation.BLOCKS)
-    with world.reopened() as engine:
+    with world.restarted() as engine:
         assert engine.knowledge.graph.get(view.id) is not None
 
 
@@ -170,17 +169,17 @@ def test_canonical_facts(world: World) -> None:
 @pytest.mark.long
 def test_nightly_extraction(world: World) -> None:
     """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
-    world.job("nightly")
+    world.run_jobs("nightly")
     world.work("Look at the parser", "Decision: we keep the old parser for good.")
     world.engine.knowledge.catch_up()
-    world.clock.advance(timedelta(days=2))
-    world.job("nightly")
-    diary = (world.agent("backend_builder") / "memory.md").read_text()
+    world.advance(days=2)
+    world.run_jobs("nightly")
+    diary = (world.agent_folder("backend_builder") / "memory.md").read_text()
     assert diary.count("## 2026-01-05") == 1
     (draft,) = world.say("drafts")["drafts"]
     assert "old parser" in draft["fact"]
     fact = world.say("drafts", action="promote", id=draft["id"])["fact"]
     assert fact["status"] == "active"
-    world.job("nightly")
-    assert (world.agent("backend_builder") / "memory.md").read_text() == diary
+    world.run_jobs("nightly")
+    assert (world.agent_folder("backend_builder") / "memory.md").read_text() == diary
     assert world.say("drafts")["drafts"] == []

@@ -11,34 +11,32 @@ from engine.model import Refusal
 from tests.seeds.world import Document, World
 from tests.support.model_server import Reply
 
+pytestmark = pytest.mark.long
+
 RULE = "Never touch the changelog by hand"
 
 
-def taught(world: World, times: int, words: str = RULE) -> list[str]:
-    """The operator adds `words` to the prompts of so many sessions; their ids."""
-    sessions = []
-    for number in range(times):
-        asked = f"Write part {number} into part{number}.txt"
-        sessions.append(world.work(asked, "Done.", edit=f"{asked}. {words}").id)
-        world.engine.learnings.catch_up()
-    return sessions
+def teach(world: World, times: int, rule: str = RULE) -> list[str]:
+    """Add a rule to the prompts of so many sessions; their ids."""
+    return world.work_corrected(rule, *(f"part{number}" for number in range(times)))
 
 
-def entries(world: World, scope: str, **how: object) -> list[Document]:
+def entries(world: World, scope: str, **arguments: object) -> list[Document]:
     """The entries of a scope that say the rule."""
     where = {} if scope == "global" else {"workspace": str(world.repository.path)}
-    return [one for one in world.say("learnings", scope=scope, **where, **how)["learnings"] if RULE in one["text"]]
+    return [
+        one for one in world.say("learnings", scope=scope, **where, **arguments)["learnings"] if RULE in one["text"]
+    ]
 
 
-def says(world: World, word: str) -> None:
-    """Sessions are done at once; who is asked anything else says `word`."""
-    world.server.answer = lambda request: Reply(text="Done." if request.tools else word)
+def answer_questions(world: World, answer: str) -> None:
+    """Let the model finish sessions at once, and answer everything else with `answer`."""
+    world.server.answer = lambda request: Reply(text="Done." if request.tools else answer)
 
 
-@pytest.mark.long
 def test_scopes(world: World) -> None:
     """6.1: What a session taught is an entry in a Markdown file of its own scope, which you can edit."""
-    (session,) = taught(world, 1)
+    (session,) = teach(world, 1)
     assert entries(world, "project") == entries(world, "global") == []
     (one, *_) = entries(world, "session", session=session)
     page = Path(one["path"])
@@ -50,50 +48,45 @@ def test_scopes(world: World) -> None:
     assert entries(world, "session", session=session)[0]["text"].endswith("by hand, ever")
 
 
-@pytest.mark.long
 def test_session_to_project(world: World) -> None:
     """6.2: What three sessions of a project say becomes the project's by itself, once; the next prompt has it."""
-    taught(world, 2)
+    teach(world, 2)
     assert entries(world, "project") == []
-    taught(world, 1)
+    teach(world, 1)
     (one,) = entries(world, "project")
     assert len(one["promotedFrom"]) >= 3
     world.work("Write a greeting into hello.txt", "Done.")
-    assert RULE in world.told()
-    taught(world, 1)
+    assert RULE in world.system_prompt
+    teach(world, 1)
     (again,) = entries(world, "project")
     assert again["id"] == one["id"]
     assert again["reinforcementCount"] > one["reinforcementCount"], "said again it counts more, and stands once"
 
 
-@pytest.mark.long
 def test_proxy_exclusion(world: World) -> None:
     """6.3: What is about you stays where it was said, however often it is said."""
-    taught(world, 4, "I prefer short answers in the morning")
+    teach(world, 4, "I prefer short answers in the morning")
     assert world.say("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
 
 
-@pytest.mark.long
 def test_project_to_global(closed: World) -> None:
     """6.4: What holds in one project goes to all only by a judge's clear yes, when you ask; else by your own word."""
-    with closed.home.config_file.open("a") as file:
-        file.write('[memory]\nmodel = "openai:gpt-5-mini"\n')
+    closed.append_config('[memory]\nmodel = "openai:gpt-5-mini"\n')
     with closed.opened():
-        says(closed, '{"learnings": []}')
-        taught(closed, 3)
+        answer_questions(closed, '{"learnings": []}')
+        teach(closed, 3)
         (one,) = entries(closed, "project")
         for unclear in ("It probably does.", '{"generalises": false, "reason": "one shop only"}'):
-            says(closed, unclear)
+            answer_questions(closed, unclear)
             closed.say("learnings", action="chain", judge=True)
             assert entries(closed, "global") == []
         promoted = closed.say("learnings", action="promote", id=one["id"])["promoted"]
         assert entries(closed, "global")[0]["id"] == promoted["id"]
 
 
-@pytest.mark.long
 def test_provenance(world: World) -> None:
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
-    sessions = taught(world, 3)
+    sessions = teach(world, 3)
     (one,) = entries(world, "project")
     risen = world.say("learnings", action="promote", id=one["id"])["promoted"]
     shown = world.say("learnings", action="show", id=one["id"])["learning"]
@@ -107,7 +100,6 @@ def test_provenance(world: World) -> None:
         world.say("learnings", action="promote", id=one["id"])
 
 
-@pytest.mark.long
 def test_extraction_scopes(world: World) -> None:
     """6.6, 6.7: A session is read for what was assumed while it ran and what you corrected; each says how sure."""
     asked = "Write a greeting into hello.txt"

@@ -31,32 +31,54 @@ class World(ModelWorld):
         self.bearer: dict[str, str] = {}
 
     def say(self, verb: str, **arguments: Any) -> Document:
-        """What `clawpy VERB --json` prints. Raises `Refusal` where that refuses."""
+        """The document that `clawpy VERB --json` prints. Raises `Refusal` where that refuses."""
         return dispatch(self.engine, verb, arguments)
 
-    def work(self, prompt: str, *said: str, channel: str = CHANNEL, edit: str | None = None) -> SessionView:
-        """A card of the operator's own, approved (after an `edit`) and done by the model, which says `said`."""
-        self.server.script(*said)
-        card = self.proposed(prompt, channel=channel)
-        return self.approved(card["id"], **({} if edit is None else {"edit": edit}))
+    def set(self, key: str, value: object) -> None:
+        """Change a setting."""
+        self.say("config", action="set", key=key, value=value)
 
-    def flow(self, text: str, channel: str = CHANNEL) -> SessionView:
+    def append_config(self, text: str) -> None:
+        """Add to the configuration file."""
+        with self.home.config_file.open("a") as file:
+            file.write(text)
+
+    def work(self, prompt: str, *replies: str, channel: str = CHANNEL, edit: str | None = None) -> SessionView:
+        """A card of the operator's own, approved (after an `edit`) and done by the model, which gives the `replies`."""
+        self.server.script(*replies)
+        card = self.propose_card(prompt, channel=channel)
+        return self.approve(card["id"], **({} if edit is None else {"edit": edit}))
+
+    def work_corrected(self, correction: str, *names: str) -> list[str]:
+        """Let the model write a file of each name, and add the correction to each task; ids of the sessions."""
+        sessions = []
+        for name in names:
+            prompt = f"Write a {name} into {name}.txt"
+            sessions.append(self.work(prompt, "Done.", edit=f"{prompt}. {correction}").id)
+            self.engine.learnings.catch_up()
+        return sessions
+
+    def run_flow(self, text: str) -> SessionView:
         """A flow of the console's own that the operator asks for; it needs no model."""
-        return self.approved(self.proposed(text, channel=channel)["id"])
+        return self.approve(self.propose_card(text, channel=CHANNEL)["id"])
 
-    def proposed(self, text: str, **how: Any) -> Document:
+    def propose_card(self, text: str, **arguments: Any) -> Document:
         """A card of the operator's own."""
-        return dict(self.say("propose", text=text, workspace=str(self.repository.path), **how)["predictions"][0])
+        return dict(self.say("propose", text=text, workspace=str(self.repository.path), **arguments)["predictions"][0])
 
-    def approved(self, card_id: str, **how: Any) -> SessionView:
+    def approve(self, card_id: str, **how: Any) -> SessionView:
         """The session of a card that the operator approves, when it is over."""
         bare = not self.engine.sessions.sandbox.confines
         session = self.say("approve", id=card_id, withoutSandbox=bare, **how)["session"]
         return self.finish(self.engine.sessions.get(session["id"]))
 
-    def predicted(self, **how: Any) -> list[Document]:
+    def predict(self, **arguments: Any) -> list[Document]:
         """The cards that wait after a cycle, from the top."""
-        return list(self.say("predict", **how)["predictions"])
+        return list(self.say("predict", **arguments)["predictions"])
+
+    def predict_card(self, key: str, value: str) -> Document:
+        """The card with this value after a cycle, the first if there are several."""
+        return next(card for card in self.predict() if card[key] == value)
 
     def serve(self) -> Callable[..., Document]:
         """Open the gateway on loopback; gives a function that asks it: method, path, body."""
@@ -64,27 +86,32 @@ class World(ModelWorld):
         url = self.engine.gateway.state().url
 
         def ask(method: str, path: str, /, **body: Any) -> Document:
-            how: Any = {"params": body} if method == "GET" else {"json": body}
-            found = httpx.request(method, url + path, headers=self.bearer, timeout=30, trust_env=False, **how)
-            return dict(found.json())
+            content: Any = {"params": body} if method == "GET" else {"json": body}
+            reply = httpx.request(method, url + path, headers=self.bearer, timeout=30, trust_env=False, **content)
+            return dict(reply.json())
 
         return ask
 
-    def told(self) -> str:
+    @property
+    def system_prompt(self) -> str:
         """The system prompt of the model's last call."""
-        return self.last.system
+        return self.last_request.system
 
     @property
-    def last(self) -> Request:
+    def last_request(self) -> Request:
         """The model's last call."""
         return self.server.requests[-1]
 
-    def job(self, name: str) -> None:
-        """Let a job of the schedule come round."""
-        self.engine.autonomy.schedule.run(name)
+    def run_jobs(self, *names: str) -> None:
+        """Let jobs of the schedule come round."""
+        for name in names:
+            self.engine.autonomy.schedule.run(name)
 
-    def agent(self, name: str) -> Path:
-        """The folder of an agent."""
+    def advance(self, **span: float) -> None:
+        """Let time pass: `minutes=10`."""
+        self.clock.advance(timedelta(**span))
+
+    def agent_folder(self, name: str) -> Path:
         return self.home.data / "agents" / name
 
     def rows(self, query: str, **values: Any) -> list[Any]:
@@ -94,22 +121,16 @@ class World(ModelWorld):
 
     def facts(self, *kinds: str) -> list[Document]:
         """What the event ledger holds of these kinds, the oldest first, each with its subject."""
-        found = self.engine.ledger.latest(500, kinds=kinds)
-        return [{"kind": one.kind, "subject": one.subject, **one.payload} for one in reversed(found)]
+        newest = self.engine.ledger.latest(500, kinds=kinds)
+        return [{"kind": fact.kind, "subject": fact.subject, **fact.payload} for fact in reversed(newest)]
 
-    def decided(
-        self,
-        kind: str,
-        signal: DecisionSignal,
-        times: int,
-        *,
-        channel: str = CHANNEL,
-        apart: timedelta = timedelta(hours=1),
+    def decide(
+        self, kind: str, signal: DecisionSignal, times: int, *, channel: str = CHANNEL, minutes: float = 60
     ) -> None:
-        """The operator decided so on cards of this kind, one an hour unless said; time passes."""
+        """The operator decides so on cards of this kind, one every so many minutes."""
         raw = 0.95 if signal is DecisionSignal.APPROVED else 0.3
         for _ in range(times):
-            self.clock.advance(apart)
+            self.advance(minutes=minutes)
             number = next(self._numbers)
             card = DecidedCard(
                 f"pred_{kind}_{number}", kind, channel, str(self.repository.path), kind, f"{kind} {number}", 0.4,
@@ -117,19 +138,19 @@ class World(ModelWorld):
             )  # fmt: skip
             self.engine.database.write(lambda tx, card=card: self.engine.decisions.record(tx, signal, card))
 
-    def paired(self, times: int) -> None:
-        """The operator turned a card of one channel down and took one of another, so many times."""
+    def decide_pairs(self, times: int) -> None:
+        """The operator dismisses a card of one channel and approves one of another, so many times."""
         for _ in range(times):
             for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
-                self.decided(channel, signal, 1, channel=channel, apart=timedelta(minutes=5))
+                self.decide(channel, signal, 1, channel=channel, minutes=5)
 
-    def cascade(self, **settings: object) -> None:
+    def write_cascade_config(self, **settings: object) -> None:
         """Write `wisdom_cascade_config.json`."""
         (self.home.data / "wisdom_cascade_config.json").write_text(json.dumps(settings))
 
     @contextmanager
-    def reopened(self) -> Iterator[Engine]:
-        """The same home after a restart."""
+    def restarted(self) -> Iterator[Engine]:
+        """The engine of the same home after a restart."""
         self.engine.close()
         with self.opened() as engine:
             yield engine
