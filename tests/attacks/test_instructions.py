@@ -109,6 +109,7 @@ class Shop(ModelWorld):
 
     def next_prompt(self) -> str:
         """The instructions of the next session as the model server receives them."""
+        self.clock.advance(timedelta(minutes=20))  # so that its session is the newest
         self.steps, self.said = (), "Done."
         self.server.requests.clear()
         self.through(TASK)
