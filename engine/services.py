@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from engine.execution.channel_setup import ChannelSetup
     from engine.execution.housekeeping import Housekeeping
     from engine.execution.model_calls import ModelCalls
-    from engine.execution.overlaps import Overlaps
     from engine.execution.permissions import Permissions
     from engine.execution.prompt_assembly import PromptAssembly
     from engine.execution.routing import ModelRouter
@@ -122,7 +121,6 @@ class Services:
     recall_part: RecallPromptPart
     prompts: PromptAssembly
     changes: ChangeSets
-    overlaps: Overlaps
     housekeeping: Housekeeping
     permissions: Permissions
     toolbelts: Toolbelts

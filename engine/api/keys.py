@@ -59,7 +59,7 @@ def test(home: Home, name: str) -> Document:
     if state is not None and not extras.installed(extras.MODELS):
         raise extras.not_installed(extras.MODELS)
     if state is None or not state.usable:
-        message, fix = f"{name}: {state.words if state else 'nothing to try it on'}", f"clawpy key set {name}"
+        message, fix = f"{name}: {state.problem if state else 'nothing to try it on'}", f"clawpy key set {name}"
         raise Refusal("no_key", message, "" if fix in message else fix)
     key = keys.get(name)
     fault = check_provider(state.settings, None if key is None else key.value)
@@ -72,7 +72,7 @@ def list_keys(home: Home) -> Document:
     settings, keys = _settings(home), Keys(home)
     models, known = offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
-        {"name": state.name, "source": state.source, "usable": state.usable, "message": state.words}
+        {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
         for state in map(models.provider, known)
     ]
     for name in dict.fromkeys([TWIN, *_names(keys)]):

@@ -22,7 +22,7 @@ def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
     if not model:
         return []
     try:
-        router.named(model, "`model` of [memory] names it")
+        router.choose_named(model, "`model` of [memory] names it")
     except Refusal as error:
         return [Check("memory", WARN, f"{error.message}; sessions are summarised by rules", error.fix)]
     return [Check("memory", OK, f"{model} summarises sessions and decides at night what to keep of the day")]
@@ -48,12 +48,12 @@ def provider_checks(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
     return [
         _usable_provider(state, keys, online=online) if state.usable else _unusable_provider(state)
         for state in router.providers()
-        if state.usable or state.named
+        if state.usable or state.is_configured
     ]
 
 
 def _unusable_provider(state: ProviderState) -> Check:
-    words, fix = state.words, f"clawpy key set {state.name}"
+    words, fix = state.problem, f"clawpy key set {state.name}"
     if not extras.installed(extras.MODELS):
         absent = extras.not_installed(extras.MODELS)
         words, fix = absent.message, absent.fix

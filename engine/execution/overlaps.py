@@ -1,4 +1,4 @@
-"""Finds waiting change sets that touch the same files, before they land (SPEC 3.9).
+"""Finds waiting change sets that touch the same files as a new one, and records that for adaptation (SPEC 3.9, 5.1).
 
 Every session has its own worktree, so two sessions can only conflict when their changes land. For each pair that
 touches the same files of a workspace, git tells whether the second could still land after the first.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from sqlmodel import col, select
 
@@ -29,80 +28,48 @@ class Overlap:
 
     change_set_id: str
     session_id: str
-    title: str
     files: tuple[str, ...]
     conflicting: tuple[str, ...]
     """The files that could not be landed after the other change set."""
 
-    @property
-    def words(self) -> str:
-        """The sentence for screens."""
-        single = len(self.files) == 1
-        shared = self.files[0] if single else f"{len(self.files)} files"
-        if self.conflicting:
-            return f"“{self.title}” changes {shared} too; only one of the two can land"
-        return f"“{self.title}” changes {shared} too; both can land, in either order"
+
+def find_overlaps(database: Database, captured: CapturedChanges) -> list[Overlap]:
+    """The overlaps of changes that are not stored yet, oldest first. Starts git."""
+    worktree = captured.worktree
+    paths = {path for file in captured.files for path in (file.path, file.old_path) if path}
+    query = (
+        select(ChangeSetRow)
+        .where(col(ChangeSetRow.workspace) == os.fsdecode(worktree.workspace))
+        .where(col(ChangeSetRow.state) == ChangeState.WAITING.value)
+        .order_by(col(ChangeSetRow.created_at), col(ChangeSetRow.id))
+    )
+    with database.read() as session:
+        sharing = [(row, sorted(paths & _changed_paths(row))) for row in session.exec(query)]
+    overlaps = []
+    for row, shared in sharing:
+        if shared:
+            git = row.open_git()
+            if not snapshots.missing_objects(git, row.landed_tree, row.result_tree):
+                conflicting = _conflicts(git, (row.landed_tree, row.result_tree), (worktree.base, captured.result_tree))
+                overlaps.append(Overlap(row.id, row.session_id, tuple(shared), conflicting))
+    return overlaps
 
 
-class Overlaps:
-    """Compares waiting change sets. Starts git, so it runs in a worker."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def of(self, change_set_id: str) -> list[Overlap]:
-        """The overlaps of a waiting change set, oldest first; none for one that is decided or unknown."""
-        with self._database.read() as session:
-            row = session.get(ChangeSetRow, change_set_id)
-        if row is None or row.state != ChangeState.WAITING:
-            return []
-        return self._find_overlaps(row.workspace, row.id, _changed_paths(row.files), row.landed_tree, row.result_tree)
-
-    def overlaps_of_captured(self, captured: CapturedChanges) -> list[Overlap]:
-        """The overlaps of changes that are not stored yet."""
-        worktree = captured.worktree
-        paths = {path for file in captured.files for path in (file.path, file.old_path) if path}
-        return self._find_overlaps(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result_tree)
-
-    def record(self, tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
-        """Record overlaps in the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""
-        for overlap in overlaps:
-            tx.record(
-                WorkOverlapped(
-                    subject=change_set_id,
-                    workspace=view.workspace,
-                    session_id=view.id,
-                    agent=view.agent,
-                    other=overlap.change_set_id,
-                    other_session_id=overlap.session_id,
-                    files=overlap.files[:50],
-                    conflicting=overlap.conflicting[:50],
-                )
+def record_overlaps(tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
+    """Record the overlaps of a new change set in the ledger, for the adaptation engine (`task_conflict`)."""
+    for overlap in overlaps:
+        tx.record(
+            WorkOverlapped(
+                subject=change_set_id,
+                workspace=view.workspace,
+                session_id=view.id,
+                agent=view.agent,
+                other=overlap.change_set_id,
+                other_session_id=overlap.session_id,
+                files=overlap.files[:50],
+                conflicting=overlap.conflicting[:50],
             )
-
-    def _find_overlaps(self, workspace: str, own_id: str, paths: set[str], base: str, result: str) -> list[Overlap]:
-        query = (
-            select(ChangeSetRow)
-            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state) == ChangeState.WAITING.value)
-            .order_by(col(ChangeSetRow.created_at), col(ChangeSetRow.id))
         )
-        with self._database.read() as session:
-            others = [row for row in session.exec(query) if row.id != own_id]
-        sharing = [(row, sorted(paths & _changed_paths(row.files))) for row in others]
-        if not any(shared for _, shared in sharing):
-            return []
-        git = Git(Path(workspace)).pin()
-        return [
-            Overlap(
-                row.id,
-                row.session_id,
-                row.title,
-                tuple(shared),
-                _conflicts(git, (row.landed_tree, row.result_tree), (base, result)),
-            )
-            for row, shared in sharing
-            if shared and not snapshots.missing_objects(git, row.landed_tree, row.result_tree)
-        ]
 
 
 def _conflicts(git: Git, first: tuple[str, str], second: tuple[str, str]) -> tuple[str, ...]:
@@ -117,5 +84,5 @@ def _conflicts(git: Git, first: tuple[str, str], second: tuple[str, str]) -> tup
     return tuple(snapshots.printable_path(path) for path in merged.conflicts)
 
 
-def _changed_paths(files: list[dict[str, object]]) -> set[str]:
-    return {str(path) for file in files for path in (file["path"], file.get("old_path")) if path}
+def _changed_paths(row: ChangeSetRow) -> set[str]:
+    return {path for file in row.files for path in (file["path"], file.get("old_path")) if path}

@@ -79,9 +79,9 @@ class PermissionRow(Row, table=True):
 
 @dataclass(slots=True)
 class _PendingAnswer:
-    """Lets the session's thread wait for an answer, or for the session's end."""
+    """Lets the session\'s thread wait for an answer, or for the end of the session (`ended` is set by both)."""
 
-    over: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
     answer: PermissionAnswer | None = None
 
 
@@ -130,9 +130,9 @@ class Permissions:
             request = self._database.write(lambda tx: self._store_request(tx, row, alone=view.mode == AUTONOMOUS))
             live.write("ask", f"{summary} ({request_id})")
             if request.answer is None:
-                live.on_stop(wait.over.set)
+                live.on_stop(wait.ended.set)
                 with live.pause_clock():
-                    wait.over.wait()
+                    wait.ended.wait()
                 if wait.answer is None:
                     self._withdraw_unanswered(live, request_id)
                 request = self.get(request_id)
@@ -191,7 +191,7 @@ class Permissions:
                 wait = self._waits.get(request.id)
             if wait is not None:
                 wait.answer = request.answer
-                wait.over.set()
+                wait.ended.set()
         return answered[0]
 
     def waiting(self) -> list[PermissionRequest]:

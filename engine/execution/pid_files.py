@@ -77,12 +77,12 @@ def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
     sessions: dict[str, SessionProcesses] = {}
     for session_id, _, process in _read_entries(folder):
-        known = sessions.get(session_id, SessionProcesses(session_id, (), None))
+        session = sessions.get(session_id, SessionProcesses(session_id, (), None))
         if isinstance(process, Path):
-            known = replace(known, group=process)
+            session = replace(session, group=process)
         elif process is not None:
-            known = replace(known, leaders=(*known.leaders, process))
-        sessions[session_id] = known
+            session = replace(session, leaders=(*session.leaders, process))
+        sessions[session_id] = session
     yield from sessions.values()
 
 

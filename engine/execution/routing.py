@@ -53,9 +53,9 @@ class ProviderState:
     settings: ProviderSettings
     source: str
     """The source of its key, "keyless", or "" when it cannot be used."""
-    words: str = ""
+    problem: str = ""
     """Why it cannot be used, "" when it can."""
-    named: bool = False
+    is_configured: bool = False
     """The settings name it."""
 
     @property
@@ -109,7 +109,7 @@ class ModelRouter:
         if hint is None:
             return None
         try:
-            return self.named(*hint)
+            return self.choose_named(*hint)
         except Refusal:
             return None  # the hint is outdated
 
@@ -119,10 +119,10 @@ class ModelRouter:
         for kind in (run_kind, DEFAULT):
             chosen = models.get(kind)
             if chosen:
-                return self.named(chosen, f"tools.json of {agent} names it for {kind}")
-        serving = self._settings.current.channels.get(channel)
-        if serving is not None and serving.model:
-            return self.named(serving.model, f"channel {channel} names it")
+                return self.choose_named(chosen, f"tools.json of {agent} names it for {kind}")
+        channel_settings = self._settings.current.channels.get(channel)
+        if channel_settings is not None and channel_settings.model:
+            return self.choose_named(channel_settings.model, f"channel {channel} names it")
         states = self.providers()
         for state in states:
             if state.usable and state.settings.model:
@@ -144,27 +144,27 @@ class ModelRouter:
                 f"there is no provider {name}",
                 f"known providers: {names}; for another, add [providers.{name}]",
             )
-        named = name in current.providers
+        is_configured = name in current.providers
         try:
             key = self._keys.get(name)
         except Refusal as refusal:
-            return ProviderState(name, settings, "", f"{refusal.message}: {refusal.fix}", named)
-        source = KEYLESS if settings.keyless and named else ""
+            return ProviderState(name, settings, "", f"{refusal.message}: {refusal.fix}", is_configured)
+        source = KEYLESS if settings.keyless and is_configured else ""
         if key is not None:
             source = key.source
         if source and not extras.installed(extras.MODELS):
-            return ProviderState(name, settings, "", str(extras.not_installed(extras.MODELS)), named)
+            return ProviderState(name, settings, "", str(extras.not_installed(extras.MODELS)), is_configured)
         if source:
-            return ProviderState(name, settings, source, named=named)
+            return ProviderState(name, settings, source, is_configured=is_configured)
         if not settings.keyless:
-            return ProviderState(name, settings, "", f"no key: clawpy key set {name}", named)
+            return ProviderState(name, settings, "", f"no key: clawpy key set {name}", is_configured)
         return ProviderState(name, settings, "", f"not named in the settings: {_set_model_command(name)}")
 
     def key(self, provider: str) -> Key | None:
         """The key of a provider. Raises `Refusal` when its place is not safe."""
         return self._keys.get(provider)
 
-    def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
+    def choose_named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
         """The model `PROVIDER:MODEL`, named for a `reason`; `keyed`: the caller has a key of its own. Raises `Refusal`
         `no_model`."""
         problem = model_problem(model_id)
@@ -179,8 +179,8 @@ class ModelRouter:
             absent = extras.not_installed(extras.MODELS)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
-            fix = without_keyring(provider) if "no key" in state.words else _set_model_command(provider)
-            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.words}", fix)
+            fix = without_keyring(provider) if "no key" in state.problem else _set_model_command(provider)
+            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", fix)
         return _make_choice(state, model, reason)
 
 
@@ -204,8 +204,8 @@ def _why_no_model(states: list[ProviderState]) -> str:
     if without_model:
         name = without_model[0]
         return f"{name} is available, but no model is set: clawpy config set providers.{name}.model NAME"
-    loose = [state.words for state in states if not state.usable and "chmod" in state.words]
-    return loose[0] if loose else "no provider has a key"
+    unsafe = [state.problem for state in states if not state.usable and "chmod" in state.problem]
+    return unsafe[0] if unsafe else "no provider has a key"
 
 
 def _set_model_command(provider: str) -> str:

@@ -23,17 +23,17 @@ def session_result(
 
     `abandoned`: its thread did not return with the cost of its last call, so the whole reservation counts (SPEC
     3.4)."""
-    known = tuple(secrets)
+    known_secrets = tuple(secrets)
 
     def clean(text: str) -> str:
-        return redact(sanitise(text), known).strip()[:MAX_SUMMARY]
+        return redact(sanitise(text), known_secrets).strip()[:MAX_SUMMARY]
 
     if isinstance(outcome, RunnerResult):
         result = SessionResult(
             state=SessionState.SUCCEEDED,
             summary=clean(outcome.summary),
             check=outcome.check,
-            facts=redact_json({**outcome.facts, **({} if outcome.sound else {HAS_PROBLEM: True})}, known),
+            facts=redact_json({**outcome.facts, **({} if outcome.sound else {HAS_PROBLEM: True})}, known_secrets),
         )
     else:
         reason = clean(outcome.reason)

@@ -20,7 +20,7 @@ from engine.execution.change_capture import CapturedChanges
 from engine.execution.changesets import ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
-from engine.execution.overlaps import Overlaps
+from engine.execution.overlaps import find_overlaps, record_overlaps
 from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
 from engine.execution.runners.toolchains.installing import Installation, find_installations, installation_failure
 from engine.execution.runners.toolchains.projects import find_packages
@@ -80,17 +80,17 @@ class RunScope:
 def initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
     """The confinement of a session before it has a worktree: the operator's tree, read-only, and its own folders below
     `scratch`, which are made here. Raises OSError."""
-    own = settings.workspace(workspace)
+    workspace_settings = settings.workspace(workspace)
     confinement = Confinement(
         folder=Path(workspace),
         scratch=scratch,
         caches=scratch / "caches",
         tree=Path(workspace),
-        readable=tuple(Path(place).expanduser() for place in own.readable),
+        readable=tuple(Path(place).expanduser() for place in workspace_settings.readable),
         hidden=secret_places(home),
-        network=own.network,
-        hosts=own.hosts,
-        variables=own.environment,
+        network=workspace_settings.network,
+        hosts=workspace_settings.hosts,
+        variables=workspace_settings.environment,
     )
     confinement.make()
     link_tools(confinement.home)
@@ -108,7 +108,6 @@ class SessionWorkspaces:
         self._worktrees = changes.worktrees
         self._caches = caches
         self._runs = ValidationRuns(database)
-        self._overlaps = Overlaps(database)
 
     def recover(self) -> list[str]:
         """At start-up, when no session runs: store the changes of interrupted sessions, finish or undo landings, and
@@ -356,7 +355,7 @@ class SessionWorkspaces:
         state = snapshot_of(workspace) if check is not None and scope is not None else None
         if state is not None and workspace.worktree is None and state != workspace.before:
             state = Snapshot(state.head, "", False)  # files changed while the tests ran: no known tree has this result
-        overlaps = self._overlaps.overlaps_of_captured(captured) if captured else []
+        overlaps = find_overlaps(self._database, captured) if captured else []
 
         def write(tx: Transaction) -> str:
             if check is not None and scope is not None:
@@ -365,7 +364,7 @@ class SessionWorkspaces:
             if captured is None:
                 return ""
             change_set_id = self._store_changes(tx, captured, view, workspace.continues, check)
-            self._overlaps.record(tx, change_set_id, view, overlaps)
+            record_overlaps(tx, change_set_id, view, overlaps)
             return change_set_id
 
         return write

@@ -87,8 +87,8 @@ class Attempt:
 class ValidationResult:
     """The result of the loop."""
 
-    words: str = ""
-    """A summary; "" when nothing was validated."""
+    summary: str = ""
+    """In a sentence; "" when nothing was validated."""
     check: CheckResult | None = None
     """The last run, None when the changed files have no tests."""
 

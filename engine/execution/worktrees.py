@@ -125,8 +125,8 @@ class Worktrees:
         ignored files that were copied into it."""
         git = Git(worktree.workspace).pin()
         admin = _admin_folder(git, worktree.folder)
-        brought = admin / _INCLUDED
-        without = frozenset(split_nul(brought.read_bytes())) if brought.is_file() else frozenset()
+        included_list = admin / _INCLUDED
+        without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
         result = snapshots.take_snapshot(
             git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
         )

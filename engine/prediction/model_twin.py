@@ -228,10 +228,10 @@ class TwinAccess:
     models: ModelRouter
     keys: Keys
 
-    def named(self, model_id: str, reason: str) -> ModelChoice:
+    def choose_named(self, model_id: str, reason: str) -> ModelChoice:
         """Raises `Refusal` `no_model`."""
         keyed = self._own(model_id.partition(":")[0]) and bool(self.keys.where(TWIN))
-        return self.models.named(model_id, reason, keyed=keyed)
+        return self.models.choose_named(model_id, reason, keyed=keyed)
 
     def key(self, provider: str) -> Key | None:
         """The key that the provider is shown."""

@@ -237,7 +237,7 @@ class _Sources:
         usable = []
         for model in dict.fromkeys(models):
             try:
-                core.model_router.named(model, "a cheaper one is looked for")
+                core.model_router.choose_named(model, "a cheaper one is looked for")
             except Refusal:
                 continue
             usable.append(model)
@@ -248,7 +248,7 @@ def price(router: ModelRouter, model: str) -> int | None:
     """Micro-dollars for a million tokens of `PROVIDER:MODEL` at the usual share of prompt and answer; 0 for a model
     without a bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
     try:
-        choice = router.named(model, "looking up its price")
+        choice = router.choose_named(model, "looking up its price")
     except Refusal:
         return None
     if choice.keyless:

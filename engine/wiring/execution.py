@@ -15,7 +15,6 @@ from engine.execution.housekeeping import Housekeeping
 from engine.execution.launcher import Launcher
 from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
-from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt_assembly import PromptAssembly
 from engine.execution.prompt_parts import IdentityPart, ProjectPart, RulesPart, TaskPart
@@ -69,7 +68,6 @@ def build(core: Services, overrides: Overrides) -> Launcher:
     )
     _build_prompts(core)
     core.changes = ChangeSets(home=home, database=core.database, clock=clock, randomness=randomness)
-    core.overlaps = Overlaps(core.database)
     core.permissions = Permissions(core.database, randomness=randomness, secrets=core.keys.secrets)
     core.toolbelts = Toolbelts(
         core.database,

@@ -133,7 +133,7 @@ def test_keys_that_must_not_be_used_make_no_provider_usable():
     model_router = router("!openai")
     state = model_router.provider("openai")
     assert not state.usable
-    assert "chmod 600" in state.words
+    assert "chmod 600" in state.problem
     with pytest.raises(Refusal, match="others"):
         chosen(model_router)
 
@@ -142,7 +142,7 @@ def test_states_of_providers():
     model_router = router(
         "openai", config='[providers.box]\nkind = "openai"\nbaseUrl = "http://box:1/v1"\nkeyless = true\n'
     )
-    states = {state.name: (state.usable, state.source, state.named) for state in model_router.providers()}
+    states = {state.name: (state.usable, state.source, state.is_configured) for state in model_router.providers()}
     assert states == {
         "box": (True, "keyless", True), "openai": (True, "environment", False), "anthropic": (False, "", False),
         "together": (False, "", False), "ollama": (False, "", False),

@@ -15,7 +15,6 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
-from engine.execution.overlaps import Overlaps
 from engine.execution.prompt_parts import HOW_TO_WORK
 from engine.execution.runners.flow import FlowError, Place
 from engine.execution.runners.runner import RunnerResult
@@ -63,14 +62,13 @@ class Agent(ProseRunner):
 
             validated = self._validation.validate(live, view, workspace, heal)
             write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
-        return RunnerResult(summary=validated.words, check=validated.check, write=write)
+        return RunnerResult(summary=validated.summary, check=validated.check, write=write)
 
 
 class World(RepositoryWorld):
     def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
         super().__init__(root, database, clock, bus, repository, best_sandbox())
         self.runs = ValidationRuns(database)
-        self.overlaps = Overlaps(database)
 
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
         """One session of an agent with these turns, to its end; and what the agent was told between them."""
@@ -236,13 +234,12 @@ def test_two_changes_of_the_same_lines_are_seen_to_conflict_before_either_lands(
     a, b = world.changes.for_session(first.id), world.changes.for_session(second.id)
     assert a is not None
     assert b is not None
-    (overlap,) = world.overlaps.of(b.id)
-    assert (overlap.change_set_id, overlap.files, overlap.conflicting) == (a.id, ("cart.py",), ("cart.py",))
-    assert "only one of the two can land" in overlap.words
-    assert world.facts("WorkOverlapped") == ["WorkOverlapped"]
+    (overlap,) = Ledger(world.database).latest(50, kinds=["WorkOverlapped"])
+    assert overlap.subject == b.id
+    assert (overlap.payload["other"], overlap.payload["files"]) == (a.id, ["cart.py"])
+    assert overlap.payload["conflicting"] == ["cart.py"]
     world.changes.land(a.id)
     assert not world.changes.preview_land(b.id).clean
-    assert world.overlaps.of(b.id) == []
 
 
 @pytest.mark.long
@@ -253,8 +250,8 @@ def test_changes_of_different_lines_of_one_file_can_both_land(world: World) -> N
     a, b = world.changes.for_session(first.id), world.changes.for_session(second.id)
     assert a is not None
     assert b is not None
-    (overlap,) = world.overlaps.of(a.id)
-    assert (overlap.change_set_id, overlap.conflicting) == (b.id, ())
+    (overlap,) = Ledger(world.database).latest(50, kinds=["WorkOverlapped"])
+    assert (overlap.subject, overlap.payload["other"], overlap.payload["conflicting"]) == (b.id, a.id, [])
     world.changes.land(a.id)
     world.changes.land(b.id)
     assert "END = 2" in (world.repository.path / "cart.py").read_text()

@@ -122,8 +122,8 @@ class Gate:
         reasons, only_policy = self.find_reasons(request)
         if not reasons:
             return False
-        wide = only_policy and request.wide_key
-        if wide:
+        wide_key = request.wide_key if only_policy else ""
+        if wide_key:
             reasons.append(f"an answer for this session holds for every {request.tool}")
         allowed = self._services.permissions.ask(
             self._live,
@@ -132,7 +132,7 @@ class Gate:
             title=request.title,
             detail=request.detail(),
             reason="; ".join(reasons),
-            key=request.wide_key if wide else request.key,
+            key=wide_key or request.key,
         )
         if allowed:
             return True

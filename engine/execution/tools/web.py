@@ -112,9 +112,9 @@ def parse_url(url: str) -> Target:
     return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
 
 
-def _bad_url(url: str, why: str) -> Refusal:
+def _bad_url(url: str, problem: str) -> Refusal:
     return Refusal(
-        "bad_url", f"{sanitise(url)[:200]!r} {why}", "give a full URL, for example https://docs.python.org/3/"
+        "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.validation import ValidationResult
 from engine.model import CheckResult, Refusal, SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
@@ -202,23 +202,16 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
         world.sessions.reply(view.id, "too late")
 
 
-@dataclass(frozen=True)
-class Judged:
-    words: str
-    check: CheckResult | None = None
-    full: bool = False
-
-
 @pytest.mark.long
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     class Validation:
         def validate(
             self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
-        ) -> Judged:
+        ) -> ValidationResult:
             before = (workspace.folder / "b.txt").read_text()
             heal('SCRIPT [{"write": {"path": "b.txt", "content": "right\\n"}}]')
             assert (before, (workspace.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
-            return Judged("1 passed", CheckResult("pytest", passed=1, failed=0))
+            return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
 
     world = make(validation=Validation())
     view = world.run({"write": {"path": "b.txt", "content": "wrong\n"}})

@@ -60,8 +60,8 @@ def test_no_provider_claims_more_than_was_reserved(
 def test_the_price_is_the_list_s_else_an_estimate_that_says_so() -> None:
     assert budget.price_of({"input": 3, "output": 4}, keyless=True, estimate=50_000) == Price(3, 4)
     unlisted = budget.price_of(None, keyless=False, estimate=50_000)
-    assert (unlisted.known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
-    assert budget.price_of(None, keyless=True, estimate=50_000) == Price(0, 0, known=False)  # nobody is paid
+    assert (unlisted.is_known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
+    assert budget.price_of(None, keyless=True, estimate=50_000) == Price(0, 0, is_known=False)  # nobody is paid
 
 
 @given(st.text(max_size=2_000))

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import subprocess
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -210,13 +210,13 @@ class Conversation:
         if self._process.stderr is None:
             return
 
-        def tell(lines: list[str]) -> None:
+        def add_lines(lines: list[str]) -> None:
             self._error_lines.extend(line for line in lines if line.strip())
             if lines:
                 self._live.write("output", "\n".join(lines))
 
         loop = asyncio.get_running_loop()
-        self._listening, _ = await loop.connect_read_pipe(lambda: _LineProtocol(tell), self._process.stderr)
+        self._listening, _ = await loop.connect_read_pipe(lambda: _LineProtocol(add_lines), self._process.stderr)
 
     def _on_invalid_line(self, line: str) -> None:
         self._requests.warn_once("the agent writes lines that are not messages")
@@ -238,15 +238,15 @@ class Conversation:
 
 
 class _LineProtocol(asyncio.Protocol):
-    def __init__(self, tell: Any) -> None:
-        self._tell = tell
+    def __init__(self, on_lines: Callable[[list[str]], None]) -> None:
+        self._on_lines = on_lines
         self._splitter = LineSplitter()
 
     def data_received(self, data: bytes) -> None:
-        self._tell(self._splitter.split(data))
+        self._on_lines(self._splitter.split(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._tell(self._splitter.end())
+        self._on_lines(self._splitter.end())
 
 
 async def _ignore_closed(notification: Any) -> None:
@@ -254,9 +254,9 @@ async def _ignore_closed(notification: Any) -> None:
         await notification
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, act: Any) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
     with contextlib.suppress(RuntimeError):  # the conversation is over
-        loop.call_soon_threadsafe(act)
+        loop.call_soon_threadsafe(callback)
 
 
 def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

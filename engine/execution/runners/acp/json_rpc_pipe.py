@@ -89,8 +89,8 @@ class JsonRpcPipe:
         if self._out is not None and not self._out.is_closing():
             self._out.abort()  # nobody waits until it is read
 
-    def _fail(self, why: str) -> None:
-        self.problem = self.problem or why
+    def _fail(self, problem: str) -> None:
+        self.problem = self.problem or problem
         self._closed = True
         self._end_reading()
 

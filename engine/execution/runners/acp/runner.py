@@ -117,8 +117,8 @@ class AcpRunner(AgentRunner):
                 view,
                 workspace,
                 validated,
-                summary="\n".join(filter(None, [turns.summary(), validated.words])),
-                closing="\n".join(filter(None, [turns.cut_short, validated.words])),
+                summary="\n".join(filter(None, [turns.summary(), validated.summary])),
+                closing="\n".join(filter(None, [turns.cut_short, validated.summary])),
                 facts={"agent": turns.model, "turns": turns.turns, "price_known": turns.price_known},
             )
 

@@ -71,7 +71,7 @@ class _Request:
     """The next request to the model."""
 
     run_kind: str
-    say: list[str]
+    texts: list[str]
     """Texts for the model."""
     results: list[dict[str, Any]] = field(default_factory=list)
     """Results of the tool calls of its last answer."""
@@ -83,7 +83,7 @@ class _Request:
     @property
     def size(self) -> int:
         """Its tokens, at most."""
-        texts = [*self.say, *(result["text"] for result in self.results)]
+        texts = [*self.texts, *(result["text"] for result in self.results)]
         return sum(budget.estimate_tokens(text) + budget.MESSAGE_OVERHEAD for text in texts)
 
 
@@ -146,7 +146,7 @@ class AgentLoop:
         self._size = PromptSize(estimated=about + around + -(-file.stat().st_size // 2))
         self._live.on_stop(self._stop)
 
-    def turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
+    def run_turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
         """Send a message and let the model work until it makes no more tool calls; returns its last answer.
 
         `prompt` is what `text` comes from, when it was assembled. Replies of the operator go with its next
@@ -264,7 +264,7 @@ class AgentLoop:
         )
         self._received = 0
         try:
-            conversation.ask(say=request.say, results=request.results, max_tokens=allowed.max_tokens)
+            conversation.ask(texts=request.texts, results=request.results, max_tokens=allowed.max_tokens)
             answer = self._await_answer(conversation)
         except SessionStopped as stopped:
             usage = allowed.usage_of_cancelled(self._received)
@@ -361,14 +361,14 @@ class AgentLoop:
     def _end_call(self, call_id: str, state: CallState, usage: CallUsage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""
         cost = usage.cost
-        if usage.input_tokens and not self._price.known:
+        if usage.input_tokens and not self._price.is_known:
             cost = max(cost, self._price.min_cost - self._live.cost)
         try:
             self._calls.finish(
                 call_id,
                 state=state,
                 usage=replace(usage, cost=cost),
-                price_known=self._price.known,
+                price_known=self._price.is_known,
                 error=error,
                 reply=reply,
             )
@@ -393,11 +393,11 @@ class AgentLoop:
     def _add_replies(self, request: _Request) -> None:
         """Add the replies of the operator that came meanwhile."""
         if messages := self.take_replies():
-            request.say.append(messages)
+            request.texts.append(messages)
             request.parts.append(operator_part(messages, "reply"))
 
     def _add_prompt(self, request: _Request, text: str) -> None:
-        request.say.append(text)
+        request.texts.append(text)
         request.parts.append(operator_part(text, "runner"))
 
     # Waiting and stopping

@@ -41,7 +41,7 @@ class Price:
     """Micro-dollars for a million tokens of prompt."""
     output: int
     """Micro-dollars for a million tokens of answer."""
-    known: bool = True
+    is_known: bool = True
     """False for an estimate."""
     min_cost: int = 0
     """Micro-dollars that the session counts at least: some price is better than none (SPEC 3.4)."""
@@ -57,8 +57,8 @@ def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) 
     if listed is not None:
         return Price(listed["input"], listed["output"])
     if keyless:
-        return Price(0, 0, known=False)
-    return Price(*UNLISTED_PRICE, known=False, min_cost=estimate)
+        return Price(0, 0, is_known=False)
+    return Price(*UNLISTED_PRICE, is_known=False, min_cost=estimate)
 
 
 def estimate_tokens(text: str) -> int:
@@ -141,7 +141,7 @@ class RequestBudget:
             return self._estimated_usage(max(1, received))
         believed = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
         is_reported = believed == (input_tokens, output_tokens)
-        if is_reported and cost is not None and self.price.known:
+        if is_reported and cost is not None and self.price.is_known:
             # Parts of a prompt that a provider keeps for the next may cost more than the usual.
             return CallUsage(*believed, min(cost, self.max_cost))
         return CallUsage(*believed, self.price.cost_of(*believed), is_reported)

@@ -122,14 +122,14 @@ class Conversation:
     def ask(
         self,
         *,
-        say: Sequence[str],
+        texts: Sequence[str],
         results: Sequence[Mapping[str, object]],
         max_tokens: int,
         temperature: float | None = None,
     ) -> None:
         """Begin a request; `temperature` None is the model's own. Raises `HostGone`."""
         self._is_asking = True
-        self._send("ask", say=list(say), results=list(results), max_tokens=max_tokens, temperature=temperature)
+        self._send("ask", texts=list(texts), results=list(results), max_tokens=max_tokens, temperature=temperature)
 
     def next_message(self, timeout: float) -> Message | None:
         """The next message, None when none came within `timeout` seconds."""

@@ -3,7 +3,7 @@
 Every message names its `conversation`. To the host, by `request`:
 
     open    model, instructions, tools, history       -> opened or failed
-    ask     say, results, max_tokens, temperature     -> alive, text, thought …, then done or failed
+    ask     texts, results, max_tokens, temperature   -> alive, text, thought …, then done or failed
     cancel                                            -> cancelled, always
     close
 

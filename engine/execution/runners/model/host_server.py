@@ -246,7 +246,7 @@ class _Conversation:
                 if call.tool_call_id not in answered
             ]
         parts += [ToolReturnPart(result["name"], result["text"], result["id"]) for result in results]
-        return [*parts, *(UserPromptPart(text) for text in message["say"])]
+        return [*parts, *(UserPromptPart(text) for text in message["texts"])]
 
     def _without_key(self, text: str) -> str:
         """Text of a provider, without our own key, so that it is not stored (SPEC 11.1)."""

@@ -88,16 +88,16 @@ class ModelRunner(AgentRunner):
                     live,
                     view,
                     workspace,
-                    heal=lambda text: messages.append(loop.turn(text, run_kind=HEAL)),
-                    reply=lambda: messages.append(loop.turn(loop.take_replies(), run_kind=REPLY)),
+                    heal=lambda text: messages.append(loop.run_turn(text, run_kind=HEAL)),
+                    reply=lambda: messages.append(loop.run_turn(loop.take_replies(), run_kind=REPLY)),
                 )
             finally:
                 live.is_listening = False
                 loop.close()
             # What it said before a red test sent it back tells of files that are no longer so.
-            parts = [next((message for message in reversed(messages) if message), ""), validated.words]
+            parts = [next((message for message in reversed(messages) if message), ""), validated.summary]
             summary = "\n\n".join(filter(None, parts))
-            return self._result(live, view, workspace, validated, summary=summary, closing=validated.words, facts={})
+            return self._result(live, view, workspace, validated, summary=summary, closing=validated.summary, facts={})
 
     def _begin(self, loop: AgentLoop, prompt: Prompt, previous: str, messages: list[str]) -> None:
         """The first turn, after what was said in the session that this one continues."""
@@ -107,7 +107,7 @@ class ModelRunner(AgentRunner):
         if follows:  # what was said last is part of what is sent now
             reply = assistant_part(self._services.calls.reply(follows), (), follows)
             stored = replace(prompt, parts=(reply, *prompt.parts))
-        messages.append(loop.turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored))
+        messages.append(loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored))
 
     def _last_call(self, session_id: str) -> str:
         """The last call of a session that was answered, "" for none."""

@@ -42,9 +42,9 @@ POLL_SECONDS = 0.25
 
 
 class ModelAccess(Protocol):
-    """Finds a named model and its key; the router does, and so does the narrower access of the Twin model."""
+    """Chooses a named model and its key; the router does, and so does the narrower access of the Twin model."""
 
-    def named(self, model_id: str, reason: str) -> ModelChoice:
+    def choose_named(self, model_id: str, reason: str) -> ModelChoice:
         """Raises `Refusal` `no_model`."""
 
     def key(self, provider: str) -> Key | None:
@@ -121,7 +121,7 @@ class Completions:
     def _make_pending(self, model_id: str, question: Question) -> _PendingQuestion:
         self._check_hold()
         try:
-            choice = self._access.named(model_id, f"the settings name it for {question.purpose}")
+            choice = self._access.choose_named(model_id, f"the settings name it for {question.purpose}")
             model = model_with_key(self._access, choice)
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
@@ -152,7 +152,7 @@ class Completions:
         try:
             call_id = self._begin(pending)
             conversation.ask(
-                say=[pending.text],
+                texts=[pending.text],
                 results=(),
                 max_tokens=allowed.max_tokens,
                 temperature=pending.question.temperature,
@@ -209,7 +209,7 @@ class Completions:
                 call_id,
                 state=CallState.FAILED if error else CallState.DONE,
                 usage=usage,
-                price_known=pending.price.known,
+                price_known=pending.price.is_known,
                 error=error,
                 reply=reply,
             )
@@ -268,5 +268,5 @@ class MemoryModel:
     completions: Completions
 
     def ask(self, question: Question) -> Answer | None:
-        named = self.settings.current.memory.model
-        return self.completions.ask(named, question) if named else None
+        model_id = self.settings.current.memory.model
+        return self.completions.ask(model_id, question) if model_id else None
