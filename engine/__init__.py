@@ -13,11 +13,11 @@ from engine.home import Home
 
 if TYPE_CHECKING:
     from engine.api.calling import call, connect, stop
+    from engine.api.completion_names import completion_names
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
     from engine.api.keys import store_key
     from engine.api.mcp import mcp_serve
-    from engine.api.names import names
     from engine.api.notify.surfaces import store_address
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
@@ -32,13 +32,13 @@ __all__ = [
     "Home",
     "Refusal",
     "call",
+    "completion_names",
     "connect",
     "dispatch",
     "document",
     "gateway_token",
     "kind_title",
     "mcp_serve",
-    "names",
     "open_engine",
     "read_holder",
     "simulate",
@@ -55,6 +55,7 @@ _HOMES = {
     "Holder": "engine.lock",
     "Refusal": "engine.model",
     "call": "engine.api.calling",
+    "completion_names": "engine.api.completion_names",
     "connect": "engine.api.calling",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
@@ -63,7 +64,6 @@ _HOMES = {
     "store_key": "engine.api.keys",
     "kind_title": "engine.prediction.kinds",
     "mcp_serve": "engine.api.mcp",
-    "names": "engine.api.names",
     "open_engine": "engine.engine",
     "read_holder": "engine.lock",
     "simulate": "engine.simulation.simulate",

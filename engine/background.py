@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-CLOSE_SECONDS = 5.0
+CLOSE_TIMEOUT_S = 5.0
 """Seconds that `close` waits for the step in progress."""
 
 
@@ -76,7 +76,7 @@ class Background:
         with self._condition:
             return self._condition.wait_for(condition, timeout)
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+    def close(self, seconds: float = CLOSE_TIMEOUT_S) -> None:
         """Stop after the step in progress, and wait for that. Safe to call twice."""
         with self._condition:
             self._closed = True

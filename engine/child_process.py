@@ -9,28 +9,28 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
+NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
 """Variables that are needed to reach a provider."""
 
-_ROOT = Path(__file__).parents[1]
+_IMPORT_ROOT = Path(__file__).parents[1]
 """Where `engine` is imported from."""
 
 
 def start(
-    command: Sequence[str], *, passed: Iterable[str] = (), also: Mapping[str, str] | None = None
+    command: Sequence[str], *, inherited: Iterable[str] = (), extra: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start `command` in its own process group, with pipes for standard input and output.
 
-    It inherits only basic variables and those `passed` by name, so no key of the operator. Raises `OSError`.
+    It inherits only basic variables and those `inherited` by name, so no key of the operator. Raises `OSError`.
     """
-    environment = {name: os.environ[name] for name in (*_PASSED, *passed) if name in os.environ}
+    environment = {name: os.environ[name] for name in (*_BASIC_VARIABLES, *inherited) if name in os.environ}
     return subprocess.Popen(
         list(command),
         cwd="/",
-        env=environment | dict(also or {}) | {"PYTHONPATH": str(_ROOT)},
+        env=environment | dict(extra or {}) | {"PYTHONPATH": str(_IMPORT_ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ from engine.events import EngineStarted, EngineStopped
 from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
-from engine.logs import keep_log
+from engine.logs import set_up_logging
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.overrides import Overrides
 from engine.storage.files import remove_temporaries
@@ -222,7 +222,7 @@ def open_engine(
     lock = HomeLock(home, clock=clock, version=engine.__version__, kind=kind)
     lock.acquire()
     try:
-        keep_log(home)
+        set_up_logging(home)
         opened = Engine(home, lock, clock, randomness or Randomness(), workspaces, overrides or Overrides(), attach)
     except BaseException:
         lock.release()

@@ -27,11 +27,11 @@ Answer = TypeVar("Answer")
 SERVICE = "clawpy-console"
 """The service name of keys in the keyring."""
 
-KEYRING_SECONDS = 3.0
+KEYRING_TIMEOUT_S = 3.0
 """Seconds that a keyring may take: a locked one may ask its owner and never return."""
 
-LOCK_SECONDS = 5.0
-LARGEST_FILE = 64 * 1024
+LOCK_TIMEOUT_S = 5.0
+MAX_FILE_BYTES = 64 * 1024
 
 
 class NoKeyring(Exception):
@@ -76,20 +76,20 @@ class Keyring:
     or unlocked later is used."""
 
     def __init__(
-        self, backend: Callable[[], KeyringBackend] = system_keyring, *, seconds: float = KEYRING_SECONDS
+        self, backend: Callable[[], KeyringBackend] = system_keyring, *, seconds: float = KEYRING_TIMEOUT_S
     ) -> None:
         self._backend = backend
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._asking: threading.Thread | None = None
+        self._request: threading.Thread | None = None
 
     def name(self) -> str:
         """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
-        return self._ask(lambda backend: str(backend.name))
+        return self._call(lambda backend: str(backend.name))
 
     def get(self, name: str) -> str | None:
         """The value of `name`, None when there is none. Raises `NoKeyring`."""
-        return self._ask(lambda backend: backend.get_password(SERVICE, name))
+        return self._call(lambda backend: backend.get_password(SERVICE, name))
 
     def set(self, name: str, value: str) -> None:
         """Store a value, and check that it was stored: some keyrings drop values. Raises `NoKeyring`."""
@@ -98,7 +98,7 @@ class Keyring:
             backend.set_password(SERVICE, name, value)
             return backend.get_password(SERVICE, name) == value
 
-        if not self._ask(work):
+        if not self._call(work):
             raise NoKeyring("the keyring accepted the key but did not store it")
 
     def delete(self, name: str) -> bool:
@@ -110,9 +110,9 @@ class Keyring:
             backend.delete_password(SERVICE, name)
             return True
 
-        return self._ask(work)
+        return self._call(work)
 
-    def _ask(self, work: Callable[[KeyringBackend], Answer]) -> Answer:
+    def _call(self, work: Callable[[KeyringBackend], Answer]) -> Answer:
         answers: list[Answer] = []
         faults: list[str] = []
 
@@ -126,11 +126,11 @@ class Keyring:
                 faults.append(f"the keyring failed ({type(error).__name__})")
 
         with self._lock:
-            if self._asking is not None and self._asking.is_alive():
+            if self._request is not None and self._request.is_alive():
                 raise NoKeyring("the keyring has still not answered; if a window asks for its password, enter it")
-            self._asking = threading.Thread(target=run, name="clawpy-keyring", daemon=True)
-            self._asking.start()
-            self._asking.join(self._seconds)
+            self._request = threading.Thread(target=run, name="clawpy-keyring", daemon=True)
+            self._request.start()
+            self._request.join(self._seconds)
             if not answers and not faults:
                 message = f"the keyring did not answer within {self._seconds:g} s"
                 raise NoKeyring(f"{message}; if a window asks for its password, enter it, then try again")
@@ -144,7 +144,7 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[tuple[int, int, int, int] | None, tuple[str, ...]] = (None, ())
+        self._cached_values: tuple[tuple[int, int, int, int] | None, tuple[str, ...]] = (None, ())
 
     def names(self) -> tuple[str, ...]:
         """The names in the file. Raises `Refusal` as `get`."""
@@ -162,23 +162,23 @@ class KeyFile:
         except OSError:
             return ()
         state = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
-        if self._seen[0] != state:
+        if self._cached_values[0] != state:
             try:
-                self._seen = state, tuple(self._read(to_use=False).values())
+                self._cached_values = state, tuple(self._read(to_use=False).values())
             except Refusal:
-                self._seen = state, ()
-        return self._seen[1]
+                self._cached_values = state, ()
+        return self._cached_values[1]
 
     def set(self, name: str, value: str) -> None:
         """Store a value. Raises `Refusal` as `get`, and `unwritable_keys`."""
-        with self._writing():
+        with self._locked_for_writing():
             self._write(self._read() | {name: value})
 
     def delete(self, name: str) -> bool:
         """Delete a value; False when there was none. The file goes with the last one."""
         if not self.path.exists():
             return False
-        with self._writing():
+        with self._locked_for_writing():
             values = self._read()
             if values.pop(name, None) is None:
                 return False
@@ -189,12 +189,12 @@ class KeyFile:
             return True
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _locked_for_writing(self) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS, mode=0o600):
+            with FileLock(f"{self.path}.lock", timeout=LOCK_TIMEOUT_S, mode=0o600):
                 yield
         except Timeout:
             raise Refusal("unwritable_keys", f"another process is writing {self.path}", "try again") from None
@@ -223,11 +223,11 @@ class KeyFile:
                 raise Refusal(
                     "loose_keys", message, f"chmod 600 '{self.path}'; and replace the keys if others may have read them"
                 )
-            raw = os.read(descriptor, LARGEST_FILE + 1)
+            raw = os.read(descriptor, MAX_FILE_BYTES + 1)
         finally:
             os.close(descriptor)
         try:
-            values = json.loads(raw) if len(raw) <= LARGEST_FILE else None
+            values = json.loads(raw) if len(raw) <= MAX_FILE_BYTES else None
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):

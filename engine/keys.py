@@ -29,13 +29,13 @@ NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 VARIABLE = re.compile(r"CLAWPY_([A-Z][A-Z0-9_]{0,39})_API_KEY")
 
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|TOKEN|PASSWORD|PASSWD|PASS)$")
-_LIKE_A_SECRET = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
+_SECRET_VALUE = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
 """The value of such a variable is a secret unless it looks like a path or a word (`TOKEN=disabled`)."""
 
-CACHE_S = 10.0
+KEYRING_CACHE_S = 10.0
 """Seconds that an answer of the keyring is cached: it is needed before every card, and may be another process."""
 
-RETRY_AFTER_S = 60.0
+KEYRING_RETRY_S = 60.0
 """Seconds until a keyring that failed or hung is asked again."""
 
 
@@ -62,7 +62,7 @@ class Key:
 
 
 @frozen
-class _Answer:
+class _KeyringAnswer:
     """An answer of the keyring, cached until `until` (monotonic seconds)."""
 
     value: str | None
@@ -70,7 +70,7 @@ class _Answer:
     until: float
 
     def __repr__(self) -> str:
-        return "_Answer()"
+        return "_KeyringAnswer()"
 
 
 class Keys:
@@ -90,9 +90,9 @@ class Keys:
         self._keyring = keyring or Keyring()
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
-        self._answers: dict[str, _Answer] = {}
-        self._telling = threading.Lock()
-        self._told: list[Key] = []
+        self._answers: dict[str, _KeyringAnswer] = {}
+        self._disclosed_lock = threading.Lock()
+        self._disclosed: list[Key] = []
 
     def get(self, name: str) -> Key | None:
         """The key of `name`, None when there is none.
@@ -101,12 +101,12 @@ class Keys:
         """
         value = self._environment.get(variable(name), "").strip()
         if value:
-            return self._tell(Key(name, ENVIRONMENT, value))
-        value = self._ask(name).value or ""
+            return self._disclose(Key(name, ENVIRONMENT, value))
+        value = self._ask_keyring(name).value or ""
         if value:
-            return self._tell(Key(name, KEYRING, value))
+            return self._disclose(Key(name, KEYRING, value))
         value = self._file.get(name) or ""
-        return self._tell(Key(name, FILE, value)) if value else None
+        return self._disclose(Key(name, FILE, value)) if value else None
 
     def where(self, name: str) -> str:
         """Where the key of `name` comes from: "environment", "keyring" or "file"; "" when there is none."""
@@ -115,7 +115,7 @@ class Keys:
 
     def keyring_fault(self, name: str) -> str:
         """Why the keyring cannot say whether it has the key of `name`; "" when it can."""
-        return self._ask(name).fault
+        return self._ask_keyring(name).fault
 
     def names(self) -> tuple[str, ...]:
         """The names of keys in the environment and the file. A keyring does not list what it holds."""
@@ -138,7 +138,7 @@ class Keys:
             self.forget()
             if consent_file:
                 self._file.set(name, value)
-                self._take_from_keyring(name)
+                self._delete_from_keyring(name)
                 return FILE
             try:
                 self._keyring.set(name, value)
@@ -194,23 +194,23 @@ class Keys:
         """Every value that must not be stored anywhere: those that were read in this process, those in the file, and
         those in the environment, also of other programs (`GITHUB_TOKEN`): a session does not inherit them (SPEC 3.8),
         but may find them in a `.env`. The keyring is not asked, because that may need a person."""
-        with self._telling:
-            disclosed = [key.value for key in self._told]
-        return tuple(dict.fromkeys((*disclosed, *self._file.values(), *self._inherited())))
+        with self._disclosed_lock:
+            disclosed = [key.value for key in self._disclosed]
+        return tuple(dict.fromkeys((*disclosed, *self._file.values(), *self._environment_secrets())))
 
-    def _inherited(self) -> Iterator[str]:
+    def _environment_secrets(self) -> Iterator[str]:
         for name in list(self._environment):  # others may set variables meanwhile
             value = self._environment.get(name, "")
-            if VARIABLE.fullmatch(name) or (_SECRET_VARIABLE.search(name) and _LIKE_A_SECRET.fullmatch(value)):
+            if VARIABLE.fullmatch(name) or (_SECRET_VARIABLE.search(name) and _SECRET_VALUE.fullmatch(value)):
                 yield value.strip()
 
-    def _tell(self, key: Key) -> Key:
-        with self._telling:
-            if all(key.value != other.value for other in self._told):
-                self._told.append(key)
+    def _disclose(self, key: Key) -> Key:
+        with self._disclosed_lock:
+            if all(key.value != other.value for other in self._disclosed):
+                self._disclosed.append(key)
         return key
 
-    def _ask(self, name: str) -> _Answer:
+    def _ask_keyring(self, name: str) -> _KeyringAnswer:
         with self._lock:
             now = self._clock.monotonic()
             cached = self._answers.get(name)
@@ -220,13 +220,13 @@ class Keys:
             if unable is not None:
                 return unable
             try:
-                answer = _Answer(self._keyring.get(name), "", now + CACHE_S)
+                answer = _KeyringAnswer(self._keyring.get(name), "", now + KEYRING_CACHE_S)
             except NoKeyring as error:
-                answer = _Answer(None, str(error), self._clock.monotonic() + RETRY_AFTER_S)
+                answer = _KeyringAnswer(None, str(error), self._clock.monotonic() + KEYRING_RETRY_S)
             self._answers[name] = answer
             return answer
 
-    def _take_from_keyring(self, name: str) -> None:
+    def _delete_from_keyring(self, name: str) -> None:
         """Delete a key that was put into the file from the keyring, which would otherwise come first."""
         try:
             self._keyring.delete(name)

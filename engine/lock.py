@@ -73,7 +73,7 @@ class HomeLock:
         self._version = version
         self._kind = kind
         self._holder: Holder | None = None
-        self._writing = threading.RLock()
+        self._note_lock = threading.RLock()
         # Not thread-local: the engine may be opened in one thread and closed in another.
         self._lock = _lock_of(home)
 
@@ -85,19 +85,19 @@ class HomeLock:
         try:
             for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            taken = self._take()
+            taken = self._try_to_take()
         except OSError as error:
-            raise _unwritable(Path(error.filename or self._home.data), error) from error
+            raise _unwritable_home(Path(error.filename or self._home.data), error) from error
         if not taken:
             raise held_refusal(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")
-            self._note(Holder(os.getpid(), since, self._version, kind=self._kind))
+            self._write_note(Holder(os.getpid(), since, self._version, kind=self._kind))
         except BaseException:
             self._lock.release()
             raise
 
-    def _take(self) -> bool:
+    def _try_to_take(self) -> bool:
         if _try_acquire(self._lock):
             return True
         holder = read_holder(self._home)
@@ -109,17 +109,17 @@ class HomeLock:
     def announce(self, address: str) -> None:
         """Write the address of the control socket into the note. "" removes it and never fails, because an engine must
         be able to end on a full disk."""
-        self._tell(address=address)
+        self._update_note(address=address)
 
     def announce_gateway(self, url: str) -> None:
         """Write the URL of the gateway into the note, in the same way."""
-        self._tell(gateway=url)
+        self._update_note(gateway=url)
 
-    def _tell(self, **changes: Any) -> None:
+    def _update_note(self, **changes: Any) -> None:
         assert self._holder is not None, "acquire the lock first"
         try:
-            with self._writing:  # what two tell at once is both kept
-                self._note(replace(self._holder, **changes))
+            with self._note_lock:  # what two tell at once is both kept
+                self._write_note(replace(self._holder, **changes))
         except Refusal:
             if any(changes.values()):
                 raise
@@ -131,13 +131,13 @@ class HomeLock:
             note_file(self._home).unlink(missing_ok=True)
             self._lock.release()
 
-    def _note(self, holder: Holder) -> None:
-        with self._writing:
+    def _write_note(self, holder: Holder) -> None:
+        with self._note_lock:
             self._holder = holder
             try:
                 write_json(note_file(self._home), asdict(holder), mode=0o600)
             except OSError as error:
-                raise _unwritable(note_file(self._home), error) from error
+                raise _unwritable_home(note_file(self._home), error) from error
 
 
 def _is_alive(pid: int) -> bool:
@@ -150,7 +150,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _unwritable(path: Path, error: OSError) -> Refusal:
+def _unwritable_home(path: Path, error: OSError) -> Refusal:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Refusal("disk_full", f"the disk that holds {path.parent} is full", "free some space; nothing was lost")
     return Refusal(
@@ -193,7 +193,7 @@ def held_refusal(home: Home) -> Refusal:
         holder_words = "another engine that is starting"
     else:
         engine = f"the {holder.kind} engine".replace("  ", " ")
-        holder_words = f"{engine} with process id {holder.pid}, running since {_short(holder.since)}"
+        holder_words = f"{engine} with process id {holder.pid}, running since {_format_instant(holder.since)}"
     return Refusal(
         "home_held",
         f"{home.data} is held by {holder_words}",
@@ -203,7 +203,7 @@ def held_refusal(home: Home) -> Refusal:
     )
 
 
-def _short(instant: str) -> str:
+def _format_instant(instant: str) -> str:
     try:
         return datetime.fromisoformat(instant).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except ValueError:

@@ -19,7 +19,7 @@ class _Log(RotatingFileHandler):
         pass
 
 
-def keep_log(home: Home) -> None:
+def set_up_logging(home: Home) -> None:
     """Write the log of the engine and its libraries to `logs/clawpy.log`."""
     file = home.logs / "clawpy.log"
     for name in ("engine", "apscheduler", "uvicorn", "asyncio"):

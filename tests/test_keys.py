@@ -341,7 +341,7 @@ def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
 
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert key_stores.KEYRING_SECONDS == 3.0
+    assert key_stores.KEYRING_TIMEOUT_S == 3.0
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from argcomplete.shell_integration import shellcode
 
 from clawpy_console.cli import pages
 from clawpy_console.cli.verbs import parser
-from engine import Home, names
+from engine import Home, completion_names
 
 SCRIPT = """{code}
 # To install these completions, {how}
@@ -63,10 +63,10 @@ def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -
         case "topics":
             return dict.fromkeys(pages.topics(), "page of the documentation")
         case "workspaces":
-            return [*names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
+            return [*completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
         case "flows":
-            return _flow_or_parameter(names(home, "flows"), parsed_args.text or [])
-    return _ids(names(home, kind), prefix)
+            return _flow_or_parameter(completion_names(home, "flows"), parsed_args.text or [])
+    return _ids(completion_names(home, kind), prefix)
 
 
 def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ class Check:
     fix: str = ""
 
 
-def query_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
+def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
     """The rows of a query on a database file, opened read-only. Waits `seconds` for a writer. Raises
     `sqlite3.Error`."""
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-def figures(engine: Services) -> Document:
+def trigger_figures(engine: Services) -> Document:
     """Triggers, loops and costs against caps. `enabled` says what the settings and this run say."""
     triggers, last_trigger = engine.safety.triggers()
     return {
@@ -25,7 +25,7 @@ def figures(engine: Services) -> Document:
 def status(engine: Services) -> Document:
     """The figures with the state, the holds, and the number of pending cards."""
     state = engine.autonomy.state()
-    return figures(engine) | {
+    return trigger_figures(engine) | {
         "state": str(state.state),
         "cause": state.cause,
         "holds": document(engine.safety.holds()),

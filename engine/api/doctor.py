@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.api.channel_models import offline_agents, offline_router
-from engine.api.checks import FAIL, OK, WARN, Check, query_rows
+from engine.api.checks import FAIL, OK, WARN, Check, read_rows
 from engine.api.model_checks import (
     coding_agent_checks,
     key_storage_check,
@@ -22,7 +22,7 @@ from engine.api.model_checks import (
     provider_checks,
     text_prompt_check,
 )
-from engine.api.outward import index_server, notifications, server_of, shared_database
+from engine.api.network_checks import index_server_checks, index_server_url, notification_checks, shared_database_checks
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.setting_keys import VARIABLES, format_key
@@ -35,14 +35,14 @@ from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
 from engine.storage import schema
-from engine.storage.consumers import FIX as STUCK_FIX
-from engine.storage.consumers import REPORTED_KEY
+from engine.storage.consumers import FIX as STALLED_FIX
+from engine.storage.consumers import REPORTED_KEY as STALLED_KEY
 from engine.storage.files import recovery_hint
 
-MAX_FAULTS = 3
+MAX_NAMED_FILES = 3
 """Maximum number of unreadable files of learnings that are named."""
 
-KNOWN_VARIABLES = re.compile(
+_OTHER_VARIABLES = re.compile(
     r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)"
 )
 """Environment variables that are read and are no settings."""
@@ -51,35 +51,35 @@ KNOWN_VARIABLES = re.compile(
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
     """Run every check. Changes nothing. Nothing leaves the machine, unless `online`: then providers and servers are
     asked."""
-    settings, config = _config(home)
+    settings, config = _load_settings(home)
     keys = Keys(home)
     router = offline_router(home, FixedSettings(settings), keys)
     checks = [
-        _home(home),
-        _engine(home),
+        _check_home(home),
+        _check_engine(home),
         config,
-        _gateway(home, settings),
-        *_workspace_settings(home, settings),
-        *_variables(os.environ),
-        _database(home.database),
-        *_readers(home.database),
-        _index(home, is_local=not server_of(settings)),
-        *index_server(settings, online=online),
-        *shared_database(online=online),
-        _embedder(settings),
-        _git(),
-        _gh(),
+        _check_gateway(home, settings),
+        *_check_workspace_settings(home, settings),
+        *_check_variables(os.environ),
+        _check_database(home.database),
+        *_check_ledger_readers(home.database),
+        _check_index(home, is_local=not index_server_url(settings)),
+        *index_server_checks(settings, online=online),
+        *shared_database_checks(online=online),
+        _check_embedder(settings),
+        _check_git(),
+        _check_gh(),
         key_storage_check(keys),
         *provider_checks(router, keys, online=online),
         text_prompt_check(settings, router),
         *memory_model_check(settings, router),
-        _sandbox(settings),
-        _agents(home, settings),
-        _learnings(home),
+        _check_sandbox(settings),
+        _check_agents(home, settings),
+        _check_learnings(home),
         *coding_agent_checks(home, settings),
-        *notifications(home, settings, keys),
-        *(_workspace(path) for path in workspaces),
-        _extras(),
+        *notification_checks(home, settings, keys),
+        *(_check_workspace(path) for path in workspaces),
+        _check_extras(),
     ]
     if not workspaces:
         checks.append(
@@ -91,20 +91,20 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
             )
         )
     return {
-        "version": _version("clawpy-console") or "not installed",
+        "version": _installed_version("clawpy-console") or "not installed",
         "python": sys.version.split()[0],
         "ok": all(check.state != FAIL for check in checks),
         "checks": [
             {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
             for check in checks
         ],
-        "rungs": _rungs(),
+        "rungs": _sandbox_rungs(),
         "paths": home.paths(),
         "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
     }
 
 
-def _home(home: Home) -> Check:
+def _check_home(home: Home) -> Check:
     for folder in (home.config, home.data, home.cache, home.logs):
         existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
@@ -117,7 +117,7 @@ def _home(home: Home) -> Check:
     return Check("home", OK, f"{home.root or home.data}, {free // 1024 // 1024 // 1024} GB free")
 
 
-def _extras() -> Check:
+def _check_extras() -> Check:
     """Optional parts that are not installed."""
     absent = extras.missing()
     if not absent:
@@ -126,7 +126,7 @@ def _extras() -> Check:
     return Check("extras", OK, f"not installed: {message}. To install them: {extras.command(*absent)}")
 
 
-def _engine(home: Home) -> Check:
+def _check_engine(home: Home) -> Check:
     holder = read_holder(home)
     if holder is None:
         return Check("engine", OK, "none is running")
@@ -141,7 +141,7 @@ def _engine(home: Home) -> Check:
     return Check("engine", OK, f"running with process id {holder.pid} since {holder.since}")
 
 
-def _gateway(home: Home, settings: Settings) -> Check:
+def _check_gateway(home: Home, settings: Settings) -> Check:
     """Where the gateway listens, and whether its settings allow that."""
     from engine.api.gateway.addresses import listen_address
 
@@ -157,7 +157,7 @@ def _gateway(home: Home, settings: Settings) -> Check:
     return Check("gateway", OK, f"opens at {place.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
 
 
-def _config(home: Home) -> tuple[Settings, Check]:
+def _load_settings(home: Home) -> tuple[Settings, Check]:
     try:
         settings = SettingsStore(home.config_file, clock=SystemClock()).current
     except Refusal as error:
@@ -166,7 +166,7 @@ def _config(home: Home) -> tuple[Settings, Check]:
     return settings, Check("config", OK, message)
 
 
-def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
+def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
     """Workspaces in the settings whose folder is missing, and those that may run without a sandbox or install
     packages."""
     checks = []
@@ -186,24 +186,24 @@ def _workspace_settings(home: Home, settings: Settings) -> list[Check]:
     return checks
 
 
-def _variables(environment: Any) -> list[Check]:
+def _check_variables(environment: Any) -> list[Check]:
     """Environment variables that look like settings and are none, such as misspelt ones."""
     unknown = sorted(
         name
         for name in environment
-        if name.startswith("CLAWPY_") and name not in VARIABLES and not KNOWN_VARIABLES.fullmatch(name)
+        if name.startswith("CLAWPY_") and name not in VARIABLES and not _OTHER_VARIABLES.fullmatch(name)
     )
     fix = "see `clawpy config get`; CLAWPY_CROSS_POLL_ENABLED sets crossPollEnabled"
     return [Check("environment", WARN, f"{name} is not a setting and does nothing", fix) for name in unknown]
 
 
-def _database(path: Path) -> Check:
+def _check_database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
         return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
     try:
-        [(result,)] = query_rows(path, "PRAGMA quick_check(1)")
+        [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
         version, refusal = schema.stored_version(path), schema.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
@@ -215,28 +215,28 @@ def _database(path: Path) -> Check:
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
 
 
-def _readers(path: Path) -> list[Check]:
+def _check_ledger_readers(path: Path) -> list[Check]:
     """Stalled readers of the ledger, as the engine reported them."""
     if not path.exists():
         return []
     try:
-        records = query_rows(path, f"SELECT value FROM engine_state WHERE key = '{REPORTED_KEY}'")
+        records = read_rows(path, f"SELECT value FROM engine_state WHERE key = '{STALLED_KEY}'")
     except sqlite3.Error:
         return []  # `database` says what is wrong
     stalled = json.loads(records[0][0]) if records else {}
-    return [Check("ledger", WARN, reader["words"], STUCK_FIX) for reader in stalled.values()]
+    return [Check("ledger", WARN, reader["words"], STALLED_FIX) for reader in stalled.values()]
 
 
-def _index(home: Home, *, is_local: bool) -> Check:
+def _check_index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
-    version = _version("chromadb")
+    version = _installed_version("chromadb")
     if version is None:
         return Check("index", WARN, "chromadb is not installed", "reinstall clawpy-console with its dependencies")
     number = missing = 0
     if home.database.exists():
         try:
             query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
-            [(number, missing)] = query_rows(home.database, query)
+            [(number, missing)] = read_rows(home.database, query)
         except sqlite3.Error:
             return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
     message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
@@ -247,7 +247,7 @@ def _index(home: Home, *, is_local: bool) -> Check:
     return Check("index", OK, message)
 
 
-def _embedder(settings: Settings) -> Check:
+def _check_embedder(settings: Settings) -> Check:
     """What makes vectors, by which memories are found by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
@@ -258,7 +258,7 @@ def _embedder(settings: Settings) -> Check:
     return Check("embedder", OK, f"{WHEEL}, on this machine")
 
 
-def _git() -> Check:
+def _check_git() -> Check:
     try:
         version_text = git_version()
     except Refusal as error:
@@ -270,7 +270,7 @@ def _git() -> Check:
     return Check("git", OK, version_text)
 
 
-def _gh() -> Check:
+def _check_gh() -> Check:
     path = shutil.which("gh")
     if path is None:
         fix = "install the GitHub command line if you want pull requests and CI among the signals"
@@ -278,7 +278,7 @@ def _gh() -> Check:
     return Check("gh", OK, path)
 
 
-def _rungs() -> list[dict[str, Any]]:
+def _sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
     does not work."""
     from engine.execution.sandbox import ladder_reports
@@ -297,7 +297,7 @@ def _rungs() -> list[dict[str, Any]]:
     ]
 
 
-def _sandbox(settings: Settings) -> Check:
+def _check_sandbox(settings: Settings) -> Check:
     from engine.execution import cgroups
     from engine.execution.sandbox import best_sandbox, ladder_reports, limits
 
@@ -319,7 +319,7 @@ def _sandbox(settings: Settings) -> Check:
     return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
 
 
-def _agents(home: Home, settings: Settings) -> Check:
+def _check_agents(home: Home, settings: Settings) -> Check:
     if not home.agents.exists():
         return Check("agents", OK, "does not exist yet; the first start creates it")
     agents = offline_agents(home, FixedSettings(settings))
@@ -332,19 +332,19 @@ def _agents(home: Home, settings: Settings) -> Check:
     return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
 
 
-def _learnings(home: Home) -> Check:
+def _check_learnings(home: Home) -> Check:
     from engine.learning.learnings.store import LearningFiles
 
     files = LearningFiles(home.data)
     faults = files.errors()
     if faults:
-        more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
-        words = "; ".join(faults[:MAX_FAULTS]) + more
+        more = f"; and {len(faults) - MAX_NAMED_FILES} more" if len(faults) > MAX_NAMED_FILES else ""
+        words = "; ".join(faults[:MAX_NAMED_FILES]) + more
         return Check("learnings", WARN, words, f"fix the files under {home.data}; all others can be read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))
 
 
-def _workspace(path: str) -> Check:
+def _check_workspace(path: str) -> Check:
     from engine.execution.runners.flows.test_runs import how_to_run_tests
     from engine.execution.runners.flows.wording import in_project
     from engine.execution.runners.toolchains.projects import find_projects
@@ -369,7 +369,7 @@ def _workspace(path: str) -> Check:
     )
 
 
-def _version(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -54,7 +54,7 @@ from engine.model import (
     TeachingState,
     Waiting,
 )
-from engine.model import adaptation as change
+from engine.model.adaptation import Candidate, LearningRecord, Lift, Overlay
 from engine.model.trust import label
 from engine.prediction.kinds import kind_title
 
@@ -69,14 +69,13 @@ _MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _FieldRules:
-    """How the document of a class differs from its fields. `leave`: fields that are left out; `names`: fields with
-    another name; `also`: properties that are included; `more`: values that are computed; `digits`: decimals of its
-    numbers."""
+    """How the document of a class differs from its fields: fields that are left out, fields with another name,
+    properties that are included, values that are computed, and the `digits` after the point of its numbers."""
 
-    leave: str = ""
-    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    also: str = ""
-    more: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    left_out: str = ""
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    properties: str = ""
+    computed: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
     digits: int | None = None
 
 
@@ -105,13 +104,13 @@ def document(value: Any) -> Any:
     if not dataclasses.is_dataclass(value):
         return value
     shape = _RULES.get(type(value), _FieldRules())
-    left_out = shape.leave.split()
+    excluded = shape.left_out.split()
     fields: Document = {}
-    for name in (*_fields(value.__class__), *shape.also.split()):
-        if name not in left_out:
-            key = shape.names.get(name) or _RENAMED.get(name) or to_camel(name)
+    for name in (*_fields(value.__class__), *shape.properties.split()):
+        if name not in excluded:
+            key = shape.renamed.get(name) or _RENAMED.get(name) or to_camel(name)
             fields[key] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
-    for key, of in shape.more.items():
+    for key, of in shape.computed.items():
         fields[key] = _number(of(value), shape.digits)
     return fields
 
@@ -249,7 +248,7 @@ _RULES: Mapping[type, _FieldRules] = {
         digits=4,
     ),
     ConfidenceParts: _FieldRules("stated decided", {"few": "fewDecisions"}, "few", digits=4),
-    Signal: _FieldRules(also="share", digits=4),
+    Signal: _FieldRules(properties="share", digits=4),
     Mute: _FieldRules(
         "tier workspace subject",
         {"card": "prediction", "at": "since"},
@@ -260,44 +259,44 @@ _RULES: Mapping[type, _FieldRules] = {
             "subject": lambda mute: mute.subject or None,
         },
     ),
-    CheckResult: _FieldRules("durations", also="green", digits=3),
+    CheckResult: _FieldRules("durations", properties="green", digits=3),
     SessionView: _FieldRules(
         "next_step not_begun project facts state",
         {"change_set_id": "changeSet"},
         "result",
         {"state": lambda view: "discarded" if view.discarded_at else view.state},
     ),
-    ChangeSet: _FieldRules(names={"landed": "landedFiles"}),
+    ChangeSet: _FieldRules(renamed={"landed": "landedFiles"}),
     FileDiff: _FieldRules("cut all_or_nothing", {"landed": "landedHunks"}),
-    Task: _FieldRules(names={"channel": "channel"}),
+    Task: _FieldRules(renamed={"channel": "channel"}),
     AgentView: _FieldRules("archetype", {"used": "tokensUsed", "spent": "cost"}),
     Hold: _FieldRules("by"),
     Waiting: _FieldRules("text"),
-    BlockedWork: _FieldRules(names={"at": "createdAt"}),
-    ActivitySince: _FieldRules(names={"instant": "at", "waits": "waiting"}),
-    LearnedCounts: _FieldRules(names={"by_itself": "inForceByItself"}),
+    BlockedWork: _FieldRules(renamed={"at": "createdAt"}),
+    ActivitySince: _FieldRules(renamed={"instant": "at", "waits": "waiting"}),
+    LearnedCounts: _FieldRules(renamed={"by_itself": "inForceByItself"}),
     Guidance: _FieldRules("lines", {"block": "guidance"}, "block provenance"),
     GuidanceItem: _FieldRules("sources trust"),
     TeachingState: _FieldRules("agent"),
     LearningEntry: _FieldRules(
         "reinforced_by retired_because merged_into about review_since continues trust",
         {"session_task": "task"},
-        more={
+        computed={
             "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),
             "because": lambda entry: entry.retired_because or entry.merged_into,
         },
     ),
-    EntrySource: _FieldRules(names={"entry": "id"}),
-    AcceptedFinding: _FieldRules(more={"scope": lambda learnt: "leadership"}),
+    EntrySource: _FieldRules(renamed={"entry": "id"}),
+    AcceptedFinding: _FieldRules(computed={"scope": lambda finding: "leadership"}),
     ModelCall: _FieldRules(digits=3),
     FactDraft: _FieldRules("trust"),
     ParaFact: _FieldRules(
         "status created_at access_count last_accessed superseded_by forgotten trust approved_at",
-        more={"status": lambda fact: "active" if fact.active else "superseded"},
+        computed={"status": lambda fact: "active" if fact.active else "superseded"},
     ),
     RecallMatch: _FieldRules(
         "id parts at tokens ref trust approved about place",
-        more={
+        computed={
             "id": lambda memory: memory.ref or memory.id,
             "timestamp": lambda memory: memory.at,
             "parts": lambda memory: {part.name: round(part.value * part.weight, 6) for part in memory.parts},
@@ -312,7 +311,7 @@ _RULES: Mapping[type, _FieldRules] = {
     ),
     Group: _FieldRules(digits=4),
     Metrics: _FieldRules(
-        names={
+        renamed={
             "total": "totalPredictions",
             "undecided": "waiting",
             "own": "ownPrompts",
@@ -325,11 +324,11 @@ _RULES: Mapping[type, _FieldRules] = {
         },
         digits=4,
     ),
-    Slice: _FieldRules(names={"start": "from", "end": "to"}, also="approval_rate", digits=4),
-    Drift: _FieldRules(names={"shifts": "kinds"}, also="changed"),
-    Shift: _FieldRules(names={"before": "approvalRateBefore"}, more={"kindTitle": _title}, digits=4),
-    change.Candidate: _FieldRules("trust", also="dedupe_key"),
-    change.LearningRecord: _FieldRules("fact", {"at": "createdAt"}),
-    change.Lift: _FieldRules("overlay_id"),
-    change.Overlay: _FieldRules("candidate_id type agent_id run_kind workspace effect trust"),
+    Slice: _FieldRules(renamed={"start": "from", "end": "to"}, properties="approval_rate", digits=4),
+    Drift: _FieldRules(renamed={"shifts": "kinds"}, properties="changed"),
+    Shift: _FieldRules(renamed={"before": "approvalRateBefore"}, computed={"kindTitle": _title}, digits=4),
+    Candidate: _FieldRules("trust", properties="dedupe_key"),
+    LearningRecord: _FieldRules("fact", {"at": "createdAt"}),
+    Lift: _FieldRules("overlay_id"),
+    Overlay: _FieldRules("candidate_id type agent_id run_kind workspace effect trust"),
 }

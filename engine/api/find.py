@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TRANSCRIPT_LINES = 40
+SHOWN_TRANSCRIPT_LINES = 40
 """Lines of a transcript that are shown by default."""
 
 
@@ -66,7 +66,7 @@ def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> 
     if session is not None:
         return _of_session(engine, session)
     cards, sessions, changes = (
-        port.ids_with_prefix(prefix) for port in (engine.cards, engine.sessions, engine.changes)
+        service.ids_with_prefix(prefix) for service in (engine.cards, engine.sessions, engine.changes)
     )
     match_id = match_prefix(prefix, [*cards, *sessions, *changes], see=see)
     if match_id in cards:
@@ -76,7 +76,7 @@ def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> 
     )
 
 
-def channel_named(engine: Services, name: str | None) -> str | None:
+def check_channel(engine: Services, name: str | None) -> str | None:
     """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
     known = engine.settings.current.channels
     if name and name not in known:
@@ -129,11 +129,11 @@ def document_with_transcript(engine: Services, target: Target, lines: int) -> Do
     return reply
 
 
-def get_or_none(get: Callable[[str], T], wanted: str, unknown: str) -> T | None:
+def get_or_none(get: Callable[[str], T], wanted_id: str, unknown_code: str) -> T | None:
     try:
-        return get(wanted)
+        return get(wanted_id)
     except Refusal as error:
-        if error.code != unknown:
+        if error.code != unknown_code:
             raise
         return None
 

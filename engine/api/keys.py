@@ -24,8 +24,8 @@ from engine.settings_store import SettingsStore
 def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
     """Store the key of a provider in the keyring, or with `in_file` (the operator agreed) in a private file. Raises
     what `Keys.set` does, and `unknown_provider`."""
-    settings, keys = _settings(home), Keys(home)
-    _check_known(settings, name)
+    settings, keys = _load_settings(home), Keys(home)
+    _check_provider_name(settings, name)
     place = keys.set(name, value, consent_file=in_file)
     wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
     words = f"the key for {name} is stored in the {place}" + (
@@ -36,11 +36,11 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
         "source": place,
         "message": words,
         "badge": keys.badge(),
-        "next": _next(home, settings, keys, name),
+        "next": _next_step(home, settings, keys, name),
     }
 
 
-def delete(home: Home, name: str) -> Document:
+def delete_key(home: Home, name: str) -> Document:
     """Delete the key of a provider. Raises what `Keys.delete` does."""
     keys = Keys(home)
     check_name(name)
@@ -51,10 +51,10 @@ def delete(home: Home, name: str) -> Document:
     return {"name": name, "deleted": list(was), "message": words}
 
 
-def test(home: Home, name: str) -> Document:
+def test_key(home: Home, name: str) -> Document:
     """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
-    settings, keys = _settings(home), Keys(home)
-    _check_known(settings, name)
+    settings, keys = _load_settings(home), Keys(home)
+    _check_provider_name(settings, name)
     state = offline_router(home, settings, keys).provider(name) if name != TWIN else None
     if state is not None and not extras.installed(extras.MODELS):
         raise extras.not_installed(extras.MODELS)
@@ -69,13 +69,13 @@ def test(home: Home, name: str) -> Document:
 
 def list_keys(home: Home) -> Document:
     """All keys by name, where each comes from, and which keyring there is."""
-    settings, keys = _settings(home), Keys(home)
+    settings, keys = _load_settings(home), Keys(home)
     models, known = offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
         for state in map(models.provider, known)
     ]
-    for name in dict.fromkeys([TWIN, *_names(keys)]):
+    for name in dict.fromkeys([TWIN, *_known_names(keys)]):
         if name not in known:
             source = keys.where(name)
             words = "" if source else f"no key: clawpy key set {name}"
@@ -87,14 +87,14 @@ def list_keys(home: Home) -> Document:
     return {"keys": entries, "keyring": keyring, "badge": keys.badge()}
 
 
-def _names(keys: Keys) -> tuple[str, ...]:
+def _known_names(keys: Keys) -> tuple[str, ...]:
     try:
         return keys.names()
     except Refusal:
         return ()  # the badge says what is wrong with the file
 
 
-def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
+def _next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     """What happens now, for the operator."""
     if name == CHROMA:
         return "it is sent to the Chroma server of the index, from the next start on"
@@ -111,14 +111,14 @@ def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
 
 
-def _settings(home: Home) -> SettingsSource:
+def _load_settings(home: Home) -> SettingsSource:
     try:
         return SettingsStore(home.config_file, clock=SystemClock())
     except Refusal:
         return FixedSettings(Settings())  # a broken file is no reason to keep no key; doctor tells of it
 
 
-def _check_known(settings: SettingsSource, name: str) -> None:
+def _check_provider_name(settings: SettingsSource, name: str) -> None:
     check_name(name)
     known = (*settings.current.provider_names(), TWIN, CHROMA)
     if name in known:

@@ -114,7 +114,7 @@ class _Process:
     """One run of the helper."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = child_process.start(command, also=ENVIRONMENT)
+        self._process = child_process.start(command, extra=ENVIRONMENT)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout

@@ -61,7 +61,7 @@ class Beneath:
 
     def within(self, path: str) -> Beneath:
         """The files beneath one of its folders. That one stays the same, wherever it is moved."""
-        with _naming(path):
+        with _name_path_in_errors(path):
             return Beneath(_open_folder(self._top, path, _PASS_FOLDER))
 
     # Looking
@@ -195,16 +195,16 @@ class Beneath:
     def _at(self, path: str) -> Iterator[tuple[int, str]]:
         """The descriptor of the folder that `path` is in, and its last name."""
         above, _, name = path.rpartition("/")
-        with _naming(path):
+        with _name_path_in_errors(path):
             if name in ("", ".", "..") or path.startswith("/"):
-                raise _outside()
+                raise _outside_error()
             with self._folder(above, _PASS_FOLDER) as folder:
                 yield folder, name
 
     @contextmanager
     def _folder(self, path: str, flags: int = _READ_FOLDER) -> Iterator[int]:
         """The descriptor of a folder."""
-        with _naming(path):
+        with _name_path_in_errors(path):
             descriptor = _open_folder(self._top, path, flags)
             try:
                 yield descriptor
@@ -219,7 +219,7 @@ def parents(path: str) -> list[str]:
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
+def _name_path_in_errors(path: str) -> Iterator[None]:
     """Errors name the whole path, not what was left of it for the system call."""
     try:
         yield
@@ -228,7 +228,7 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-def _outside() -> OSError:
+def _outside_error() -> OSError:
     return OSError(errno.EXDEV, "leads outside the folder")
 
 
@@ -237,7 +237,7 @@ def _open_folder(top: int, path: str, flags: int) -> int:
         return os.open(".", flags, dir_fd=top)
     names = path.split("/")
     if "\0" in path or any(name in ("", ".", "..") for name in names):
-        raise _outside()
+        raise _outside_error()
     opened = _openat2()
     return opened(top, path, flags) if opened is not None else _step_by_step(top, names, flags)
 
@@ -256,7 +256,7 @@ def _step_by_step(top: int, names: list[str], flags: int) -> int:
             os.close(folder)
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     """`struct open_how` of Linux."""
 
     _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
@@ -271,7 +271,7 @@ def _openat2() -> Callable[[int, str, int], int] | None:
     syscall.restype = ctypes.c_long
 
     def opened(top: int, path: str, flags: int) -> int:
-        options = _How(flags, 0, _RESOLVE)
+        options = _OpenHow(flags, 0, _RESOLVE)
         name = os.fsencode(path)
         descriptor: int = syscall(
             ctypes.c_long(_OPENAT2),

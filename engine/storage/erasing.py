@@ -42,9 +42,9 @@ class SearchTerms:
             )
         short = [text for text in self.texts if len(text.split()) <= MAX_PATTERN_WORDS]
         self._long = tuple(text for text in self.texts if len(text.split()) > MAX_PATTERN_WORDS)
-        whole = [f"(?<!\\w){_spaced(text.split())}(?!\\w)" for text in sorted(short, key=len, reverse=True)]
+        whole = [f"(?<!\\w){_any_white_space(text.split())}(?!\\w)" for text in sorted(short, key=len, reverse=True)]
         cut = [
-            f"(?<!\\w){_spaced(text.split()[:EXCERPT_WORDS])}(?!\\w)[^\\n…]{{0,{MAX_EXCERPT}}}…"
+            f"(?<!\\w){_any_white_space(text.split()[:EXCERPT_WORDS])}(?!\\w)[^\\n…]{{0,{MAX_EXCERPT}}}…"
             for text in self.texts
             if len(text.split()) > EXCERPT_WORDS
         ]
@@ -67,7 +67,7 @@ class SearchTerms:
         return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
-def _spaced(words: Iterable[str]) -> str:
+def _any_white_space(words: Iterable[str]) -> str:
     return r"\s+".join(map(re.escape, words))
 
 
@@ -87,8 +87,8 @@ SKIPPED_COLUMNS = frozenset(
     {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
     | {"agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by"}
 )
-_TEXT = ("CHAR", "TEXT", "CLOB", "JSON", "")
-_ZLIB = b"\x78"
+_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON", "")
+_ZLIB_HEADER = b"\x78"
 
 
 @frozen
@@ -103,11 +103,11 @@ class Match:
 
 def find(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset[str] = frozenset()) -> Iterator[Match]:
     """Every value that contains one of `terms`, except in the tables `skipped`. Reads all rows."""
-    for table, columns in _columns(connection, skipped):
+    for table, columns in _searchable_columns(connection, skipped):
         for name in columns:
             rows = connection.execute(f'SELECT rowid, "{name}" FROM "{table}" WHERE "{name}" IS NOT NULL')
             for rowid, value in rows:
-                if value and _contains(value, terms):
+                if value and _contains_term(value, terms):
                     yield Match(table, rowid, name, value)
 
 
@@ -115,7 +115,7 @@ def erase(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset
     """Remove `terms` from every value, in the caller's transaction; returns how many values were changed."""
     matches = list(find(connection, terms, skipped))
     for match in matches:
-        value = _without(match.value, terms)
+        value = _erase_from(match.value, terms)
         connection.execute(f'UPDATE "{match.table}" SET "{match.column}" = ? WHERE rowid = ?', (value, match.rowid))
     return len(matches)
 
@@ -123,7 +123,7 @@ def erase(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset
 def scrub(connection: sqlite3.Connection) -> bool:
     """Remove what was erased from the file too: merge full-text indexes, rebuild the file, empty the log. Outside of a
     transaction. False when a reader kept the log from being emptied; it is emptied later."""
-    for table in _full_text(connection):
+    for table in _full_text_tables(connection):
         connection.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'optimize\')')
     connection.execute("VACUUM")
     busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -132,7 +132,7 @@ def scrub(connection: sqlite3.Connection) -> bool:
 
 def text_of(value: str | bytes) -> str:
     """The text of a value, decompressed."""
-    text = _unpacked(value) if isinstance(value, bytes) else value
+    text = _decompress(value) if isinstance(value, bytes) else value
     return text or ""
 
 
@@ -167,8 +167,8 @@ def remove_from_json(text: str, terms: SearchTerms) -> str:
     return json.dumps(map_strings(document, terms.remove_from), ensure_ascii=text.isascii())
 
 
-def _columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
-    virtual = _full_text(connection)
+def _searchable_columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
+    virtual = _full_text_tables(connection)
     shadows = tuple(f"{name}_" for name in virtual)
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     for (table,) in tables:
@@ -182,25 +182,25 @@ def _columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterato
             if not key
             and name not in SKIPPED_COLUMNS
             and not name.endswith(("_id", "_at"))
-            and (any(word and word in kind.upper() for word in _TEXT) or kind.upper() in ("", "BLOB"))
+            and (any(word and word in kind.upper() for word in _TEXT_TYPES) or kind.upper() in ("", "BLOB"))
         ]
         if names:
             yield table, names
 
 
-def _full_text(connection: sqlite3.Connection) -> list[str]:
+def _full_text_tables(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%fts5%'")
     return [name for (name,) in rows]
 
 
-def _contains(value: object, terms: SearchTerms) -> bool:
-    text = _unpacked(value) if isinstance(value, bytes) else value
+def _contains_term(value: object, terms: SearchTerms) -> bool:
+    text = _decompress(value) if isinstance(value, bytes) else value
     if not isinstance(text, str):
         return False
     return json_contains(text, terms) if _may_be_json(text) else terms.match(text)
 
 
-def _without(value: str | bytes, terms: SearchTerms) -> str | bytes:
+def _erase_from(value: str | bytes, terms: SearchTerms) -> str | bytes:
     text = text_of(value)
     new = remove_from_json(text, terms) if _may_be_json(text) else terms.remove_from(text)
     return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
@@ -210,9 +210,9 @@ def _may_be_json(text: str) -> bool:
     return text[:1] in ('"', "[", "{")
 
 
-def _unpacked(value: bytes) -> str | None:
+def _decompress(value: bytes) -> str | None:
     """The text of a compressed value; None for what is none, such as a vector."""
-    if not value.startswith(_ZLIB):
+    if not value.startswith(_ZLIB_HEADER):
         return None
     try:
         return zlib.decompress(value).decode()

@@ -64,13 +64,13 @@ class LedgerEntry:
     payload: dict[str, Any]
 
 
-_APPEND = sqlalchemy.insert(MemoryEvent)
+_INSERT_EVENT = sqlalchemy.insert(MemoryEvent)
 
 
 def append(transaction: Transaction, event: Event) -> None:
     """Write one event; the database calls this inside the transaction that made the event true."""
     transaction.append(
-        _APPEND,
+        _INSERT_EVENT,
         {
             "at": transaction.now,
             "kind": event.kind,
@@ -81,10 +81,10 @@ def append(transaction: Transaction, event: Event) -> None:
     )
 
 
-_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
+_SELECT_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
 
 
-_PER_DAY = (
+_COUNTS_PER_DAY = (
     "SELECT day, sum(number) FROM memory_event_days WHERE kind = :kind AND day >= :first AND day <= :last "
     "AND workspace = ifnull(:workspace, workspace) GROUP BY day"
 )
@@ -108,7 +108,7 @@ class Ledger:
         self.database = database
         self.cursors: dict[str, LedgerCursor] = {}
         """The cursors of all consumers, by key: entries after a cursor are still needed."""
-        self._reading = threading.Lock()
+        self._newest_lock = threading.Lock()
         self._newest: deque[LedgerEntry] = deque()
         """All entries after the id `_newest_after`, when `_recorded` writes had been made."""
         self._newest_after = self._recorded = -1
@@ -129,12 +129,12 @@ class Ledger:
         Many consumers ask often, mostly for new entries, so the newest entries are read once for all, and only when
         something was recorded. Do not change the entries.
         """
-        with self._reading:
+        with self._newest_lock:
             self._read_newest()
             if cursor >= self._newest_after:
                 newer = takewhile(lambda entry: entry.id > cursor, reversed(self._newest))
                 return list(newer)[::-1][:limit]
-        return self._after(cursor, limit)
+        return self._entries_after(cursor, limit)
 
     def _read_newest(self) -> None:
         """Read the newest entries into memory."""
@@ -143,14 +143,14 @@ class Ledger:
             (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
             self._newest_after = max(0, newest.id - MAX_CACHED) if newest else 0
         while recorded != self._recorded:
-            entries = self._after(self._newest[-1].id if self._newest else self._newest_after, BATCH)
+            entries = self._entries_after(self._newest[-1].id if self._newest else self._newest_after, BATCH)
             self._newest.extend(entries)
             while len(self._newest) > MAX_CACHED:
                 self._newest_after = self._newest.popleft().id
             if len(entries) < BATCH:
                 self._recorded = recorded
 
-    def _after(self, cursor: int, limit: int) -> list[LedgerEntry]:
+    def _entries_after(self, cursor: int, limit: int) -> list[LedgerEntry]:
         return self._entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
 
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
@@ -166,7 +166,7 @@ class Ledger:
         days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
         values = {"kind": kind, "workspace": workspace, **days}
         with self.database.read() as session:
-            return dict(session_driver(session).execute(_PER_DAY, values).fetchall())
+            return dict(session_driver(session).execute(_COUNTS_PER_DAY, values).fetchall())
 
     def layer(self) -> LayerState:
         """The state of layer B (SPEC 9.5). The number of its rows is the newest id less the deleted rows."""
@@ -180,7 +180,7 @@ class Ledger:
 
     def _entries(self, clause: str, *values: object) -> list[LedgerEntry]:
         with self.database.read() as session:
-            rows = session_driver(session).execute(f"{_ENTRIES} {clause}", values).fetchall()
+            rows = session_driver(session).execute(f"{_SELECT_ENTRIES} {clause}", values).fetchall()
         return [
             LedgerEntry(id, datetime.fromisoformat(at), kind, subject, workspace, json.loads(payload))
             for id, at, kind, subject, workspace, payload in rows
@@ -219,14 +219,14 @@ class LedgerCursor:
         recorded = self._database.recorded  # read first, so that later writes are noticed
         if recorded == self._recorded:
             return
-        cursor = self._stored() if self._cursor is None else self._cursor
+        cursor = self._load_position() if self._cursor is None else self._cursor
         while facts := self.ledger.since(cursor, BATCH):
             relevant = [fact for fact in facts if self._is_relevant(fact)]
-            handled = self._handled(handle, relevant) if relevant else 0
+            handled = self._call_handler(handle, relevant) if relevant else 0
             unhandled = relevant[len(relevant) if handled is None else handled :]
             cursor = unhandled[0].id - 1 if unhandled else facts[-1].id
             if len(unhandled) < len(relevant) or (len(facts) == BATCH and not unhandled):
-                self._store(cursor)
+                self._store_position(cursor)
             self._cursor = cursor
             if unhandled:
                 return
@@ -236,10 +236,10 @@ class LedgerCursor:
 
     def next_unhandled(self) -> LedgerEntry | None:
         """The first relevant entry that is not handled yet, of the next `BATCH`, None without one."""
-        cursor = self._stored() if self._cursor is None else self._cursor
+        cursor = self._load_position() if self._cursor is None else self._cursor
         return next((fact for fact in self.ledger.since(cursor, BATCH) if self._is_relevant(fact)), None)
 
-    def _handled(self, handle: Handler, facts: Sequence[LedgerEntry]) -> int | None:
+    def _call_handler(self, handle: Handler, facts: Sequence[LedgerEntry]) -> int | None:
         try:
             handled = handle(facts)
         except Exception as error:
@@ -248,9 +248,9 @@ class LedgerCursor:
         self.error = ""
         return handled
 
-    def _stored(self) -> int:
+    def _load_position(self) -> int:
         with self._database.read() as session:
             return int(state.get(session, self._key, 0))
 
-    def _store(self, cursor: int) -> None:
+    def _store_position(self, cursor: int) -> None:
         state.put_with_next_write(self._database, self._key, cursor)

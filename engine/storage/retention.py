@@ -98,7 +98,7 @@ class RetentionRounds:
     def _delete_from(self, rule: Rule) -> int:
         number = 0
         with self._database.read() as session:
-            rows = session.connection().execute(text(_WORKSPACES.format(table=rule.table)))
+            rows = session.connection().execute(text(_SELECT_WORKSPACES.format(table=rule.table)))
             days_by_workspace = {str(name): days for (name,) in rows if (days := self._days(rule.table, str(name)))}
             since = rule.since(session, self._clock.now()) if days_by_workspace else self._clock.now()
             values = dict(rule.values(session)) if days_by_workspace else {}
@@ -116,7 +116,7 @@ class RetentionRounds:
         return number
 
 
-_WORKSPACES = (
+_SELECT_WORKSPACES = (
     "WITH RECURSIVE one(name) AS (SELECT min(workspace) FROM {table} UNION ALL "
     "SELECT (SELECT min(workspace) FROM {table} WHERE workspace > name) FROM one WHERE name IS NOT NULL) "
     "SELECT name FROM one WHERE name IS NOT NULL"

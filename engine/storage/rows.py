@@ -78,7 +78,7 @@ def _defaults(
     return plain, tuple(factories), frozenset(model.model_fields)
 
 
-MAX_KNOWN = 2_000
+MAX_PREPARED_STATEMENTS = 2_000
 """Maximum number of statements that are kept ready: more than there are constants."""
 
 Convert = Callable[[Any], Any]
@@ -89,11 +89,13 @@ T = TypeVar("T")
 def value_of(row: Row, kind: Callable[..., T], /, **others: Any) -> T:
     """The value of the dataclass `kind` that a row stands for: its fields are the row's columns of the same names, and
     `others`."""
-    return kind(**{name: getattr(row, name) for name in _shared(type(row), kind) if name not in others}, **others)
+    return kind(
+        **{name: getattr(row, name) for name in _shared_fields(type(row), kind) if name not in others}, **others
+    )
 
 
 @cache
-def _shared(row: type[Row], kind: Any) -> tuple[str, ...]:
+def _shared_fields(row: type[Row], kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if hasattr(row, field.name))
 
 
@@ -159,16 +161,16 @@ class _Prepared:
         return rows
 
 
-_known: dict[int, tuple[Executable, _Prepared]] = {}
+_prepared_statements: dict[int, tuple[Executable, _Prepared]] = {}
 """By the identity of the statement, which lives as long as it is known here."""
 
 
 def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
-    cached = _known.get(id(statement))
+    cached = _prepared_statements.get(id(statement))
     if cached is None:
-        if len(_known) >= MAX_KNOWN:
-            _known.clear()
-        cached = _known[id(statement)] = (statement, _Prepared(statement, values))
+        if len(_prepared_statements) >= MAX_PREPARED_STATEMENTS:
+            _prepared_statements.clear()
+        cached = _prepared_statements[id(statement)] = (statement, _Prepared(statement, values))
     return cached[1]
 
 
@@ -243,14 +245,14 @@ def load_all(
 
 
 def _instance(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
-    manager, names = _instances(model)
+    manager, names = _mapping_of(model)
     instance: AnyRow = manager.new_instance()
     instance.__dict__.update(zip(names, values, strict=True))
     return instance
 
 
 @cache
-def _instances(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
+def _mapping_of(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
     return class_mapper(model).class_manager, [column.key for column in table_of(model).columns]
 
 
@@ -265,16 +267,16 @@ def _by_key(model: type[SQLModel]) -> Select[Any]:
     return select_all(model).where(key == bindparam("key"))
 
 
-SOME = 20
+MAX_PREFIX_MATCHES = 20
 """Maximum number of matches of a prefix that are returned: one, or a few to show that it is too short."""
 
 
 def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
-    """Up to `SOME` ids of this column that begin so, of all there ever were. Letters count in either case here."""
+    """Up to `MAX_PREFIX_MATCHES` ids of this column that begin so, of all there ever were, in either case."""
     if not prefix:
         return []
     bare = func.substr(column, func.instr(column, "_") + 1)
     begins: ColumnElement[bool] = or_(
         column.startswith(prefix, autoescape=True), bare.startswith(prefix, autoescape=True)
     )
-    return list(session.exec(select(column).where(begins).order_by(column).limit(SOME)))
+    return list(session.exec(select(column).where(begins).order_by(column).limit(MAX_PREFIX_MATCHES)))

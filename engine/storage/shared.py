@@ -39,7 +39,7 @@ class SharedDatabase:
         self._schema = tuple(schema)
         self.name = hashlib.sha256(url.encode()).hexdigest()[:12]
         """Identifies the database, without its secrets."""
-        self._made = False
+        self._schema_is_made = False
 
     def connect(self) -> psycopg.Connection[Any]:
         """Used as a context it commits, or rolls back what failed. Raises what psycopg raises, and `Refusal`
@@ -64,7 +64,7 @@ class SharedDatabase:
                 f"{SHARED_URL} is not a database URL",
                 "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
             ) from None
-        if not self._made:
+        if not self._schema_is_made:
             try:
                 with connection.transaction():
                     lock(connection)
@@ -73,7 +73,7 @@ class SharedDatabase:
             except BaseException:
                 connection.close()
                 raise
-            self._made = True
+            self._schema_is_made = True
         return connection
 
 
@@ -90,20 +90,20 @@ class Outage:
         self._database = database
         self._subject = subject
         self._waiting = waiting
-        self._busy = threading.Lock()
+        self._exchange_lock = threading.Lock()
         self._failing = False
 
     def guard(self, exchange: Callable[[], object]) -> str:
         """Run the exchange. Returns a message of what failed, "" for nothing; never raises what a connection raises."""
-        with self._busy:
+        with self._exchange_lock:
             try:
                 exchange()
             except Exception as error:  # whatever a connection raises: work goes on, and it is reported
-                return self._failed(error)
+                return self._report_failure(error)
             self._failing = False
             return ""
 
-    def _failed(self, error: Exception) -> str:
+    def _report_failure(self, error: Exception) -> str:
         message = sanitise(str(error).strip() or type(error).__name__)[:400]
         log.warning("%s could not be shared: %s", self._subject, message)
         if not self._failing:

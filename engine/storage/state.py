@@ -21,20 +21,20 @@ class EngineState(Row, table=True):
     value: Any = Field(sa_column=Column(JSON, nullable=False))
 
 
-_GET = select(col(EngineState.value)).where(col(EngineState.key) == bindparam("name"))
-_NEW = insert(EngineState)
-_PUT = _NEW.on_conflict_do_update(index_elements=["key"], set_={"value": _NEW.excluded.value})
+_SELECT_VALUE = select(col(EngineState.value)).where(col(EngineState.key) == bindparam("name"))
+_INSERT = insert(EngineState)
+_UPSERT = _INSERT.on_conflict_do_update(index_elements=["key"], set_={"value": _INSERT.excluded.value})
 
 
 def get(session: Session, key: str, default: Any = None) -> Any:
     """The value under `key`, or `default`."""
-    row = ask(session, _GET, {"name": key}).first()
+    row = ask(session, _SELECT_VALUE, {"name": key}).first()
     return default if row is None else row[0]
 
 
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
-    transaction.ask(_PUT, {"key": key, "value": value})
+    transaction.ask(_UPSERT, {"key": key, "value": value})
 
 
 def put_with_next_write(database: Database, key: str, value: Any) -> None:

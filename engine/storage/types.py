@@ -23,11 +23,11 @@ def as_stored(value: datetime) -> str:
     return instant.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
-def _written(value: datetime | None) -> str | None:
+def _to_stored(value: datetime | None) -> str | None:
     return None if value is None else as_stored(value)
 
 
-def _read(value: str | None) -> datetime | None:
+def _from_stored(value: str | None) -> datetime | None:
     return None if value is None else datetime.fromisoformat(value)
 
 
@@ -41,10 +41,10 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:
-        return _written
+        return _to_stored
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], datetime | None]:
-        return _read
+        return _from_stored
 
 
 class EnumText(TypeDecorator[Any]):

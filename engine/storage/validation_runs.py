@@ -63,13 +63,13 @@ class ValidationRun(Row, table=True):
         )
 
 
-_LATEST = (
+_SELECT_LATEST = (
     select_all(ValidationRun)
     .where(col(ValidationRun.workspace) == bindparam("workspace"), ~col(ValidationRun.changed))
     .order_by(desc(col(ValidationRun.id)))
     .limit(bindparam("limit"))
 )
-_OF_SESSION = (
+_SELECT_OF_SESSION = (
     select_all(ValidationRun)
     .where(col(ValidationRun.session_id) == bindparam("session_id"))
     .order_by(col(ValidationRun.id))
@@ -91,12 +91,12 @@ class ValidationRuns:
         """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files
         that only its worktree has: it says nothing of these."""
         with self._database.read() as session:
-            return load_all(session, ValidationRun, _LATEST, {"workspace": workspace, "limit": limit})
+            return load_all(session, ValidationRun, _SELECT_LATEST, {"workspace": workspace, "limit": limit})
 
     def of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""
         with self._database.read() as session:
-            return load_all(session, ValidationRun, _OF_SESSION, {"session_id": session_id})
+            return load_all(session, ValidationRun, _SELECT_OF_SESSION, {"session_id": session_id})
 
 
 def verdict_on(run: ValidationRun, test: str) -> bool | None:

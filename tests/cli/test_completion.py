@@ -12,7 +12,7 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
-from engine.api.names import names
+from engine.api.completion_names import completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
@@ -76,7 +76,7 @@ def test_ids_with_titles_flows_with_parameters_and_settings(
     shell: str, home: Home, tmp_path: Path, shop: Repository
 ) -> None:
     assert main(["--home", str(home.root), "propose", "run_tests"]) == 0
-    [(card, title)] = names(home, "cards").items()
+    [(card, title)] = completion_names(home, "cards").items()
     [found] = offered(shell, f"clawpy approve {card[:8]}", home, tmp_path)
     assert found.startswith(card)
     assert shell == "bash" or title in found
@@ -115,7 +115,7 @@ def test_a_damaged_home_offers_nothing(home: Home, damage: bytes) -> None:
     home.database.write_bytes(damage)
     home.config_file.write_bytes(b"[channels\xff")
     for kind in ("cards", "sessions", "agents", "channels", "workspaces"):
-        assert names(home, kind) == {}
+        assert completion_names(home, kind) == {}
 
 
 def choices(verb: Verb, name: str) -> set[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.api import crosspoll
 from engine.api.documents import Document, document, instant
-from engine.api.find import channel_named, find_target, target_document
+from engine.api.find import check_channel, find_target, target_document
 from engine.api.gateway.bodies import ConfigBody, ConfirmBody, TriggerBody, TwinBody
 from engine.api.operations.cards import decision_document, dismiss_card
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
@@ -108,7 +108,7 @@ class GatewayService:
         if body.prediction_id is not None and body.from_channel is None:
             return self._approve_and_report(body.prediction_id, body)
         for name in (channel, body.from_channel):
-            channel_named(self._engine, name)
+            check_channel(self._engine, name)
         with self._slow_slot():
             if body.prediction_id is not None:
                 card: Card | None = cards.get(body.prediction_id)

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from engine.api.documents import Document, document
 from engine.api.find import (
-    TRANSCRIPT_LINES,
-    channel_named,
+    SHOWN_TRANSCRIPT_LINES,
+    check_channel,
     document_with_transcript,
     find_target,
     match_prefix,
@@ -68,7 +68,7 @@ def cards(
     """
     if not all:
         return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
-    channel_name = channel_named(engine, channel)
+    channel_name = check_channel(engine, channel)
     recent = [
         card
         for card in engine.cards.recent(limit)
@@ -81,7 +81,7 @@ def cards(
 def _pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
-    pending = engine.cards.pending(channel=channel_named(engine, channel), include_snoozed=snoozed)
+    pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
     shown_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
     workspaces_of_cards = [card.assignment.workspace for card in pending]
     elsewhere = Counter(place for place in workspaces_of_cards if workspaces and place not in workspaces)
@@ -128,7 +128,7 @@ def approve(
     if not wait or card.session_id is None:
         return _card_document(engine, target.card_id)
     engine.sessions.wait(card.session_id, None)
-    return document_with_transcript(engine, find_target(engine, target.card_id), TRANSCRIPT_LINES)
+    return document_with_transcript(engine, find_target(engine, target.card_id), SHOWN_TRANSCRIPT_LINES)
 
 
 @operation(marks_presence=True)
@@ -199,7 +199,7 @@ def tasks(
 ) -> Document:
     """List tasks, add one, or mark one done."""
     if action == "add":
-        where = channel_named(engine, channel) or ""
+        where = check_channel(engine, channel) or ""
         return {
             "task": document(
                 engine.tasks.add(require("title", title), channel=where, workspace=workspace or "", needs=list(needs))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document
 from engine.api.find import (
-    TRANSCRIPT_LINES,
+    SHOWN_TRANSCRIPT_LINES,
     Target,
     document_with_transcript,
     find_target,
@@ -42,7 +42,7 @@ def work(
     id: Text | None = None,
     workspaces: Sequence[str] = (),
     limit: Limit = 20,
-    lines: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=0, le=2000)] = TRANSCRIPT_LINES,
+    lines: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=0, le=2000)] = SHOWN_TRANSCRIPT_LINES,
     diff: bool = False,
     shown: bool = False,
 ) -> Document:

@@ -69,6 +69,6 @@ def key(
         case "list":
             return keys.list_keys(engine.home)
         case "delete":
-            return keys.delete(engine.home, require("name", name))
+            return keys.delete_key(engine.home, require("name", name))
         case "test":
-            return keys.test(engine.home, require("name", name))
+            return keys.test_key(engine.home, require("name", name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.api.crosspoll import figures
+from engine.api.crosspoll import trigger_figures
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import operation
 
@@ -31,7 +31,7 @@ def status(engine: ApiServices) -> Document:
         "since": document(engine.since()),
         "nextChange": instant(state.next_change),
         "holds": document(engine.safety.holds()),
-        "crossPollStatus": figures(engine),
+        "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(earning.missing), "words": earning.words},
         "phase": {
             "number": phase.number,

@@ -121,7 +121,9 @@ class Provider:
 
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
         if self._process is None:
-            self._process = child_process.start(self._command, passed=child_process.NETWORK, also={"NO_COLOR": "1"})
+            self._process = child_process.start(
+                self._command, inherited=child_process.NETWORK_VARIABLES, extra={"NO_COLOR": "1"}
+            )
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

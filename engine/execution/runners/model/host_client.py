@@ -184,7 +184,7 @@ class _HostProcess:
     """One run of the host."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._popen = child_process.start(command, passed=child_process.NETWORK)
+        self._popen = child_process.start(command, inherited=child_process.NETWORK_VARIABLES)
         assert self._popen.stdin is not None
         os.set_blocking(self._popen.stdin.fileno(), False)
         self.pid = self._popen.pid

@@ -10,20 +10,20 @@ import contextlib
 import json
 import sqlite3
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.api.checks import query_rows
+from engine.api.checks import read_rows
 from engine.home import Home
 
 MAX_IDS = 100
 """Ids that are offered, newest first."""
 
-BUSY_SECONDS = 0.1
+BUSY_TIMEOUT_S = 0.1
 """Seconds to wait for a writer of the database before nothing is offered."""
 
-_IDS: Mapping[str, str] = {
+_ID_QUERIES: Mapping[str, str] = {
     "cards": "SELECT id, prompt FROM predictions WHERE status = 'pending' ORDER BY created_at DESC",
     "decided cards": "SELECT id, prompt FROM predictions WHERE status != 'pending' ORDER BY created_at DESC",
     "sessions": "SELECT id, prompt FROM sessions ORDER BY created_at DESC",
@@ -37,31 +37,31 @@ _IDS: Mapping[str, str] = {
 }
 
 
-def names(home: Home, kind: str) -> Mapping[str, Any]:
+def completion_names(home: Home, kind: str) -> Mapping[str, Any]:
     """Each name of a `kind` with its title; of "flows" a mapping with `title` and `parameters`. Never raises."""
     with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
-        if kind in _IDS:
-            return _ids(home, _IDS[kind])
+        if kind in _ID_QUERIES:
+            return _read_ids(home, _ID_QUERIES[kind])
         match kind:
             case "agents":
                 return {folder.name: "agent" for folder in sorted(home.agents.iterdir()) if folder.is_dir()}
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels":
-                return {**_program_names(home)["channels"], **_sections(home, "channels")}
+                return {**_program_names(home)["channels"], **_names_in_settings(home, "channels")}
             case "providers":
-                return {**_program_names(home)["providers"], **_sections(home, "providers")}
+                return {**_program_names(home)["providers"], **_names_in_settings(home, "providers")}
             case _:
                 return dict(_program_names(home)[kind])
     return {}
 
 
-def _ids(home: Home, query: str) -> dict[str, str]:
-    records = query_rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_SECONDS)
+def _read_ids(home: Home, query: str) -> dict[str, str]:
+    records = read_rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_TIMEOUT_S)
     return {id: " ".join(title.split()) for id, title in records}
 
 
-def _sections(home: Home, name: str) -> dict[str, str]:
+def _names_in_settings(home: Home, name: str) -> dict[str, str]:
     """The names of the tables `[name.…]` in the settings file."""
     if not home.config_file.is_file():
         return {}
@@ -73,7 +73,7 @@ def _program_names(home: Home) -> dict[str, Any]:
     """The names that the program itself defines, from the cache, which is written again for a new version."""
     if not home.cache.is_dir():
         raise FileNotFoundError(home.cache)
-    file, stamp = home.cache / "names.json", _stamp()
+    file, stamp = home.cache / "names.json", _source_stamp()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         cached = json.loads(file.read_text(encoding="utf-8"))
         if cached["stamp"] == stamp:
@@ -85,7 +85,7 @@ def _program_names(home: Home) -> dict[str, Any]:
     return cached
 
 
-def _stamp() -> str:
+def _source_stamp() -> str:
     """A text that changes with the program's flows or settings."""
     engine = Path(__file__).parent.parent
     sources = (engine / "execution" / "runners" / "flows", engine / "config" / "__init__.py")
@@ -107,7 +107,7 @@ def _collect_program_names() -> dict[str, Any]:
         for name, flow in FLOWS.items()
     }
     settings = Settings()
-    keys = _keys("", settings.model_dump(mode="json", by_alias=True))
+    keys = _setting_keys(settings.model_dump(mode="json", by_alias=True))
     return {
         "flows": flows,
         "settings": {key: describe_accepted(parse_key(key)) for key in keys},
@@ -117,7 +117,10 @@ def _collect_program_names() -> dict[str, Any]:
     }
 
 
-def _keys(key: str, value: Any) -> list[str]:
-    if isinstance(value, dict) and value:
-        return [key_name for name, each in value.items() for key_name in _keys(f"{key}.{name}" if key else name, each)]
-    return [key]
+def _setting_keys(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of all single values in a document of settings."""
+    for name, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _setting_keys(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"

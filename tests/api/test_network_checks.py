@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from engine.api.outward import index_server, notifications, shared_database
+from engine.api.network_checks import index_server_checks, notification_checks, shared_database_checks
 from engine.config import MemorySettings, Settings
 from engine.config.gateway import GatewaySettings
 from engine.config.notify import NotifySettings, SurfaceSettings
@@ -19,17 +19,17 @@ from tests.api.notify.post_office import PostOffice
 
 def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
-    assert index_server(Settings(), online=True) == []
+    assert index_server_checks(Settings(), online=True) == []
     named = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
-    [one] = index_server(named, online=False)
+    [one] = index_server_checks(named, online=False)
     assert (one.state, one.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
     monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
-    [one] = index_server(named, online=True)
+    [one] = index_server_checks(named, online=True)
     assert one.state == "warn"
     assert "hunter2" not in one.message
     with PostOffice() as silent:
         monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
-    [one] = index_server(named, online=True)
+    [one] = index_server_checks(named, online=True)
     assert one.state == "warn"
     assert "it cannot be reached: [Errno 111] Connection refused" in one.message
 
@@ -37,19 +37,19 @@ def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that answers: `tests/hierarchy/test_postgres.py`."""
     monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
-    assert shared_database(online=True) == []
+    assert shared_database_checks(online=True) == []
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:9/clawpy")
-    [one] = shared_database(online=False)
+    [one] = shared_database_checks(online=False)
     assert one.state == "ok"
     assert "doctor --online" in one.message
-    [one] = shared_database(online=True)
+    [one] = shared_database_checks(online=True)
     assert one.state == "warn"
     assert one.message.startswith("the shared database cannot be reached: ")
     assert "port 9 failed: Connection refused" in one.message
     assert "\n" not in one.message
     assert "hunter2" not in one.message
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
-    [one] = shared_database(online=True)
+    [one] = shared_database_checks(online=True)
     assert (one.state, one.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
 
 
@@ -68,7 +68,9 @@ def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch:
         push_notifications_enabled=False,
         notify=NotifySettings(phone=SurfaceSettings(url="ntfy://topic"), gateway="https://laptop.example"),
     )
-    found = [(notification.state, notification.message) for notification in notifications(home, settings, Keys(home))]
+    found = [
+        (notification.state, notification.message) for notification in notification_checks(home, settings, Keys(home))
+    ]
     assert found == [
         ("ok", "phone: ntfy, from the settings; it is switched off"),
         ("ok", "discord: discord, from the environment; it is switched off"),
@@ -76,4 +78,4 @@ def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch:
         ("warn", "buttons call https://laptop.example, and the gateway does not answer to that name"),
     ]
     known = settings.model_copy(update={"gateway": GatewaySettings(hosts=("laptop.example",))})
-    assert len(notifications(home, known, Keys(home))) == 3
+    assert len(notification_checks(home, known, Keys(home))) == 3

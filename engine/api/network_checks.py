@@ -7,7 +7,7 @@ import os
 import sqlite3
 from urllib.parse import urlsplit
 
-from engine.api.checks import OK, WARN, Check, query_rows
+from engine.api.checks import OK, WARN, Check, read_rows
 from engine.api.connectivity import check_url
 from engine.api.notify.addresses import Addresses
 from engine.api.notify.forms import is_switched_on
@@ -22,14 +22,14 @@ from engine.model.secrets import redact
 from engine.storage.shared import SHARED_URL, SharedDatabase
 
 
-def server_of(settings: Settings) -> str:
+def index_server_url(settings: Settings) -> str:
     """The address of the Chroma server, "" where the index is in a folder."""
     return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
 
 
-def index_server(settings: Settings, *, online: bool) -> list[Check]:
+def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
     """The Chroma server, if one is set; it is asked only when `online`."""
-    url = server_of(settings)
+    url = index_server_url(settings)
     if not url:
         return []
     if fault := url_problem(url):
@@ -51,7 +51,7 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
     return [Check("index server", OK, f"the index is on {host}; it answers")]
 
 
-def shared_database(*, online: bool) -> list[Check]:
+def shared_database_checks(*, online: bool) -> list[Check]:
     """The shared PostgreSQL, if one is set; it is asked only when `online`."""
     url = os.environ.get(SHARED_URL, "")
     if not url:
@@ -70,7 +70,7 @@ def shared_database(*, online: bool) -> list[Check]:
     return [Check("shared", OK, f"machines share {where}; it answers")]
 
 
-def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
+def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     """Where notifications go, and what was not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
     checks = []
@@ -92,7 +92,7 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     if home.database.exists():
         query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
         try:
-            for surface_name, number, note in query_rows(home.database, query):
+            for surface_name, number, note in read_rows(home.database, query):
                 message = f"{number} not delivered to the {surface_name}: {note}"
                 fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
                 checks.append(Check("notify", WARN, message, fix))
