@@ -38,7 +38,8 @@ def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
         return ()
     if view.next_step:
         return (view.next_step,)
-    if view.check is not None and not view.check.green:  # a flow is not followed by itself: it would find the same
+    tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
+    if tests_failed:  # a flow is not followed by itself: it would find the same
         return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
     return FOLLOW_UPS_BY_FLOW.get(view.flow, ())
 

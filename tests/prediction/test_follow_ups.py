@@ -35,6 +35,7 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
         (ended(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
         (ended("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
         (ended(check=GREEN), ()),
+        (ended(check=CheckResult("pytest", passed=0, failed=0)), ()),
         (ended("lint"), ()),
         (ended("lint", next_step="fix_lint"), ("fix_lint",)),
         (ended("fix_lint"), (FIX_BY_AGENT,)),
