@@ -1,4 +1,4 @@
-"""One round of prediction (SPEC 2): sense → propose → route → Twin → confidence → rails → cards.
+"""One round of prediction (SPEC 2): sense → propose → select → cards; `selection` does the third step.
 
 Reading and judging happen before the one transaction that withdraws and creates; nothing slow runs inside it.
 """
@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-
-from sqlmodel import Session
+from dataclasses import replace
+from datetime import datetime
 
 from engine.config import Settings
-from engine.events import TriggerBlocked
 from engine.frozen import frozen
 from engine.model import (
     Assignment,
-    Band,
     CalibrationCheck,
     Card,
     CycleReport,
@@ -27,24 +23,21 @@ from engine.model import (
     Proposal,
     Randomness,
     Refusal,
-    RunnerInfo,
     Signal,
     Source,
-    Tier,
-    Verdict,
     sanitise,
 )
 from engine.model.text import count
 from engine.prediction import stack
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import Prediction, card_of, last_trigger_times, make_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import first_proposal_of, is_recent, next_kinds
 from engine.prediction.intake import LAST_CHECKED, Intake, Selection, WorkspaceFindings
-from engine.prediction.kinds import KINDS_BY_INSPECTION, is_ordered
+from engine.prediction.kinds import KINDS_BY_INSPECTION
 from engine.prediction.routing import Router
-from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin, band_of
+from engine.prediction.selection import CardSelector
+from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state as stored
 from engine.storage.ledger import LedgerCursor
 
@@ -58,16 +51,6 @@ Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
 
 FOLLOW_UP_CURSOR = "cards.follow_ups"
 
-EXPLORED_IN = 10
-"""One cycle in this many shows a card to learn something."""
-
-EXPLORED_BELOW = 3
-"""A kind with this many recent decisions, in all workspaces together, is not explored."""
-
-EXPLORED_AFTER = timedelta(days=30)
-"""Decisions older than this do not count for `EXPLORED_BELOW`: what was dismissed for good last month may be welcome
-now, and without a card nobody would find out."""
-
 
 @frozen
 class _Running:
@@ -75,54 +58,6 @@ class _Running:
 
     report: Future[CycleReport]
     workspaces: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draft:
-    """A card that is not stored yet and has no id, and what would carry it out."""
-
-    row: Prediction
-    info: RunnerInfo
-
-
-@frozen
-class _Round:
-    """What stays the same for every proposal of one cycle. `decided`: by workspace and kind, how many cards the
-    operator approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
-
-    now: datetime
-    phase: Phase
-    triggered: dict[str, datetime]
-    decided: Mapping[tuple[str, str], tuple[int, int]]
-    routed: dict[str, int]
-
-
-def select_drafts(
-    drafts: Sequence[Draft], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
-) -> list[Draft]:
-    """The drafts that may be shown (SPEC 2.5). `decisions`: by kind, how many cards were decided on lately. `learning`:
-    phase 1 or later; before, all are.
-
-    What is below the lowest band is left out, unless something is broken, the operator ordered it, or it is the next
-    step after work that ended. In one cycle of `EXPLORED_IN` a card of a kind with few recent decisions is shown
-    all the same, and says so."""
-    if not learning:
-        return list(drafts)
-    selected = [draft for draft in drafts if _certain(draft.row) or band_of(draft.row.confidence) is not Band.DISCARDED]
-    unknown = [draft for draft in drafts if draft not in selected and decisions.get(draft.row.kind, 0) < EXPLORED_BELOW]
-    if unknown and randomness.uniform() * EXPLORED_IN < 1:
-        kind = randomness.pick(dict.fromkeys(sorted({draft.row.kind for draft in unknown}), 1.0))
-        drawn = max((draft for draft in unknown if draft.row.kind == kind), key=lambda draft: draft.row.confidence)
-        why = f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds"
-        assert drawn.row.parts is not None, "drafts are estimated"
-        drawn.row.parts = replace(drawn.row.parts, words=(*drawn.row.parts.words, why))
-        selected.append(drawn)
-    return selected
-
-
-def _certain(row: Prediction) -> bool:
-    """Whether a card is shown at any confidence."""
-    return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
 class Predictions:
@@ -143,18 +78,16 @@ class Predictions:
         self._store = store
         self._database = store.database
         self._approvals = approvals
-        self._router = router
         self._twin = twin
-        self._randomness = randomness
         self._contexts = contexts
         self._workspaces = workspaces
         self._propose = propose
         self._intake = Intake(store)
+        self._selector = CardSelector(store, approvals, router, twin, self._intake, randomness)
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
-        self._reported: set[str] = set()
         self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
         self._following = threading.Lock()
 
@@ -285,7 +218,7 @@ class Predictions:
             leaving = self._intake.leaving(session, all_findings, clock.now())
             room = self._intake.room(session, leaving, clock.now())
         proposals = [proposal for findings in all_findings for proposal in findings.proposals]
-        selection = self._select_cards(proposals, errors, room=room, leaving=leaving)
+        selection = self._selector.select(proposals, self._last_contexts, errors, room=room, leaving=leaving)
         if requested and selection.is_full:
             errors.append(_full(store.settings.current))
         created, withdrawn = self._database.write(
@@ -309,7 +242,7 @@ class Predictions:
         if chosen is not None:
             room = stack.Room(self._store.settings.current, ())  # a follow-up takes no place
             chosen = replace(chosen, source=Source.FOLLOW_UP)
-            selection = self._select_cards([chosen], errors, room=room, leaving=older)
+            selection = self._selector.select([chosen], self._last_contexts, errors, room=room, leaving=older)
         for row in selection.rows:
             row.from_channel = after
         for error in errors:
@@ -338,128 +271,6 @@ class Predictions:
                 )
             )
         return findings
-
-    def _select_cards(
-        self, proposals: Sequence[Proposal], errors: list[str], *, room: stack.Room, leaving: Collection[str]
-    ) -> Selection:
-        """The rows that may become cards, with the rails' verdicts, as many as there is `room` for. `leaving`: ids of
-        the pending cards that will be withdrawn."""
-        history = self._store.history
-        with self._database.read() as session:
-            now = self._store.clock.now()
-            unavailable = self._intake.unavailable(session, proposals, now, leaving)
-            proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
-            if not proposals:
-                return Selection()
-            decided: dict[tuple[str, str], tuple[int, int]] = {}
-            for kind, _, workspace, approved, number in history.count_by_group(session):
-                before = decided.get((workspace, kind), (0, 0))
-                decided[workspace, kind] = (before[0] + approved, before[1] + number)
-            round_state = _Round(now, self._twin.phase(session), last_trigger_times(session), decided, {})
-            drafts = []
-            for proposal in proposals:
-                try:
-                    drafts.append(self._draft(proposal, round_state))
-                except Refusal as refusal:
-                    errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-            recent_decisions = history.count_by_kind(session, since=now - EXPLORED_AFTER)
-            selected = select_drafts(
-                drafts, recent_decisions, learning=round_state.phase.number > 0, randomness=self._randomness
-            )
-            return self._ask_rails(session, selected, now, room)
-
-    def _ask_rails(self, session: Session, drafts: Sequence[Draft], now: datetime, room: stack.Room) -> Selection:
-        """Ask the rails about those that get a place, from the top of the stack."""
-        rows: list[Prediction] = []
-        blocked: list[TriggerBlocked] = []
-        is_full = False
-        for draft in drafts:
-            draft.row.id = self._randomness.new_id("pred")
-        waiting = {draft.row.id: draft for draft in drafts}
-        for card in stack.sort_cards([card_of(draft.row) for draft in drafts], now):
-            row, info = waiting[card.id].row, waiting[card.id].info
-            if room.take(card, now) is None:
-                is_full = is_full or card.tier is not Tier.UPKEEP
-                continue
-            verdicts = self._approvals.preview_work(session, row, card.assignment, info)
-            content = next(
-                (verdict for verdict in verdicts if verdict.rail == "content" and verdict.verdict is Verdict.BLOCK),
-                None,
-            )
-            if content is None:
-                row.set_verdicts(verdicts)
-                rows.append(row)
-                continue
-            room.leave(card)
-            log.warning("not shown because the content filter blocks it: %s: %s", row.prompt, content.reason)
-            if row.fingerprint not in self._reported:
-                self._reported.add(row.fingerprint)
-                blocked.append(
-                    TriggerBlocked(
-                        subject=row.id,
-                        workspace=row.workspace,
-                        rail=content.rail,
-                        verdict=content.verdict.value,
-                        reason=content.reason,
-                    )
-                )
-        return Selection(tuple(rows), tuple(blocked), is_full)
-
-    def _draft(self, proposal: Proposal, round_state: _Round) -> Draft:
-        """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
-        store, launcher, learning = self._store, self._approvals.launcher, round_state.phase.number > 0
-        around = self._last_contexts.get(proposal.workspace)
-        context = around.text if around is not None else ""
-        channels = store.settings.current.channels
-        named = self._twin.usual_channel(proposal.kind, list(channels)) if learning else None
-        if proposal.confidence is not None and proposal.channel:
-            named = proposal.channel  # who says how sure he is also says where
-        route = self._router.route(
-            "" if proposal.flow else proposal.prompt,
-            named=named,
-            affinity=proposal.channel,
-            triggered=round_state.triggered,
-            routed=round_state.routed,
-        )
-        round_state.routed[route.channel] = round_state.routed.get(route.channel, 0) + 1
-        assignment = Assignment(
-            prompt=sanitise(proposal.prompt),
-            channel=route.channel,
-            workspace=proposal.workspace,
-            runner="flow" if proposal.flow is not None else channels[route.channel].runner,
-            flow=proposal.flow,
-            parameters=dict(proposal.parameters),
-            agent=route.agent,
-        )
-        assignment, otherwise = launcher.choose(assignment)
-        estimate = self._twin.estimate(
-            proposal,
-            assignment,
-            context=context,
-            phase=round_state.phase,
-            now=round_state.now,
-            local=store.clock.local(),
-        )
-        if learning and proposal.source is Source.TEMPLATE:
-            proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
-        tier, why = stack.adjusted_tier(
-            proposal.tier, *round_state.decided.get((proposal.workspace, proposal.kind), (0, 0))
-        )
-        number = sum(decided for (_, kind), (_, decided) in round_state.decided.items() if kind == proposal.kind)
-        words = (*estimate.parts.words, why) if why else estimate.parts.words
-        info = launcher.check(assignment)
-        row = make_row(
-            "",
-            proposal,
-            assignment,
-            info,
-            now=round_state.now,
-            expires_at=store.expiry(round_state.now),
-            context=context,
-            estimate=replace(estimate, parts=replace(estimate.parts, words=words, decided=number)),
-        )
-        row.tier, row.note = tier, otherwise or why or row.note
-        return Draft(row, info)
 
 
 def _full(settings: Settings) -> str:

@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.learning.decisions.card_features import NO_FEATURES
 from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.card_rows import make_row
-from engine.prediction.cycle import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
+from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
 from engine.prediction.stack import adjusted_tier
 from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
 from engine.storage.database import Database
@@ -85,7 +85,7 @@ def test_a_kind_whose_decisions_are_old_is_explored_again(
 ) -> None:
     """Tastes change: a kind that was always dismissed gets another chance after a month without a decision."""
     world = World(database, clock)
-    world.predictions._randomness = ALWAYS
+    world.predictions._selector._randomness = ALWAYS
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.see(proposal("new", kind="lint"))) is is_shown
