@@ -102,9 +102,9 @@ class ConsoleApp(CardConsole):
         self.held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
-            terminal.hung_up = self.hang_up
-            terminal.stop_pressed = self._stop_pressed
-            terminal.dress(self)
+            terminal.on_hang_up = self.hang_up
+            terminal.on_stop_key = self._stop_pressed
+            terminal.apply_colours(self)
             # Textual would take the process's streams, which the consoles share, and give them back in another order.
             self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
         self._bridge: Bridge | None = None
@@ -145,7 +145,7 @@ class ConsoleApp(CardConsole):
     def begin(self) -> None:
         """Open the engine in a thread."""
         self.opening = "opening"
-        self.in_background(self._begin, "begin")
+        self.run_in_background(self._begin, "begin")
 
     async def _begin(self) -> None:
         try:
@@ -166,10 +166,10 @@ class ConsoleApp(CardConsole):
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
         await self.appearance.apply_settings(engine)
-        self.renew(TOPICS)
+        self.reload(TOPICS)
         self._tick()
-        self.in_background(self.appearance.load_themes, "themes", exclusive=False)
-        self.in_background(self._import_dialogs, "import")
+        self.run_in_background(self.appearance.load_themes, "themes", exclusive=False)
+        self.run_in_background(self._import_dialogs, "import")
 
     async def _import_dialogs(self) -> None:
         """Import the dialogs that are opened first, so that their key is quick."""
@@ -214,12 +214,14 @@ class ConsoleApp(CardConsole):
         self.greeted = True
         self._draw_state(frozenset({"sessions"}))  # those known from last time: their output can be read only now
         for refusal in self._early_refusals:
-            self.say(str(refusal), "warning")
+            self.show_toast(str(refusal), "warning")
         self._early_refusals.clear()
         if self.workspace_refusal is not None:
-            from clawpy_console.dialogs.ask import tell
+            from clawpy_console.dialogs.ask import show_text
 
-            tell(self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}")
+            show_text(
+                self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}"
+            )
         self._presence.greet()
 
     def _visible_screen(self) -> ConsoleScreen | None:
@@ -234,12 +236,12 @@ class ConsoleApp(CardConsole):
 
     @on(EngineChanged)
     def _engine_changed(self, message: EngineChanged) -> None:
-        self.renew(message.topics)
+        self.reload(message.topics)
         if (screen := self._visible_screen()) is not None:
             screen.refresh_topics(message.topics)
-            screen.output_grew(message.sessions)
+            screen.refresh_output(message.sessions)
         if "settings" in message.topics and self.engine is not None:
-            self.in_background(partial(self.appearance.apply_settings, self.engine), "settings")
+            self.run_in_background(partial(self.appearance.apply_settings, self.engine), "settings")
         for event in message.shown:
             self._show_event(event)
 
@@ -251,7 +253,7 @@ class ConsoleApp(CardConsole):
         if toast is None:
             return
         text, severity = toast
-        self.say(text, severity, about=event.subject if event.kind == "HoldPlaced" else "")
+        self.show_toast(text, severity, about=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
             if self.bell_enabled:
                 self.bell()
@@ -282,9 +284,9 @@ class ConsoleApp(CardConsole):
             self.draw_frames()
         due_times = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)
         if any(due is not None and due <= now for due in due_times):
-            self.renew(["autonomy"])
+            self.reload(["autonomy"])
         if self.state.fault:
-            self.renew(["settings"])  # no event says that the file is mended
+            self.reload(["settings"])  # no event says that the file is mended
         if self._tick_timer is not None:
             self._tick_timer.stop()
         self._tick_timer = self.set_timer(1.0 if self.state.running else 60.0 - now.second, self._tick, name="tick")
@@ -315,7 +317,7 @@ class ConsoleApp(CardConsole):
             if isinstance(self.screen, ConsoleScreen) and (
                 text := self.screen.disabled_key_message(event.key, event.character)
             ):
-                self.say(text)
+                self.show_toast(text)
 
     # Actions
 
@@ -339,7 +341,7 @@ class ConsoleApp(CardConsole):
                 log.exception("F12 failed")
                 self.call_from_thread(self._stop_failed, error)
             else:
-                self.call_from_thread(self.renew, ["costs", "autonomy", "sessions", "tasks"])
+                self.call_from_thread(self.reload, ["costs", "autonomy", "sessions", "tasks"])
 
         threading.Thread(target=stop, name="stop", daemon=True).start()
 
@@ -347,8 +349,8 @@ class ConsoleApp(CardConsole):
         self._own_stop = None
         self._stop_requested = False
         self._draw_state(frozenset({"holds"}))
-        self.renew(["costs", "autonomy"])
-        self.say(f"Stop failed: {error}. Run `clawpy stop`.", "error")
+        self.reload(["costs", "autonomy"])
+        self.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")
 
     def action_resume(self) -> None:
         """End the gravest stop or pause; a stop and a month stop after a question."""
@@ -396,7 +398,7 @@ class ConsoleApp(CardConsole):
         running = len(self.state.running)
         acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
         if self.engine is None or self._host.outlives_console() or not (running or acts or self._host.keeps_running):
-            self.in_background(self._leave, "leave")
+            self.run_in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.ask import Ask
 
@@ -413,7 +415,7 @@ class ConsoleApp(CardConsole):
     def leave(self, *, keep: bool) -> None:
         """Quit; `keep` lets the engine run on without a console."""
         self._host.keeps_running = keep
-        self.in_background(self._leave, "leave")
+        self.run_in_background(self._leave, "leave")
 
     def action_keep_running(self) -> None:
         """Quit, and let the engine run on."""
@@ -422,7 +424,7 @@ class ConsoleApp(CardConsole):
     def hang_up(self) -> None:
         """Quit because the terminal is gone."""
         if self.is_running:
-            self.in_background(self._leave, "leave")
+            self.run_in_background(self._leave, "leave")
         else:
             self.exit()
 
@@ -432,7 +434,7 @@ class ConsoleApp(CardConsole):
     def action_help_quit(self) -> None:
         """Say which keys quit and stop: Ctrl+C does neither."""
         quit_key = shown_key("app.quit_typing", self.keymap)
-        self.say(f"{quit_key} quits, {shown_key('app.stop', self.keymap)} stops everything")
+        self.show_toast(f"{quit_key} quits, {shown_key('app.stop', self.keymap)} stops everything")
 
     async def _leave(self) -> None:
         await self._save()

@@ -62,7 +62,7 @@ class CardController:
             self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._unsettled.pop(card.id, None)
             refused(card, refusal)
-            self._app.renew(["cards"])
+            self._app.reload(["cards"])
 
         self._ask(card.id, verbs[how], on_refusal, notify=notify if how == "dismiss" else None)
 
@@ -75,9 +75,9 @@ class CardController:
             say(
                 f"noted: {label}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey"
             )
-            self._app.renew(["cards"])
+            self._app.reload(["cards"])
 
-        self._app.ask(
+        self._app.call_engine(
             lambda engine: engine.cards.explain(card_id, reason),
             done,
             lambda refusal: say(f"✗ {refusal}", "$wrong"),
@@ -99,7 +99,7 @@ class CardController:
             approved()
             self._changed(card.id, None)
 
-        self._app.ask(call, done, refused, in_turn=self._in_turn)
+        self._app.call_engine(call, done, refused, in_turn=self._in_turn)
 
     def undo(self, show: Callable[[Card], object], say: Say) -> None:
         """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once."""
@@ -113,7 +113,7 @@ class CardController:
             self._unsettled.pop(card.id, None)
             self._app.state_changed(frozenset({"cards"}))  # the card leaves again
             say(f"✗ {refusal}", "$wrong")
-            self._app.renew(["cards"])
+            self._app.reload(["cards"])
 
         self._override(card.id, card)
         show(card)
@@ -135,14 +135,14 @@ class CardController:
         def done(card: Card) -> None:
             if notify is not None and card.note:
                 notify(card.note)
-            self._app.renew(["cards", *moved], before=lambda: self._settle(card_id))
+            self._app.reload(["cards", *moved], before=lambda: self._settle(card_id))
 
-        self._app.ask(call, done, on_refusal, in_turn=self._in_turn)
+        self._app.call_engine(call, done, on_refusal, in_turn=self._in_turn)
 
     def _changed(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
         self._override(card_id, change)
-        self._app.renew(["cards"], before=lambda: self._settle(card_id))
+        self._app.reload(["cards"], before=lambda: self._settle(card_id))
 
     def _settle(self, card_id: str) -> None:
         """The oldest change of this card is in what the engine lists now."""
@@ -175,16 +175,16 @@ class CardController:
             workspaces, last = self._app.state.workspaces, self._app.last
             place = workspace or next(iter(workspaces), "")
             if last.draft and last.draft_of not in ("", place):  # ↑ shows it
-                self._app.keep(draft="", prompts=(last.draft, *last.prompts))
+                self._app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
             self._app.push_screen(OwnPrompt(workspaces, place, self._app.last.draft), on_card)
 
     def _start(self, card: Card) -> None:
         def refused(card: Card, refusal: Refusal) -> None:
-            self._app.say(str(refusal), "warning")
+            self._app.show_toast(str(refusal), "warning")
             self._app.open("mission", card)
 
-        self._app.say(f"Started: {one_line(card.assignment.prompt)}")
-        self.decide(card, "approve", refused, self._app.say)
+        self._app.show_toast(f"Started: {one_line(card.assignment.prompt)}")
+        self.decide(card, "approve", refused, self._app.show_toast)
 
     def continue_session(self, session: SessionView, text: str, on_card: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
@@ -193,7 +193,7 @@ class CardController:
             on_card(card)
             self._changed(card.id, card)
 
-        self._app.ask(
+        self._app.call_engine(
             lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), add_card
         )
 
@@ -204,10 +204,10 @@ class CardController:
             errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
             result = f"{formats.count(len(report.created), 'new card')}." if report.created else "Nothing new."
             say(f"{result}{errors}", "$wants" if errors else "$grey")
-            self._app.renew(["cards", "autonomy"])
+            self._app.reload(["cards", "autonomy"])
 
         say("Checking…", "$accent")
-        self._app.ask(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")
+        self._app.call_engine(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")
 
 
 class CardConsole(Console):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.content import Content
 
-from clawpy_console.dialogs.ask import Ask, tell
+from clawpy_console.dialogs.ask import Ask, show_text
 from clawpy_console.formats import crop
 
 if TYPE_CHECKING:
@@ -37,24 +37,26 @@ def read_options(engine: Engine) -> ChannelOptions:
 def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
     """List the agents and models on this machine; the one that you choose serves koji-core. `on_assigned` is called
     once it does."""
-    app.look_up(read_options, lambda options: _ask(app, options, on_assigned))
+    app.load_for_dialog(read_options, lambda options: _ask(app, options, on_assigned))
 
 
 def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
     agents, models, faults = options.agents, options.local.ids, options.local.faults
     if not agents and not models:
         message = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
-        app.say("; ".join((*faults, message)), "warning")
+        app.show_toast("; ".join((*faults, message)), "warning")
         return
     for fault in faults:
-        app.say(fault, "warning")
+        app.show_toast(fault, "warning")
     meanings = dict.fromkeys(models, "a model on this machine") | {agent.name: _describe(agent) for agent in agents}
     names = dict(zip(KEYS, [*(agent.name for agent in agents), *models], strict=False))
 
     def on_choice(key: str | None) -> None:
         if key:
             name = names[key]
-            app.ask(lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent))
+            app.call_engine(
+                lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent)
+            )
 
     def on_result(name: str, agent: FoundAgent | None) -> None:
         _show_result(app, name, agent)
@@ -78,12 +80,12 @@ def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
 
 
 def _show_result(app: Console, name: str, agent: FoundAgent | None) -> None:
-    app.renew(["settings", "cards"])
+    app.reload(["settings", "cards"])
     if agent is None:
-        app.say(f"koji-core is served by {name}")
+        app.show_toast(f"koji-core is served by {name}")
         return
     message = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
-    tell(app, f"koji-core is served by {agent.title}", message)
+    show_text(app, f"koji-core is served by {agent.title}", message)
 
 
 def _describe(agent: FoundAgent) -> str:

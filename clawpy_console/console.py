@@ -103,22 +103,22 @@ class Console(App[None]):
 
     # State
 
-    def keep(self, **changed: Any) -> None:
+    def update_last_screen(self, **changed: Any) -> None:
         """Set these fields of the last screen, and save it. Set in every console of this process, as each one saves."""
         for console in self.all_consoles:
             console.last = dataclasses.replace(console.last, **changed)
         self._save_soon()
 
-    def keep_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
+    def save_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
         """Keep the draft of the prompt box for `workspace`, and what was `sent`; not if either may hold a secret."""
         from engine.model.secrets import redact
 
         before = self.last.prompts
         prompts = (sent, *(item for item in before if item != sent)) if sent else before
         if redact(draft) == draft and redact(sent) == sent:
-            self.keep(draft=draft, draft_of=workspace, prompts=prompts[:MAX_PROMPTS])
+            self.update_last_screen(draft=draft, draft_of=workspace, prompts=prompts[:MAX_PROMPTS])
 
-    def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
+    def reload(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
         """Read `topics` again, off the event loop; topics that only a screen knows are ignored.
 
         `before` is called once the next reading of the cards has ended, before its result is drawn.
@@ -128,12 +128,12 @@ class Console(App[None]):
             self._on_cards_read.append(before)
         if not self._is_reading and self.engine is not None:
             self._is_reading = True
-            self.in_background(self._renew, "read", exclusive=False)
+            self.run_in_background(self._renew, "read", exclusive=False)
 
-    def read_older(self) -> None:
+    def load_older_sessions(self) -> None:
         """Read another page of older sessions."""
         self._session_limit += SESSION_PAGE
-        self.renew(["sessions", "changes"])
+        self.reload(["sessions", "changes"])
 
     async def _renew(self) -> None:
         reported: set[str] = set()
@@ -153,7 +153,7 @@ class Console(App[None]):
                     if topic not in reported:
                         reported.add(topic)
                         log.error("reading %s failed", topic, exc_info=error)
-                        self.say(f"{topic}: {error}", "error")
+                        self.show_toast(f"{topic}: {error}", "error")
         finally:
             self._is_reading = False
         self.state_loaded()
@@ -190,7 +190,7 @@ class Console(App[None]):
 
     # Calls of the engine
 
-    def ask(
+    def call_engine(
         self,
         call: Callable[[Engine], T],
         then: Callable[[T], object] | None = None,
@@ -203,24 +203,24 @@ class Console(App[None]):
         `refused` a refusal is a toast. Calls that share the lock `in_turn` are made one after the other. While the
         engine is not open, the call is refused."""
         if self.engine is not None:
-            work = partial(self.in_thread, partial(call, self.engine), then, refused, in_turn=in_turn)
-            self.in_background(work, group, exclusive=False)
+            work = partial(self.run_in_thread, partial(call, self.engine), then, refused, in_turn=in_turn)
+            self.run_in_background(work, group, exclusive=False)
         elif refused is not None:
             refused(STARTING)
         else:
-            self.say(str(STARTING), "warning")
+            self.show_toast(str(STARTING), "warning")
 
-    def look_up(
+    def load_for_dialog(
         self,
         call: Callable[[Engine], T],
         then: Callable[[T], object],
         refused: Callable[[Refusal], object] | None = None,
     ) -> None:
-        """`ask` for the content of a dialog, which `then` opens. Ignored while another look-up is in progress."""
+        """`call_engine` for the content of a dialog, which `then` opens. Ignored while that of another is read."""
         if not any(worker.group == "look up" and not worker.is_finished for worker in self.workers):
-            self.ask(call, then, refused, group="look up")
+            self.call_engine(call, then, refused, group="look up")
 
-    async def in_thread(
+    async def run_in_thread(
         self,
         call: Callable[[], T],
         then: Callable[[T], object] | None,
@@ -242,12 +242,12 @@ class Console(App[None]):
             if refused is not None:
                 refused(refusal)
             else:
-                self.say(str(refusal), "error")
+                self.show_toast(str(refusal), "error")
         else:
             if then is not None:
                 then(result)
 
-    def say(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
+    def show_toast(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
         """Show `text` as a toast. `about` names a state, at the end of which `end_state` removes the toast."""
         toast = Notification(one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
         if about:
@@ -256,23 +256,23 @@ class Console(App[None]):
 
     def report(self, text: str, *topics: str) -> None:
         """Show `text` as a toast, and read again the `topics` that changed with it."""
-        self.say(text)
-        self.renew(topics)
+        self.show_toast(text)
+        self.reload(topics)
 
     def end_state(self, state: str, text: str) -> None:
         """Remove the toasts about `state`, which is over, and show `text`."""
         for toast in self._state_toasts.pop(state, []):
             toast.timeout = 0.0  # the next toast removes those whose time is over
-        self.say(text)
+        self.show_toast(text)
 
     def report_refusal(self, refusal: Refusal) -> None:
         """Show a refusal as a toast, as soon as there is a screen."""
         if self.is_running and self.greeted:
-            self.say(str(refusal), "warning")
+            self.show_toast(str(refusal), "warning")
         else:
             self._early_refusals.append(refusal)
 
-    def in_background(
+    def run_in_background(
         self, work: Callable[[], Coroutine[Any, Any, None]], group: str, *, exclusive: bool = True
     ) -> None:
         """Run an async function as a worker. An `exclusive` one replaces the others of its group.
@@ -291,7 +291,7 @@ class Console(App[None]):
 
     def open(self, mode: str, *arguments: object) -> None:
         """Show the screen `mode`, and call its method `show` with `arguments`."""
-        self.in_background(partial(self._open, mode, *arguments), "go", exclusive=False)
+        self.run_in_background(partial(self._open, mode, *arguments), "go", exclusive=False)
 
     async def _open(self, mode: str, *arguments: object) -> None:
         await self.action_go(mode)
@@ -327,21 +327,23 @@ class Console(App[None]):
         def on_resumed(_: object) -> None:
             self._own_stop = None
             self._stop_requested = False
-            self.renew(["costs", "autonomy"])
+            self.reload(["costs", "autonomy"])
             self.state_changed(frozenset({"holds"}))
 
-        self.ask(lambda engine: engine.safety.resume(word), on_resumed)
+        self.call_engine(lambda engine: engine.safety.resume(word), on_resumed)
 
     def write_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""
-        self.ask(lambda engine: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
+        self.call_engine(
+            lambda engine: engine.settings.set(key, value), lambda _: self.reload(["settings", "autonomy"])
+        )
         self._save_soon()
 
     def set_mouse(self, enabled: bool) -> None:
         """Use the mouse, or leave it to the terminal, from the next start on."""
         self.mouse = enabled
         self.write_setting("console.mouse", enabled)
-        self.say(f"the mouse is {'on' if enabled else 'off'} after a restart")
+        self.show_toast(f"the mouse is {'on' if enabled else 'off'} after a restart")
 
     # The last screen
 
@@ -351,7 +353,7 @@ class Console(App[None]):
             self.set_timer(SAVE_DELAY_S, self._save_now, name="save")
 
     def _save_now(self) -> None:
-        self.in_background(self._save, "save", exclusive=False)
+        self.run_in_background(self._save, "save", exclusive=False)
 
     async def _save(self) -> None:
         self._save_scheduled = False

@@ -32,21 +32,21 @@ def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str =
 
     def on_checked(exists: bool) -> None:
         if not exists:
-            app.say(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
+            app.show_toast(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
         environment = _environment(app)
         if environment.get("TMUX"):
             message = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
             message += f" {notice}" if notice else ""
-            app.ask(lambda _: _open_tmux_window(environment, "-c", folder), lambda _: app.say(message))
+            app.call_engine(lambda _: _open_tmux_window(environment, "-c", folder), lambda _: app.show_toast(message))
             return
         if notice:
-            app.say(notice)
+            app.show_toast(notice)
         if app.terminal is not None:
             message = f"{banner or f'A shell in {folder}'}. Type exit to come back to the console."
             app.terminal.run([environment.get("SHELL", "/bin/sh")], folder, message)
 
-    app.ask(lambda _: Path(folder).is_dir(), on_checked)
+    app.call_engine(lambda _: Path(folder).is_dir(), on_checked)
 
 
 def open_editor(app: CardConsole, path: str) -> None:
@@ -56,16 +56,16 @@ def open_editor(app: CardConsole, path: str) -> None:
 
     def on_checked(exists: bool) -> None:
         if not exists:
-            app.say(f"{path} no longer exists", "warning")
+            app.show_toast(f"{path} no longer exists", "warning")
         elif not command or shutil.which(command[0], path=environment.get("PATH")) is None:
             app.copy_to_clipboard(path)
-            app.say(f"{path} (copied). Set EDITOR to open it there")
+            app.show_toast(f"{path} (copied). Set EDITOR to open it there")
         elif environment.get("TMUX"):
-            app.ask(lambda _: _open_tmux_window(environment, shlex.join([*command, path])))
+            app.call_engine(lambda _: _open_tmux_window(environment, shlex.join([*command, path])))
         elif app.terminal is not None:
             app.terminal.run([*command, path], str(Path(path).parent), "")
 
-    app.ask(lambda _: Path(path).is_file(), on_checked)
+    app.call_engine(lambda _: Path(path).is_file(), on_checked)
 
 
 def _environment(app: CardConsole) -> Mapping[str, str]:
@@ -104,17 +104,19 @@ def open_source(app: CardConsole, source: PromptSource, session_id: str) -> None
             app.open("learning", source.ref)
         case SourceKind.OPERATOR | SourceKind.CONVERSATION:
             app.open("work", session_id)
-            app.say("See the transcript of this session.")
+            app.show_toast("See the transcript of this session.")
         case SourceKind.RUNNER:
-            app.say("This line comes from Clawpy Console itself.")
+            app.show_toast("This line comes from Clawpy Console itself.")
         case _:
-            app.say(f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else ""))
+            app.show_toast(
+                f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else "")
+            )
 
 
 def _open_card(app: CardConsole, card_id: str) -> None:
     def on_refusal(refusal: Refusal) -> None:
-        app.say(f"the card {card_id} is gone: {refusal.message}", "warning")
+        app.show_toast(f"the card {card_id} is gone: {refusal.message}", "warning")
 
     from clawpy_console.screens.mission.details import show_details
 
-    app.ask(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)
+    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)

@@ -10,7 +10,7 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from clawpy_console import formats
-from clawpy_console.dialogs.ask import Ask, confirm, tell
+from clawpy_console.dialogs.ask import Ask, confirm, show_text
 from clawpy_console.fields.holds import RESUME_QUESTIONS
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import BY_ID, shown_key
@@ -43,7 +43,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
     if "mission.own" not in bound:
         yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
-        check = partial(app.cards.predict, lambda text, _: app.say(text))
+        check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)
     yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))
     for name in sorted(app.available_themes):
@@ -82,7 +82,7 @@ def _act(app: Console, action: str, node: Any) -> None:
     async def act() -> None:
         await app.run_action(action, node)
 
-    app.in_background(act, "palette")
+    app.run_in_background(act, "palette")
 
 
 def choose_theme(app: Console, name: str) -> None:
@@ -100,19 +100,21 @@ def show_muted(app: Console) -> None:
 
     def on_list(muted: Sequence[Mute]) -> None:
         if not muted:
-            app.say("Nothing is muted.")
+            app.show_toast("Nothing is muted.")
             return
         by_key = dict(zip(KEYS, muted, strict=False))
 
         def on_choice(key: str | None) -> None:
             if key:
                 mute = by_key[key]
-                app.ask(lambda engine: engine.cards.lift(mute.id), lambda item: app.say(f"Unmuted: {_what(item)}"))
+                app.call_engine(
+                    lambda engine: engine.cards.lift(mute.id), lambda item: app.show_toast(f"Unmuted: {_what(item)}")
+                )
 
         answers = [(key, _what(item), _when(item)) for key, item in by_key.items()]
         app.push_screen(Ask("Muted: which should appear again?", "", answers), on_choice)
 
-    app.look_up(lambda engine: engine.cards.muted(), on_list)
+    app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
 
 
 def _what(mute: Mute) -> str:
@@ -130,23 +132,23 @@ def _when(mute: Mute) -> str:
 
 def switch_gateway(app: Console, on: bool) -> None:
     """Have the engine open or close it, and say what came of that."""
-    app.ask(
+    app.call_engine(
         lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()),
         lambda done: _gateway_switched(app, *done),
     )
 
 
 def _gateway_switched(app: Console, fresh: str, state: Any) -> None:
-    app.renew(["place", "settings"])
+    app.reload(["place", "settings"])
     if not state.listening:
-        app.say("the gateway is off")
+        app.show_toast("the gateway is off")
         return
     _show(app, fresh, state)
 
 
 def show_gateway(app: Console) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
-    app.look_up(
+    app.load_for_dialog(
         lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()), lambda answer: _show(app, *answer)
     )
 
@@ -155,4 +157,4 @@ def _show(app: Console, fresh: str, state: Any) -> None:
     token = f"the token, shown once:\n{fresh}\n" if fresh else ""
     hint = "" if state.token == "this run" else "clawpy token      shows the token\n"
     lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    tell(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())
+    show_text(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())

@@ -34,7 +34,7 @@ class Presence:
         if not app.last.welcomed:
             from clawpy_console.screens.mission.greeting import first_run_lines
 
-            app.ask(
+            app.call_engine(
                 lambda engine: first_run_lines(engine, app.keymap),
                 lambda lines: self._greet([] if app.last.welcomed else lines),
             )
@@ -48,11 +48,13 @@ class Presence:
         if self._is_greeting and (app.last.welcomed or key == "escape"):
             self._greet([])
         if app.greeted and key == "escape" and not app.last.welcomed:
-            app.keep(welcomed=True)
+            app.update_last_screen(welcomed=True)
         if app.engine is None or (self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL):
             return
         self._reported_at = now
-        app.ask(lambda engine: engine.autonomy.heard("console"), lambda _: app.renew(["autonomy"]), group="heard")
+        app.call_engine(
+            lambda engine: engine.autonomy.heard("console"), lambda _: app.reload(["autonomy"]), group="heard"
+        )
 
     def note_blur(self) -> None:
         """Note that the terminal lost the focus."""
@@ -68,7 +70,7 @@ class Presence:
         from clawpy_console.screens.mission.greeting import absence_lines
 
         app = self._app
-        app.ask(lambda engine: absence_lines(engine, since, app.now()), self._greet)
+        app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)
 
     def _greet(self, lines: list[Content]) -> None:
         self._is_greeting = bool(lines)

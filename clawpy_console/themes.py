@@ -200,7 +200,7 @@ class Appearance:
         self._app.bell_enabled = current.console.bell
         self._app.mouse = current.console.mouse
         if current.console.theme != self._app.theme and not self.use_theme(current.console.theme):
-            self._app.say(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
+            self._app.show_toast(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
 
 
 def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:

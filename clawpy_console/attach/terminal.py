@@ -51,9 +51,9 @@ class Terminal(asyncio.Protocol):
         self.environment = environment
         self.size = bound_size(size)
         self.driver: TerminalDriver | None = None
-        self.hung_up: Callable[[], None] = lambda: None
+        self.on_hang_up: Callable[[], None] = lambda: None
         """Called when the client is gone."""
-        self.stop_pressed: Callable[[], None] = lambda: None
+        self.on_stop_key: Callable[[], None] = lambda: None
         """Called for F12, ahead of all other keys."""
         self.connected = True
         self._messages = client.Messages()
@@ -61,7 +61,7 @@ class Terminal(asyncio.Protocol):
         self._is_behind = self._has_dropped_output = False
         self._closed = asyncio.Event()
 
-    def dress(self, app: App[Any]) -> None:
+    def apply_colours(self, app: App[Any]) -> None:
         """Have `app` use the colours of this terminal instead of those of the engine's process."""
         app.console = Console(
             color_system=constants.COLOR_SYSTEM,  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ class Terminal(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.connected = False
         self._closed.set()
-        self.hung_up()
+        self.on_hang_up()
 
     def pause_writing(self) -> None:
         self._is_behind = True
@@ -125,7 +125,7 @@ class Terminal(asyncio.Protocol):
         self._is_behind = False
         if self._has_dropped_output and self.driver is not None:
             self._has_dropped_output = False
-            self.driver.draw_anew()
+            self.driver.redraw()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -142,13 +142,13 @@ class Terminal(asyncio.Protocol):
             if self.driver is None:
                 continue
             if kind == client.INPUT:
-                self.driver.typed(content)
+                self.driver.handle_input(content)
             elif kind == client.SIZE:
-                self.driver.resized()
+                self.driver.update_size()
             elif kind == client.BACK:
                 self.driver.enter()
-                self.driver.resized()
-                self.driver.draw_anew()
+                self.driver.update_size()
+                self.driver.redraw()
 
 
 class TerminalDriver(Driver):
@@ -167,7 +167,7 @@ class TerminalDriver(Driver):
     def start_application_mode(self) -> None:
         self._terminal.driver = self
         self.enter()
-        self.resized()
+        self.update_size()
 
     def enter(self) -> None:
         """Set the modes that a console needs; `client.RESTORE` ends them."""
@@ -179,30 +179,30 @@ class TerminalDriver(Driver):
         words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
         self._terminal.send(client.ENTER, words.encode())
 
-    def typed(self, data: bytes) -> None:
+    def handle_input(self, data: bytes) -> None:
         """Pass on what was typed."""
         text = self._decode(data)
-        self._hand_on(self._parser.feed(text) if text else ())
+        self._dispatch(self._parser.feed(text) if text else ())
         if text.endswith("\x1b"):
-            self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._hand_on(self._parser.tick()))
+            self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._dispatch(self._parser.tick()))
 
-    def _hand_on(self, messages: Iterable[Message]) -> None:
+    def _dispatch(self, messages: Iterable[Message]) -> None:
         for message in messages:
             if isinstance(message, events.Key) and message.key == "f12":
-                self._terminal.stop_pressed()  # ahead of every key that still waits
+                self._terminal.on_stop_key()  # ahead of every key that still waits
             else:
                 self.process_message(message)
 
     def send_message(self, message: Message) -> None:
         self._app.post_message(message)
 
-    def resized(self) -> None:
+    def update_size(self) -> None:
         """Take on the size of the terminal."""
         self._size = self._terminal.size
         size = Size(*self._size)
         self._app.post_message(events.Resize(size, size))
 
-    def draw_anew(self) -> None:
+    def redraw(self) -> None:
         """Draw the whole screen again."""
         self._app.refresh(layout=True)
 

@@ -74,18 +74,19 @@ class Ask(Dialog[str | None]):
             first, *rest = Content.styled(more, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
             answer = [head + first, *(Content(" " * head.cell_length) + item for item in rest)]
             lines += [
-                line.pad_right(max(0, width - line.cell_length)).stylize(f"@click=screen.take({at})") for line in answer
+                line.pad_right(max(0, width - line.cell_length)).stylize(f"@click=screen.choose({at})")
+                for line in answer
             ]
         return lines
 
-    def action_take(self, at: int) -> None:
+    def action_choose(self, at: int) -> None:
         """Take the answer at this place."""
         self.dismiss(None if at == len(self._answers) - 1 else self._answers[at][0])
 
     def on_key(self, event: events.Key) -> None:
         keys = [key for key, _, _ in self._answers]
         if event.character in keys:
-            self.action_take(keys.index(event.character or ""))
+            self.action_choose(keys.index(event.character or ""))
         elif event.key == "escape":
             self.dismiss(None)
         elif event.key in ("up", "k", "down", "j"):
@@ -94,7 +95,7 @@ class Ask(Dialog[str | None]):
         elif event.key == "enter" and keys[self._at].isupper():
             self.query_one(".dialog").border_subtitle = Content(f"Enter does not do this. Press {keys[self._at]}.")
         elif event.key == "enter":
-            self.action_take(self._at)
+            self.action_choose(self._at)
         elif event.key in ("pageup", "pagedown"):
             for pane in self.query("#text"):
                 pane.scroll_page_up(animate=False) if event.key == "pageup" else pane.scroll_page_down(animate=False)
@@ -124,7 +125,7 @@ def confirm(
     app.push_screen(dialog, on_answer)
 
 
-def tell(app: Console, title: str, text: str) -> None:
+def show_text(app: Console, title: str, text: str) -> None:
     """Show a few words that have to be read, and maybe copied, until they are closed."""
     dialog = Ask(title, text, (("c", "copy", ""),), cancel=("escape", "close"))
     app.push_screen(dialog, lambda answer: app.copy_to_clipboard(text) if answer else None)

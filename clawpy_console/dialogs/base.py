@@ -59,22 +59,22 @@ class Dialog(ModalScreen[Answer], BaseScreen[Answer]):  # styles come by the fir
         frame.border_title, frame.border_subtitle = Content(title), Content(subtitle)
         return frame
 
-    def say(self, text: str, style: str = "$wants") -> None:
-        """Say something in the line `#said`; "" for nothing."""
-        self.query_one("#said", Static).update(Content.styled(text, style))
+    def show_status(self, text: str, style: str = "$wants") -> None:
+        """Say something in the line `#status`; "" for nothing."""
+        self.query_one("#status", Static).update(Content.styled(text, style))
 
-    def refuse(self, refusal: Refusal) -> None:
+    def show_refusal(self, refusal: Refusal) -> None:
         """Say why it cannot be done."""
-        self.say(f"✗ {refusal}", "$wrong")
+        self.show_status(f"✗ {refusal}", "$wrong")
 
     def action_close(self) -> None:
         self.dismiss(None)
 
-    def explain_enter(self, how: str) -> None:
+    def show_enter_hint(self, how: str) -> None:
         """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""
         self.query_one(".dialog").border_subtitle = Content(f"⏎ does nothing here: {how}")
 
-    def draw_over(self, picture: list[Strip]) -> list[Strip]:
+    def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         """What stands behind the dialog, made of the picture of the screen there."""
         return picture
 
@@ -85,7 +85,7 @@ class Dialog(ModalScreen[Answer], BaseScreen[Answer]):  # styles come by the fir
             behind = self.render()
             if not isinstance(behind, BackgroundScreen):
                 return super().render_lines(crop)
-            self._picture = (key, self.draw_over(_dimmed(behind.screen._compositor.render_strips(), behind)))
+            self._picture = (key, self.draw_on_picture(_dimmed(behind.screen._compositor.render_strips(), behind)))
         lines = self._picture[1][crop.y : crop.bottom]
         return lines if crop.column_span == (0, self.size.width) else [line.crop(crop.x, crop.right) for line in lines]
 
@@ -106,20 +106,20 @@ T = TypeVar("T")
 
 
 class PreviewDialog(Dialog[Answer]):
-    """Shows a preview. Subclasses compose a `ReflowingText` `#change` in a `VerticalScroll` `#pane`, a `Static` `#said`
-    and a `KeyLine`."""
+    """Shows a preview. Subclasses compose a `ReflowingText` `#change` in a `VerticalScroll` `#pane`, a `Static`
+    `#status` and a `KeyLine`."""
 
     DEFAULT_CSS = """
     PreviewDialog #body { height: 1fr; }
     PreviewDialog #pane { width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
     PreviewDialog #change { height: auto; }
-    PreviewDialog #said { height: auto; padding: 0 1; }
+    PreviewDialog #status { height: auto; padding: 0 1; }
     PreviewDialog KeyLine { background: $surface; dock: bottom; padding: 0; }
     """
 
     def preview(self, call: Callable[[Engine], T], then: Callable[[T], object], *, wait: float) -> None:
         """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
-        self.read(call, then, self.refuse, group="preview", wait=wait)
+        self.read(call, then, self.show_refusal, group="preview", wait=wait)
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""

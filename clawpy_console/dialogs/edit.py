@@ -36,4 +36,4 @@ class EditDialog(Dialog[bool]):
             self.dismiss(False)
             return
         self._confirming_close = True
-        self.say("▲ Not saved. Press the same key again to discard your edit.")
+        self.show_status("▲ Not saved. Press the same key again to discard your edit.")

@@ -23,7 +23,7 @@ class EditFile(EditDialog):
     DEFAULT_CSS = """
     EditFile #text { height: 1fr; }
     EditFile #theirs { height: 1fr; display: none; }
-    EditFile #said { height: auto; padding: 0 1; }
+    EditFile #status { height: auto; padding: 0 1; }
     EditFile KeyLine { background: $surface; dock: bottom; padding: 0; }
     EditFile.-clash #theirs { display: block; }
     """
@@ -37,42 +37,44 @@ class EditFile(EditDialog):
     def compose(self) -> ComposeResult:
         with self.frame(f"{self._file.agent}/{self._file.name}", classes="-whole"):
             yield self.editor(line_numbers=self._file.name.endswith(".json"))
-            yield Static(id="said", markup=False)
+            yield Static(id="status", markup=False)
             yield TextArea(id="theirs", soft_wrap=True, show_line_numbers=False, read_only=True)
             yield KeyLine()
 
     def on_mount(self) -> None:
         if self.original != self._file.text.replace("\r\n", "\n"):
-            self.say("Control characters are not shown, and saving removes them.")
+            self.show_status("Control characters are not shown, and saving removes them.")
         elif self._file.problem:
-            self.say(f"✗ {self._file.problem}", "$wrong")
+            self.show_status(f"✗ {self._file.problem}", "$wrong")
 
     def action_save(self) -> None:
         file, text = self._theirs or self._file, self.text
 
         def on_refusal(refusal: Refusal) -> None:
             if refusal.code == "changed_meanwhile":
-                self.app.ask(
-                    lambda engine: engine.agent_files.read(file.agent, file.name), self._show_conflict, self.refuse
+                self.app.call_engine(
+                    lambda engine: engine.agent_files.read(file.agent, file.name),
+                    self._show_conflict,
+                    self.show_refusal,
                 )
             else:
-                self.refuse(refusal)
+                self.show_refusal(refusal)
 
-        self.app.ask(
+        self.app.call_engine(
             lambda engine: engine.agent_files.write(file.agent, file.name, text, read=file.digest),
             lambda _: self._saved(),
             on_refusal,
         )
 
     def _saved(self) -> None:
-        self.app.say(f"saved {self._file.agent}/{self._file.name}")
+        self.app.show_toast(f"saved {self._file.agent}/{self._file.name}")
         self.dismiss(True)
 
     def _show_conflict(self, theirs: AgentFile) -> None:
         self._theirs = theirs
         self.query_one("#theirs", TextArea).text = sanitise(theirs.text)
         self.add_class("-clash")
-        self.say("▲ Another program changed the file; its text is below. Save again to keep yours.")
+        self.show_status("▲ Another program changed the file; its text is below. Save again to keep yours.")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -21,9 +21,9 @@ def send_findings(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
 
     def send() -> None:
-        app.ask(lambda engine: engine.wisdom.flush(), lambda report: _show_report(app, report))
+        app.call_engine(lambda engine: engine.wisdom.flush(), lambda report: _show_report(app, report))
 
-    app.look_up(
+    app.load_for_dialog(
         lambda engine: engine.wisdom.bubbles(state=BubbleState.QUEUED),
         lambda queued: confirm(app, "Send these findings up now?", _question(queued), "send up", send),
     )
@@ -50,7 +50,7 @@ def _question(queued: Sequence[Bubble]) -> str:
 def _show_report(app: Console, report: FlushReport) -> None:
     up = sum(len(ids) for ids in report.flushed.values())
     remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
-    app.say(f"{formats.count(up, 'finding')} sent up{remainder}")
+    app.show_toast(f"{formats.count(up, 'finding')} sent up{remainder}")
     if report.failed:
-        app.say(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
-    app.renew(["agents", "changes"])
+        app.show_toast(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
+    app.reload(["agents", "changes"])

@@ -86,7 +86,7 @@ class Jump(Dialog[Spot | None]):
         self._spots = dict(zip(labels(len(found)), found, strict=False))
         self._typed = ""
 
-    def draw_over(self, picture: list[Strip]) -> list[Strip]:
+    def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
         style = self.get_component_rich_style("jump--label")
         positions: list[tuple[int, int, str]] = []
         occupied = set[tuple[int, int]]()

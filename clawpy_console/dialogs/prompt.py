@@ -100,9 +100,9 @@ class OwnPrompt(Dialog[Card | None]):
     DEFAULT_CSS = """
     OwnPrompt #text { height: auto; min-height: 4; max-height: 12; }
     OwnPrompt #options { min-height: 8; margin: 0 0 1 0; }
-    OwnPrompt #said { height: auto; display: none; margin: 0 0 1 0; }
-    OwnPrompt.-said #said { display: block; }
-    OwnPrompt.-said #options { min-height: 5; }  /* or the keys below would leave a low terminal */
+    OwnPrompt #status { height: auto; display: none; margin: 0 0 1 0; }
+    OwnPrompt.-with-status #status { display: block; }
+    OwnPrompt.-with-status #options { min-height: 5; }  /* or the keys below would leave a low terminal */
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
@@ -128,7 +128,7 @@ class OwnPrompt(Dialog[Card | None]):
             )
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
-            yield Static(id="said", markup=False)
+            yield Static(id="status", markup=False)
             yield ReflowingText(id="options")
             yield KeyLine()
 
@@ -142,7 +142,7 @@ class OwnPrompt(Dialog[Card | None]):
         """Read which flows there are, and whether anything runs text; at a later key if the engine still starts."""
         if not self._lookup_started and self.app.engine is not None:
             self._lookup_started = True
-            self.app.ask(lambda engine: engine.flows.forms(), self._show_flows)
+            self.app.call_engine(lambda engine: engine.flows.forms(), self._show_flows)
             self._look_for_agents()
 
     @property
@@ -161,7 +161,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _look_for_agents(self) -> None:
         """Say before anything is sent that nothing can run text, and what could."""
-        self.app.ask(channel_choice.read_options, self._show_agents)
+        self.app.call_engine(channel_choice.read_options, self._show_agents)
 
     def _show_agents(self, options: ChannelOptions) -> None:
         if self.is_attached:
@@ -184,10 +184,10 @@ class OwnPrompt(Dialog[Card | None]):
     def _typed(self) -> None:
         text = self._area.text
         self._look_up()
-        self.app.keep_prompt(text, self._workspace)
+        self.app.save_prompt(text, self._workspace)
         if not (self._selected >= 0 and text == self._options[self._selected][0]):
             self._complete_again()
-        self.remove_class("-said")
+        self.remove_class("-with-status")
 
     def _complete_again(self) -> None:
         self._selected = -1
@@ -241,7 +241,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def action_place(self) -> None:
         self._workspace_index = (self._workspace_index + 1) % len(self._workspaces)
-        self.app.keep_prompt(self._area.text, self._workspace)
+        self.app.save_prompt(self._area.text, self._workspace)
         self._draw_place()
 
     def action_hire(self) -> None:
@@ -258,8 +258,8 @@ class OwnPrompt(Dialog[Card | None]):
         text, place = self._area.text.strip(), self._workspace
         if text and not self._sending:
             self._sending = True
-            self.say("Sending…", "$grey")
-            self.app.ask(lambda engine: self._propose(engine, text, place), self._on_card, self._on_refusal)
+            self.show_status("Sending…", "$grey")
+            self.app.call_engine(lambda engine: self._propose(engine, text, place), self._on_card, self._on_refusal)
 
     def _propose(self, engine: Engine, text: str, place: str) -> Card:
         if text != self._confirmed_text and not engine.flows.find_named(text) and not engine.channel_setup.served_by():
@@ -268,13 +268,13 @@ class OwnPrompt(Dialog[Card | None]):
         return engine.cards.propose(text, workspace=place)
 
     def _on_card(self, card: Card) -> None:
-        self.app.keep_prompt("", "", sent=self._area.text.strip())
+        self.app.save_prompt("", "", sent=self._area.text.strip())
         self.dismiss(card)
 
     def _on_refusal(self, refusal: Refusal) -> None:
         self._sending = False
-        self.say(f"▲ {refusal.message} {refusal.fix}")
+        self.show_status(f"▲ {refusal.message} {refusal.fix}")
 
-    def say(self, text: str, style: str = "$wants") -> None:
-        super().say(text, style)
-        self.add_class("-said")
+    def show_status(self, text: str, style: str = "$wants") -> None:
+        super().show_status(text, style)
+        self.add_class("-with-status")

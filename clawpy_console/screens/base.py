@@ -119,7 +119,7 @@ class ConsoleScreen(BaseScreen[None]):
         """Draw what depends on the time."""
         self.app.draw_frame(self.query_one(Frame), now)
 
-    def put(self, selector: str, content: Content) -> None:
+    def update_static(self, selector: str, content: Content) -> None:
         """Put `content` into the Static at `selector`, unless it is there already."""
         static = self.query_one(selector, Static)
         before = static.content
@@ -131,13 +131,13 @@ class ConsoleScreen(BaseScreen[None]):
         listed = list(fields)
         self.query_one(selector, ReflowingText).show(lambda width: render_fields(listed, width))
 
-    def takes_results(self) -> bool:
+    def can_show_results(self) -> bool:
         return self.ready or not self._complete
 
     def refresh_topics(self, topics: frozenset[str]) -> None:
         """Called when the engine reports `topics`, also when the state of the console stays the same."""
 
-    def output_grew(self, sessions: frozenset[str]) -> None:
+    def refresh_output(self, sessions: frozenset[str]) -> None:
         """Called when these sessions wrote more output."""
 
     def on_descendant_focus(self) -> None:
@@ -201,7 +201,7 @@ class ConsoleScreen(BaseScreen[None]):
     def action_copy_id(self) -> None:
         if text := self.copy_text():
             self.app.copy_to_clipboard(text)
-            self.app.say(f"copied {text}")
+            self.app.show_toast(f"copied {text}")
 
     def disabled_key_message(self, key: str, character: str) -> str:
         """What the key would do and why it cannot now; "" for a key that works, or has no action in the key line."""

@@ -86,7 +86,7 @@ class BaseScreen(Screen[Answer]):
     def _drawn(self) -> None:
         self._owed = False
 
-    def takes_results(self) -> bool:
+    def can_show_results(self) -> bool:
         """Whether what was read can still be drawn: while the app ends the widgets are gone."""
         return True
 
@@ -102,11 +102,11 @@ class BaseScreen(Screen[Answer]):
         """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
 
         def arrived(result: T) -> None:
-            if self.takes_results():
+            if self.can_show_results():
                 then(result)
 
         if self.app.engine is not None:
-            work = partial(self.app.in_thread, partial(call, self.app.engine), arrived, refused, wait=wait)
+            work = partial(self.app.run_in_thread, partial(call, self.app.engine), arrived, refused, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     def key_of(self, action_id: str) -> str:

@@ -30,7 +30,7 @@ class Small(App[None]):
     def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
         super().__init__(driver_class=TerminalDriver)
-        terminal.dress(self)
+        terminal.apply_colours(self)
 
     def compose(self) -> ComposeResult:
         yield Static("hello")
@@ -68,7 +68,7 @@ async def small(environment: dict[str, str]) -> AsyncIterator[tuple[Small, Termi
         item.setblocking(False)
     terminal = Terminal(environment, (40, 10))
     app = Small(terminal)
-    terminal.hung_up = app.exit
+    terminal.on_hang_up = app.exit
     with theirs:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, ours)
         running = asyncio.create_task(app.run_async())
@@ -104,7 +104,7 @@ async def test_f12_waits_for_no_other_key() -> None:
             typed.append(app.query_one(Input).value)
             stopped.set()
 
-        terminal.stop_pressed = stop
+        terminal.on_stop_key = stop
         client.tell(wire.INPUT, 500 * b"a" + b"\x1b[24~")
         await asyncio.wait_for(stopped.wait(), 20)
         assert len(typed[0]) < 500

@@ -264,7 +264,7 @@ async def test_marks_whose_hunks_landed_elsewhere_are_said_before_all_of_it_land
     async with console.run_test(size=(160, 50), notifications=True) as pilot:
         view = await to_the_diff(pilot, "]", "space")
         without_first_hunk(engine)
-        console.renew(["changes"])
+        console.reload(["changes"])
         await until(pilot, lambda: told(console, "lost hunks that you had marked. Look at"))
         assert not view.marked
         await pilot.press("L")
@@ -286,7 +286,7 @@ async def test_nothing_lands_while_the_diff_is_read(console: ConsoleApp, engine:
         view = await to_the_diff(pilot, "]", "space")
         engine.changes.diff = slow  # type: ignore[method-assign]
         engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=1, landings=1)
-        console.renew(["changes"])
+        console.reload(["changes"])
         await until(pilot, lambda: not view.files)
         await pilot.press("L")
         await until(pilot, lambda: told(console, "The diff is not read yet"))
@@ -307,7 +307,7 @@ async def test_marks_stay_when_their_landing_is_refused(console: ConsoleApp, eng
         assert view.marked == {("shop/cart.py", 1)}
         without_first_hunk(engine)
         engine.changes.land = land  # type: ignore[method-assign]
-        console.renew(["changes"])
+        console.reload(["changes"])
         await until(pilot, lambda: told(console, "lost hunks that you had marked. Look at"))
 
 

@@ -58,7 +58,7 @@ async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: 
 
     async with running(console) as pilot:
         engine.cards.pending = pending  # type: ignore[method-assign]
-        console.renew(["cards"])
+        console.reload(["cards"])
         await until(pilot, asked.is_set)
         await pilot.press("2")
         assert console._is_reading

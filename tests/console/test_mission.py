@@ -57,7 +57,7 @@ async def test_tasks_and_agents_are_shown_only_while_there_are_any(console: Cons
         assert "research" not in screen_text(console)  # nobody serves that channel
         engine.tasks.list = lambda **_: []
         engine.settings.current.channels = ()
-        console.renew(["tasks", "settings"])
+        console.reload(["tasks", "settings"])
         await until(pilot, lambda: "TASKS" not in screen_text(console) and "AGENTS" not in screen_text(console))
 
 
@@ -68,8 +68,10 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
 ) -> None:
     engine.with_agent()
     async with running(console, *keys, size=(80, 24), notifications=True) as pilot:
-        console.say("something is wrong, and how to fix it")
-        console.say("something else is wrong, in more words than fit one line of so small a terminal, and fixed thus")
+        console.show_toast("something is wrong, and how to fix it")
+        console.show_toast(
+            "something else is wrong, in more words than fit one line of so small a terminal, and fixed thus"
+        )
         await sees(pilot, "something is wrong, and how to fix it")
         await sees(pilot, "fixed thus")
         seen = {
@@ -105,7 +107,7 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
         await until(pilot, lambda: said in screen_text(console))
         said = "first days: 8 of 10 decisions made"
         engine.cards.dismiss(SECOND)  # in another console
-        console.renew(["cards"])
+        console.reload(["cards"])
         await until(pilot, lambda: said in screen_text(console))
 
 

@@ -59,7 +59,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
             check=CheckResult("pytest", 18, 2, failing=failing),
             facts={"signatures": dict.fromkeys(failing, "TypeError: N is no price in cart.py")},
         )  # fmt: skip
-        console.renew(["sessions"])
+        console.reload(["sessions"])
         await sees(pilot, "2 tests: TypeError: N is no price in cart.py")
         assert "100 %  20 run, 2 failed" in screen_text(console)
         assert " 20 %" not in screen_text(console)

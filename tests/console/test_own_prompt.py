@@ -163,7 +163,7 @@ async def test_consoles_of_one_process_keep_what_was_typed_in_another(
     async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:
         await live(pilot)
         await live(others)
-        console.keep_prompt("half", "", sent="look")
+        console.save_prompt("half", "", sent="look")
         await console._save()
         await other._save()
     kept = load(home.last_screen)

@@ -94,7 +94,7 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
         assert front(console) == FIRST
         assert "CARDS  1 of 5" in screen_text(console)
         assert not named(engine, "snooze", "undo")  # nothing has reached the engine yet
-        console.renew(["cards"])
+        console.reload(["cards"])
         answered.set()
         await until(pilot, lambda: named(engine, "undo") and not console._is_reading)
         assert [call[0] for call in named(engine, "snooze", "undo")] == ["snooze", "undo"]
@@ -102,7 +102,7 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
         assert len(stack(console).cards) == 5
         engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
         engine.cards.all.pop(FIRST)  # what was taken back does not outlive what the engine says later
-        console.renew(["cards"])
+        console.reload(["cards"])
         await until(pilot, lambda: front(console) == SECOND)
 
 
@@ -141,7 +141,7 @@ async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_ha
         now = [100.0]
         stack(console).clock = lambda: now[0]
         engine.cards.all.pop(FIRST)  # withdrawn while the operator looks at it
-        console.renew(["cards"])
+        console.reload(["cards"])
         await until(pilot, lambda: front(console) == SECOND)
         now[0] += 0.149
         await pilot.press("right")
@@ -156,7 +156,7 @@ async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_ha
 async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console) as pilot:
         engine.cards.all = {"pred_new": stand_in.card(77, "Something hotter", confidence=0.79), **engine.cards.all}
-        console.renew(["cards"])
+        console.reload(["cards"])
         await until(pilot, lambda: len(stack(console).cards) == 6)
         assert front(console) == FIRST
 
@@ -219,7 +219,7 @@ async def test_the_count_is_of_what_is_pending(console: ConsoleApp, engine: Stan
             engine.cards._decide(FIRST, Status.REJECTED)
         else:
             engine.cards.all["pred_new"] = stand_in.card(77, "Something else", tier=Tier.UPKEEP)
-        console.renew(["cards"])
+        console.reload(["cards"])
         place = "2 of 4" if engine_says == "decided" else "3 of 6"
         await sees(pilot, f"CARDS  {place}")
         assert front(console) == RISKY
@@ -293,7 +293,7 @@ async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
                 signals=(dataclasses.replace(first.signals[4], evidence=(text,)),),
                 verdicts=(RailVerdict("content", Verdict.BLOCK, text, text),),
             )
-            console.renew(["cards"])
+            console.reload(["cards"])
             await until(pilot, lambda text=text: front_prompt(console) == text)
             await pilot.pause()
             strips = console.screen._compositor.render_strips()

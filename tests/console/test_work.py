@@ -55,7 +55,7 @@ async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console:
         assert work.session.id == lands.id  # not the one that runs, which is listed first
         await pilot.press("1")
         engine.changes.all[0] = dataclasses.replace(first, state=ChangeState.DISCARDED)
-        console.renew(["changes"])
+        console.reload(["changes"])
         await until(pilot, lambda: console.state.changes[0].state is ChangeState.DISCARDED)
         await pilot.press("2")
         assert work.session.id == red.id  # nothing was chosen: the next that waits
@@ -93,7 +93,7 @@ async def test_sessions_name_their_repository_where_there_are_several(console: C
         engine.sessions.all = [
             dataclasses.replace(session, workspace=first.workspace) for session in engine.sessions.all
         ]
-        console.renew(["sessions"])
+        console.reload(["sessions"])
         await until(pilot, lambda: f"{workspace_name(first.workspace)}: " not in screen_text(console))
         assert first.prompt[:30] in screen_text(console)
 
@@ -105,7 +105,7 @@ async def test_after_an_approval_it_opens_on_the_new_session(console: ConsoleApp
         new = dataclasses.replace(older, id="sess_000000000777", prediction_id=card.id, created_at=NOW)
         engine.sessions.all.insert(0, new)
         await pilot.press("right", "2")
-        console.renew(["sessions"])
+        console.reload(["sessions"])
         await until(pilot, lambda: console.screen.session.id == new.id)
         await pilot.press("down", "1", "2")
         assert console.screen.session.id != new.id, "only once"
@@ -265,7 +265,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_while_something_else_needs
             await pilot.press("pageup")
         top = view.scroll_offset.y
         for n in range(3):
-            console.say(f"said {n}")
+            console.show_toast(f"said {n}")
         await sees(pilot, "said 2")
         assert ("line 100" in screen_text(console)) != scrolled
         assert not scrolled or view.scroll_offset.y == top

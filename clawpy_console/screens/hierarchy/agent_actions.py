@@ -146,9 +146,9 @@ class AgentActions(ConsoleScreen):
 
         def on_close(saved: bool | None) -> None:
             if saved:
-                self.app.renew(["agents"])
+                self.app.reload(["agents"])
 
-        self.app.look_up(
+        self.app.load_for_dialog(
             lambda engine: engine.agent_files.read(agent.id, name),
             lambda file: self.app.push_screen(EditFile(file), on_close),
         )
@@ -163,7 +163,7 @@ class AgentActions(ConsoleScreen):
                 message = f"Saved the guidance from {leader}"
                 self._on_changed(message, lambda engine: engine.wisdom.undo_profile(leader))
 
-        self.app.look_up(read_profile, lambda result: self.app.push_screen(EditProfile(*result), on_close))
+        self.app.load_for_dialog(read_profile, lambda result: self.app.push_screen(EditProfile(*result), on_close))
 
     def action_editor(self) -> None:
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
@@ -198,7 +198,7 @@ class AgentActions(ConsoleScreen):
                 lambda engine, name: engine.agents.restore(name),
             )
 
-        self.app.look_up(
+        self.app.load_for_dialog(
             lambda engine: engine.agents.check_retire(agent.id),
             lambda _: confirm(self.app, title, question, "retire", retire),
         )
@@ -231,7 +231,7 @@ class AgentActions(ConsoleScreen):
         )
 
         def teach() -> None:
-            self.app.ask(lambda engine: engine.wisdom.teach(), on_taught)
+            self.app.call_engine(lambda engine: engine.wisdom.teach(), on_taught)
 
         confirm(self.app, "Teach every worker now?", question, "teach", teach)
 
@@ -251,7 +251,7 @@ class AgentActions(ConsoleScreen):
             self.app.report(f"Undone: {change.message}", "agents")
             self.refresh_bindings()
 
-        self.app.ask(change.undo, on_undone)
+        self.app.call_engine(change.undo, on_undone)
 
     def _change(
         self,
@@ -262,7 +262,9 @@ class AgentActions(ConsoleScreen):
         select: str = "",
     ) -> None:
         """Call `act`, whose result `undo` gets; then put the cursor on the agent `select`, "" to leave it."""
-        self.app.ask(act, lambda result: self._on_changed(message, lambda engine: undo(engine, result), select=select))
+        self.app.call_engine(
+            act, lambda result: self._on_changed(message, lambda engine: undo(engine, result), select=select)
+        )
 
     def _on_changed(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
         self._last_change = Change(message, undo)

@@ -68,7 +68,7 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
                 yield self.editor()
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
-            yield Static(id="said", markup=False)
+            yield Static(id="status", markup=False)
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -87,19 +87,21 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
 
     def _show_edits(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
         self._edits, document = result
-        self.say("")
+        self.show_status("")
         self.show(edited_fields(document))
 
     def action_save(self) -> None:
         """Save the edits whose preview is shown."""
         leader, edits = self._before.leader, self._edits
         if edits is None:
-            self.say("Not saved: what it changes is not shown yet.")
+            self.show_status("Not saved: what it changes is not shown yet.")
         elif not edits:
-            self.say("Nothing has changed.", "$grey")
+            self.show_status("Nothing has changed.", "$grey")
         else:
-            self.app.ask(
-                lambda engine: engine.wisdom.revise_profile(leader, edits), lambda _: self.dismiss(True), self.refuse
+            self.app.call_engine(
+                lambda engine: engine.wisdom.revise_profile(leader, edits),
+                lambda _: self.dismiss(True),
+                self.show_refusal,
             )
 
 
@@ -131,7 +133,7 @@ class MoveAgent(PreviewDialog[str | None]):
                     yield Rows(id="leaders", empty="No match.", classes="-lit")
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
-            yield Static(id="said", markup=False)
+            yield Static(id="status", markup=False)
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -173,7 +175,7 @@ class MoveAgent(PreviewDialog[str | None]):
 
     def _show_move(self, document: Document) -> None:
         self._has_preview = True
-        self.say("")
+        self.show_status("")
         self.show([Field("", f"{self._agent.id} under {self._leader_id}", "title"), *moved_fields(document)])
 
     def action_step(self, by: int) -> None:
@@ -183,7 +185,7 @@ class MoveAgent(PreviewDialog[str | None]):
     def action_move(self) -> None:
         """Choose the leader under the cursor, once its preview is shown."""
         if self._leader_id == self._agent.reports_to:
-            self.say(f"▲ {self._agent.id} is under {self._leader_id} already.")
+            self.show_status(f"▲ {self._agent.id} is under {self._leader_id} already.")
         elif self._has_preview:
             self.dismiss(self._leader_id)
 
@@ -202,7 +204,7 @@ class NewAgent(Dialog[AgentView | None]):
         with self.frame(f"A new agent under {self._leader}"):
             for name, hint in NEW_AGENT_FIELDS.items():
                 yield Input(placeholder=hint, id=name)
-            yield Static(id="said", classes="note", markup=False)
+            yield Static(id="status", classes="note", markup=False)
             keys = Content.assemble(("^s", "$accent"), " create     ", ("esc", "$accent"), " cancel")
             yield Static(keys, classes="note", markup=False)
 
@@ -217,10 +219,10 @@ class NewAgent(Dialog[AgentView | None]):
         values = {name: self.query_one(f"#{name}", Input).value.strip() for name in NEW_AGENT_FIELDS}
         agent_id = values.pop("id")
         if not agent_id:
-            self.refuse(Refusal("bad_id", "The id is missing.", ID_HINT))
+            self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
         else:
-            self.app.ask(
+            self.app.call_engine(
                 lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values),
                 self.dismiss,
-                self.refuse,
+                self.show_refusal,
             )

@@ -69,7 +69,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
                 yield PromptLines(id="block")
 
     def on_screen_resume(self) -> None:
-        self.app.renew(["agents"])
+        self.app.reload(["agents"])
         self._read_detail()
 
     # Drawing
@@ -114,7 +114,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
             _, color, label = STATES[status]
             if count := sum(agent.state == status for agent in state.agents):
                 badges.append((f"  {count} {label}", f"${color}"))
-        self.put("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
+        self.update_static("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
 
     @property
     def tab(self) -> str:
@@ -238,7 +238,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
         with_unused = self._folds.with_unused if show_all else frozenset()
         self._folds = replace(self._folds, show_all=show_all, with_unused=with_unused)
         self._draw_tree()
-        self.app.say("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
+        self.app.show_toast("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
 
     @on(Rows.Opened, "#tree")
     def _row_opened(self, message: Rows.Opened) -> None:
@@ -279,7 +279,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
         elif any(session.id == message.row_id for session in self.state.sessions):
             self.app.open("work", message.row_id)
         else:
-            self.app.say("This session is older than those listed in work.", "warning")
+            self.app.show_toast("This session is older than those listed in work.", "warning")
 
     @on(PromptLines.Opened)
     def _line_opened(self, message: PromptLines.Opened) -> None:

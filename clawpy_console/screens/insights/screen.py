@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.timer import Timer
 
-from clawpy_console.dialogs.ask import confirm, tell
+from clawpy_console.dialogs.ask import confirm, show_text
 from clawpy_console.fields import Field, heading, predictions, training
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -172,11 +172,15 @@ class InsightsScreen(ConsoleScreen):
         if (read := self._insights) is None:
             return
         if (run := read.training.active) is None:
-            self.app.look_up(lambda engine: engine.training.offer(), self._confirm_training, self._explain_refusal)
+            self.app.load_for_dialog(
+                lambda engine: engine.training.offer(), self._confirm_training, self._explain_refusal
+            )
             return
 
         def stop() -> None:
-            self.app.ask(lambda engine: engine.training.cancel(), lambda _: self._report("the training is stopped"))
+            self.app.call_engine(
+                lambda engine: engine.training.cancel(), lambda _: self._report("the training is stopped")
+            )
 
         confirm(self.app, "Stop the training?", training.stop_question(run), "stop it", stop, risky=True)
 
@@ -185,14 +189,16 @@ class InsightsScreen(ConsoleScreen):
             return
 
         def train() -> None:
-            self.app.ask(lambda engine: engine.training.launch(), lambda run: self._report(f"training: {run.state}"))
+            self.app.call_engine(
+                lambda engine: engine.training.launch(), lambda run: self._report(f"training: {run.state}")
+            )
 
         key = self.key_of("insights.train")
         question = training.training_question(offer, read.training, key)
         confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 
     def _explain_refusal(self, refusal: Refusal) -> None:
-        tell(self.app, "No training yet", f"{refusal.message}\n\n{refusal.fix}")
+        show_text(self.app, "No training yet", f"{refusal.message}\n\n{refusal.fix}")
 
     def action_swap(self) -> None:
         """Use the model that was trained last, or go back to the previous one."""
@@ -205,10 +211,10 @@ class InsightsScreen(ConsoleScreen):
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
 
         # The engine reports the result as an event.
-        confirm(self.app, title, question, "swap", lambda: self.app.ask(swap, lambda _: self.read_again()))
+        confirm(self.app, title, question, "swap", lambda: self.app.call_engine(swap, lambda _: self.read_again()))
 
     def _report(self, message: str) -> None:
-        self.app.say(message)
+        self.app.show_toast(message)
         self.read_again()
 
     def copy_text(self) -> str:

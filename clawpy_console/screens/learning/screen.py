@@ -69,7 +69,7 @@ class DecisionDialog(PreviewDialog[str | None]):
 
     @on(Input.Submitted)
     def _explain_enter(self) -> None:
-        self.explain_enter(f"{self.key_of('deciding.decide')} confirms")
+        self.show_enter_hint(f"{self.key_of('deciding.decide')} confirms")
 
     def action_decide(self) -> None:
         self.dismiss(self.query_one("#reason", Input).value.strip())
@@ -178,7 +178,7 @@ class LearningScreen(FilterableScreen):
         if self._id_to_select:
             self.query_one("#list", Rows).select(self._id_to_select)
             if self.current != self._id_to_select:
-                self.app.say(f"{self._id_to_select} no longer exists.", "warning")
+                self.app.show_toast(f"{self._id_to_select} no longer exists.", "warning")
             self._id_to_select = ""
         self._read_view()
 
@@ -238,7 +238,7 @@ class LearningScreen(FilterableScreen):
         total = sum(map(len, groups.values()))
         title = [("LEARNING", ""), (f"  {total:,}" if total else "", "$grey")]
         title.append((f"  only: {filter_title}" if filter_title else "", "not bold $accent"))
-        self.put("#list-title", Content.assemble(*title))
+        self.update_static("#list-title", Content.assemble(*title))
 
     def _draw_view(self, now: datetime) -> None:
         view, current = self.view, self.current
@@ -294,11 +294,11 @@ class LearningScreen(FilterableScreen):
             return
         session = (self._record or {}).get("session", "") if kind == "record" else id
         if not session:
-            self.app.say("It does not come from a session.", "warning")
+            self.app.show_toast("It does not come from a session.", "warning")
         elif any(listed.id == session for listed in self.state.sessions):
             self.app.open("work", session)
         else:
-            self.app.say(
+            self.app.show_toast(
                 "Its session is older than those listed. ⏎ at the end of the list in work (2) lists more.", "warning"
             )
 
@@ -351,7 +351,9 @@ class LearningScreen(FilterableScreen):
         def on_answer(reason: str | None) -> None:
             if reason is not None:
                 self._reasons[id, name] = reason
-                self.app.ask(lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id))
+                self.app.call_engine(
+                    lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
+                )
 
         title = f"{decision.question} {crop(learning_fields.title(view.get('candidate', view)), 60)}"
         if not decision.question:
@@ -370,12 +372,12 @@ class LearningScreen(FilterableScreen):
         if id.startswith("cand_"):
             self._last_decided_id = id
             message += f". Undo: {self.key_of('candidates.undo')}"
-        self.app.say(message)
+        self.app.show_toast(message)
         self._renew()
 
     def _warn_if_undoing(self) -> bool:
         if self._is_undoing:
-            self.app.say("Undo is still running. Try again in a moment.", "warning")
+            self.app.show_toast("Undo is still running. Try again in a moment.", "warning")
         return self._is_undoing
 
     def action_undo(self) -> None:
@@ -386,31 +388,33 @@ class LearningScreen(FilterableScreen):
 
         def on_undone(restored: Any) -> None:
             self._last_decided_id = ""
-            self.app.say(f"Undone: {candidate_fields.STATUS[restored.status][2]}, as before")
+            self.app.show_toast(f"Undone: {candidate_fields.STATUS[restored.status][2]}, as before")
             self._renew()
 
         def on_refusal(refusal: Exception) -> None:
             self._is_undoing = False
-            self.app.say(str(refusal), "error")
+            self.app.show_toast(str(refusal), "error")
 
         self._is_undoing = True
-        self.app.ask(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
+        self.app.call_engine(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
 
     def action_chain(self) -> None:
         """Run the promotion chain now: learnings that recur in several sessions are promoted."""
-        self.app.say("Checking what recurs…")
-        self.app.ask(lambda engine: engine.learnings.chain(), self._on_chain_report, group="chain")
+        self.app.show_toast("Checking what recurs…")
+        self.app.call_engine(lambda engine: engine.learnings.chain(), self._on_chain_report, group="chain")
 
     def _on_chain_report(self, report: ChainReport) -> None:
         counts = {"found": sum(report.extracted.values()), "promoted": len(report.promoted),
                   "repeated": len(report.reinforced), "merged": len(report.compacted)}  # fmt: skip
-        self.app.say(", ".join(f"{count} {name}" for name, count in counts.items() if count) or "Nothing new recurs.")
+        self.app.show_toast(
+            ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "Nothing new recurs."
+        )
         for fault in report.faults[:3]:
-            self.app.say(fault, "warning")
+            self.app.show_toast(fault, "warning")
         self._renew()
 
     def _renew(self) -> None:
-        self.app.renew(["changes"])
+        self.app.reload(["changes"])
         self.read_again()
 
 

@@ -63,7 +63,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         place = " · ".join(filter(None, (workspace_name(request.workspace), request.agent)))
         with self.frame("What would be recalled for …", place, classes="-whole"):
             yield Input(one_line(request.task), id="task", placeholder="describe a task, then ⏎")
-            yield Static(id="said", markup=False)
+            yield Static(id="status", markup=False)
             with Horizontal(id="body"):
                 yield PromptLines(id="block")
                 with VerticalScroll(id="pane", can_focus=False):
@@ -83,7 +83,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
     def _recall_for(self, task: str) -> None:
         if task.strip():
             request = PromptRequest(self._request.agent, self._request.channel, self._request.workspace, task)
-            self.say("Searching all layers…", "$grey")
+            self.show_status("Searching all layers…", "$grey")
             self.preview(lambda engine: engine.recall_part.preview(request), self._show_recall, wait=0)
 
     def _show_recall(self, recall: Injection) -> None:
@@ -94,7 +94,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
             summary = f"{memories}, {recall.tokens:,} of {recall.budget:,} tokens"
         dropped = f"  ·  {formats.count(len(recall.dropped), 'memory', 'memories')} left out" if recall.dropped else ""
         without = "".join(f"\n▲ without {one_line(item)}" for item in recall.left_out)
-        self.query_one("#said", Static).update(
+        self.query_one("#status", Static).update(
             Content.assemble(
                 (summary, "bold $ink"), (f"{dropped}  ·  {recall.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
             )
@@ -154,7 +154,7 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
     def action_copy_block(self) -> None:
         if self._recall is not None and self._recall.part is not None:
             self.app.copy_to_clipboard(self._recall.part.text)
-            self.app.say("Copied the block.")
+            self.app.show_toast("Copied the block.")
 
 
 def _prompt_lines(memory: RecallMatch) -> list[PromptLine]:

@@ -89,7 +89,7 @@ class MemoryScreen(FilterableScreen):
     # Time
 
     def on_screen_resume(self) -> None:
-        self.app.renew(["memory"])
+        self.app.reload(["memory"])
         self.read_again()
 
     def on_mount(self) -> None:
@@ -98,7 +98,7 @@ class MemoryScreen(FilterableScreen):
     def _refresh_layers(self) -> None:
         if self.is_current and (self._stale or any(layer.state == "building" for layer in self.state.layers)):
             self._stale = False
-            self.app.renew(["memory"])
+            self.app.reload(["memory"])
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
@@ -135,7 +135,7 @@ class MemoryScreen(FilterableScreen):
             empty = "Nothing similar."
         elif self.needle:
             empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
-        self.put("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
+        self.update_static("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
         self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
         self.draw_columns()
 
@@ -184,7 +184,7 @@ class MemoryScreen(FilterableScreen):
         entries, left_out = result
         self._show_entries(entries)
         if left_out:
-            self.app.say(f"without {'; '.join(left_out)}", "warning")
+            self.app.show_toast(f"without {'; '.join(left_out)}", "warning")
 
     @property
     def _has_more(self) -> bool:
@@ -324,7 +324,7 @@ class MemoryScreen(FilterableScreen):
             if saved:
                 self.read_again()
 
-        self.app.look_up(
+        self.app.load_for_dialog(
             lambda engine: engine.agent_files.read(file.agent, file.name),
             lambda content: self.app.push_screen(EditFile(content), on_close),
         )
@@ -358,7 +358,7 @@ class MemoryScreen(FilterableScreen):
             text = "\n".join(item.text for item in forgetting_fields(preview))
             confirm(self.app, title, text, "forget", forget, risky=True)
 
-        self.app.look_up(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
+        self.app.load_for_dialog(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
 
     def _change_memory(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
         """Call `act`, show its result as `describe` words it, and read the layer again."""
@@ -367,7 +367,7 @@ class MemoryScreen(FilterableScreen):
             self.app.report(describe(result), "memory", "changes")
             self.read_again(leave_single=True)
 
-        self.app.ask(act, on_done)
+        self.app.call_engine(act, on_done)
 
     def action_recall(self) -> None:
         """Show what would be recalled for the task under the cursor, or for the first card."""

@@ -118,7 +118,7 @@ class Details(Dialog[None]):
                 self._draw()
 
         if self.app.engine is not None:
-            self.app.ask(
+            self.app.call_engine(
                 lambda engine: (engine.cards.get(card_id), read_evidence(engine, card_id)), show, self._show_refusal
             )
 

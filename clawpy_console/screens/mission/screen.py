@@ -171,16 +171,18 @@ class MissionScreen(ConsoleScreen):
             elif name == "sessions" and not rows.has_focus:
                 rows.action_first()  # the newest stays in sight
         waiting_count = len(state.waiting)
-        self.put("#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU"))
+        self.update_static(
+            "#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU")
+        )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
-        self.put("#live-title", Content(lines.live_title(state.newest_running, now)))
-        self.put("#hidden-panes", self._hidden_panes(state, now))
+        self.update_static("#live-title", Content(lines.live_title(state.newest_running, now)))
+        self.update_static("#hidden-panes", self._hidden_panes(state, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
         """On a narrow terminal, draw the last line of the live output below the cards."""
         text = one_line(self._live.last_line)
-        self.put("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
+        self.update_static("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
 
     def _hidden_panes(self, state: AppState, now: datetime) -> Content:
         """The counts of the panes that a narrow terminal does not show."""
@@ -199,8 +201,8 @@ class MissionScreen(ConsoleScreen):
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
         if self._workspace and len(self._workspaces()) > 1:
             title += f"   only {workspace_name(self._workspace)}"
-        self.put("#stack-title", Content(title))
-        self.put("#question", self._question(stack))
+        self.update_static("#stack-title", Content(title))
+        self.update_static("#question", self._question(stack))
 
     def _question(self, stack: CardStack) -> Content:
         """The keys that approve a risky card, or give the reason of a dismissal, while one of these is asked."""
@@ -227,7 +229,7 @@ class MissionScreen(ConsoleScreen):
         from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines
 
         more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
-        self.put("#why-title", Content.assemble("WHY", more))
+        self.update_static("#why-title", Content.assemble("WHY", more))
         if card.id != self._evidence_card_id:
             self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
@@ -292,7 +294,7 @@ class MissionScreen(ConsoleScreen):
         self._draw_evidence(front)
         if front is not None and front.id not in self._reported_ids and self.app.engine is not None:
             self._reported_ids.add(front.id)
-            self.app.ask(lambda engine: engine.cards.mark_shown([front.id]))
+            self.app.call_engine(lambda engine: engine.cards.mark_shown([front.id]))
 
     @property
     def _undo_hint(self) -> str:
@@ -334,7 +336,7 @@ class MissionScreen(ConsoleScreen):
         text = text.replace("\n", " ")
         if style == "$grey":
             text = crop(text, max(20, self.query_one("#message").size.width))
-        self.put("#message", Content.styled(text, style))
+        self.update_static("#message", Content.styled(text, style))
         if self._message_timer is not None:
             self._message_timer.stop()
         self._message_timer = None
@@ -390,7 +392,7 @@ class MissionScreen(ConsoleScreen):
         """Back to the cards."""
         self.go_to("stack")
 
-    def output_grew(self, sessions: frozenset[str]) -> None:
+    def refresh_output(self, sessions: frozenset[str]) -> None:
         live = self._live
         if live.session_id in sessions and self.app.transcript is not None:
             live.pull(self.app.transcript)
@@ -422,7 +424,7 @@ class MissionScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#tasks")
     def _open_task(self) -> None:
-        self.app.say("This task is open; a card proposes it when it is its turn.")
+        self.app.show_toast("This task is open; a card proposes it when it is its turn.")
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:

@@ -47,7 +47,7 @@ def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
     )
 
     def approve() -> None:
-        app.ask(
+        app.call_engine(
             lambda engine: engine.wisdom.approve(waiting.id),
             lambda finding: app.report(f"Approved. It reaches {finding.leader} with the next round.", "changes"),
         )
@@ -62,7 +62,7 @@ def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 
     def retry() -> None:
-        app.ask(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: app.renew(["changes"]))
+        app.call_engine(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: app.reload(["changes"]))
 
     confirm(app, "Try again?", question, "try again", retry)
 
@@ -78,6 +78,6 @@ def dismiss(app: CardConsole, waiting: Waiting) -> None:
     """Dismiss a notification or an interrupted session."""
     call = DISMISSALS.get(waiting.kind)
     if call is None:
-        app.say("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
+        app.show_toast("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
     else:
-        app.ask(lambda engine: call(engine, waiting.id), lambda _: app.renew(["changes"]))
+        app.call_engine(lambda engine: call(engine, waiting.id), lambda _: app.reload(["changes"]))

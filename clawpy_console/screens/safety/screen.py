@@ -112,7 +112,7 @@ class SafetyScreen(FilterableScreen):
 
     def _read_again(self, now: datetime) -> None:
         self._read_at = now
-        self.app.renew(["rails", "autonomy", "phase"])
+        self.app.reload(["rails", "autonomy", "phase"])
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
@@ -125,7 +125,7 @@ class SafetyScreen(FilterableScreen):
         state, now = self.state, self.app.now()
         if changed & RAIL_FIELDS and self.is_current:
             # Not the autonomy: while a check is due its time is now, so each reading would cause the next.
-            self.app.renew(["rails", "phase"])
+            self.app.reload(["rails", "phase"])
         self._draw_standing(now)
         self._draw_blocked(now)
         self.query_one("#switches", Rows).show(list(switch_rows(state)))
@@ -153,7 +153,7 @@ class SafetyScreen(FilterableScreen):
         shown = [entry for entry in self.state.blocked if all(word in search_text(entry) for word in needle)]
         count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
-        self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
+        self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
         rows = [blocked_row(entry, now) for entry in shown]
         self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING_BLOCKED)
         self._draw_why()
@@ -188,7 +188,7 @@ class SafetyScreen(FilterableScreen):
             return
         block = safety_fields.content_block(entry)
         if block is None:
-            self.app.say("Only a block by the content filter can be allowed once.", "warning")
+            self.app.show_toast("Only a block by the content filter can be allowed once.", "warning")
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
@@ -200,7 +200,7 @@ class SafetyScreen(FilterableScreen):
 
         def allow() -> None:
             message = "Allowed once. Approve the card to run it."
-            self.app.ask(
+            self.app.call_engine(
                 lambda engine: engine.safety.allow_once(entry.prediction_id),
                 lambda _: self.app.report(message, "log", "cards", "rails"),
             )
@@ -252,7 +252,7 @@ class SafetyScreen(FilterableScreen):
             message = f"Nothing runs by itself until {clock_time(until)}" if until else "Do not disturb is off."
             self.app.report(message, "rails", "autonomy")
 
-        self.app.ask(lambda engine: engine.autonomy.dnd(duration), on_done)
+        self.app.call_engine(lambda engine: engine.autonomy.dnd(duration), on_done)
 
     def copy_text(self) -> str:
         entry = self._blocked_entry

@@ -142,7 +142,9 @@ class Changes(Vertical):
             self.view.show(files, change.comments, unchanged)
             if marks - unchanged:
                 self._lost_marks.add(change.id)
-                self.app.say("The diff changed and lost hunks that you had marked. Look at the marks again.", "warning")
+                self.app.show_toast(
+                    "The diff changed and lost hunks that you had marked. Look at the marks again.", "warning"
+                )
             self._read_preview()
 
         self._base_screen.read(

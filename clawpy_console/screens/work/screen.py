@@ -140,7 +140,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         rows.show(self._session_rows(now), empty="No match." if self.needle else None)
         self._select_waiting_session(rows)
         count = f"  {len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
-        self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
+        self.update_static("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
         ids = [session.id for session in state.sessions]
         if self._oldest_listed in ids[:-1]:
             self._session_to_select, self._oldest_listed = ids[ids.index(self._oldest_listed) + 1], ""
@@ -220,7 +220,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
         if unseen and self.app.engine is not None:
             self._viewed.add(session.id)
-            self.app.ask(lambda engine: engine.cards.look_at(session.prediction_id))
+            self.app.call_engine(lambda engine: engine.cards.look_at(session.prediction_id))
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls
@@ -252,7 +252,7 @@ class WorkScreen(SessionActions, FilterableScreen):
                 self._calls = tuple(calls)
                 self._draw_about(self.app.now())
 
-        self.app.ask(lambda engine: engine.calls.for_session(session.id), on_calls)
+        self.app.call_engine(lambda engine: engine.calls.for_session(session.id), on_calls)
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
@@ -266,9 +266,9 @@ class WorkScreen(SessionActions, FilterableScreen):
             self.go_to("transcript")
             return
         self._oldest_listed = self.state.sessions[-1].id
-        self.app.read_older()
+        self.app.load_older_sessions()
 
-    def output_grew(self, sessions: frozenset[str]) -> None:
+    def refresh_output(self, sessions: frozenset[str]) -> None:
         transcript = self.query_one("#transcript", Transcript)
         if transcript.session_id in sessions and self.app.transcript is not None:
             transcript.pull(self.app.transcript)
@@ -316,7 +316,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         parts, before = changes.parts, self.change
         if before is not None and not self._operation_name:
             if problem := changes.landing_problem(before):
-                self.app.say(problem, "warning")
+                self.app.show_toast(problem, "warning")
                 return
             changes.begin_landing(before)
 
@@ -362,7 +362,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         place = f"{path}:{line}{' before the change' if old else ''}"
 
         def add_comment(text: str) -> None:
-            self.app.ask(
+            self.app.call_engine(
                 lambda engine: engine.changes.comments.add(change.id, path, line, text, old=old),
                 lambda _: self.app.report("Comment added.", "changes"),
             )
@@ -378,7 +378,7 @@ class WorkScreen(SessionActions, FilterableScreen):
     @on(DiffView.RemoveComment)
     def _remove_comment(self, message: DiffView.RemoveComment) -> None:
         if (change := self.change) is not None:
-            self.app.ask(
+            self.app.call_engine(
                 lambda engine: engine.changes.comments.remove(change.id, message.number),
                 lambda _: self.app.report("Comment removed.", "changes"),
             )
@@ -392,19 +392,19 @@ class WorkScreen(SessionActions, FilterableScreen):
             text, numbers = unsent
 
             def on_card(_: Card) -> None:
-                self.app.ask(
+                self.app.call_engine(
                     lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
-                    lambda _: self.app.renew(["changes"]),
+                    lambda _: self.app.reload(["changes"]),
                 )
-                self.app.say("The card that sends your comments is on top. Approve it.")
+                self.app.show_toast("The card that sends your comments is on top. Approve it.")
 
             self.app.cards.continue_session(session, text, on_card)
 
-        self.app.ask(lambda engine: engine.changes.comments.unsent(change.id), send)
+        self.app.call_engine(lambda engine: engine.changes.comments.unsent(change.id), send)
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:
-            self.app.ask(
+            self.app.call_engine(
                 lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._report("stopped")
             )
 
@@ -419,7 +419,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         return operation.name if operation and operation.change == change else ""
 
     def _say_busy(self) -> None:
-        self.app.say(f"{self._operation_name} is still running. Try again in a moment.", "warning")
+        self.app.show_toast(f"{self._operation_name} is still running. Try again in a moment.", "warning")
 
     def _carry_out(
         self,
@@ -439,13 +439,15 @@ class WorkScreen(SessionActions, FilterableScreen):
         def on_refusal(refusal: Refusal) -> None:
             self._operations.pop(change.id, None)
             cancel(change)
-            self.app.say(str(refusal), "error")
+            self.app.show_toast(str(refusal), "error")
             self.refresh_bindings()
 
         self._has_chosen = True  # the cursor stays on it, for an undo
         self._operations[change.id] = Operation(name, change)
         self.refresh_bindings()
-        self.app.ask(lambda engine: call(engine, change.id), lambda result: self._report(describe(result)), on_refusal)
+        self.app.call_engine(
+            lambda engine: call(engine, change.id), lambda result: self._report(describe(result)), on_refusal
+        )
 
     def _report(self, text: str) -> None:
         self.app.report(text, "changes", "sessions", "cards", "place")

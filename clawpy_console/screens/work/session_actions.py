@@ -92,10 +92,10 @@ class SessionActions(ConsoleScreen):
         label = ("allowed" if permission.allows else "denied") + (" for this session" if permission.lasts else "")
 
         def on_refusal(refusal: Refusal) -> None:
-            self.app.say(str(refusal), "warning")
-            self.app.renew(["permissions"])
+            self.app.show_toast(str(refusal), "warning")
+            self.app.reload(["permissions"])
 
-        self.app.ask(
+        self.app.call_engine(
             lambda engine: engine.permissions.answer(request.id, permission),
             lambda _: self.app.report(f"{label}: {request.title}", "permissions", "sessions"),
             on_refusal,
@@ -141,20 +141,22 @@ class SessionActions(ConsoleScreen):
 
     def _send_reply(self, session: SessionView, text: str) -> None:
         def on_refusal(refusal: Refusal) -> None:
-            self.app.say(str(refusal), "warning")
+            self.app.show_toast(str(refusal), "warning")
             if refusal.code == "not_running":  # it ended meanwhile: the same text can continue it
-                self.app.renew(["sessions"])
+                self.app.reload(["sessions"])
                 self._open_reply_line(self._latest(session), text)
 
         def on_card(card: Card) -> None:
-            self.app.say("The card that continues it is on top.")
+            self.app.show_toast("The card that continues it is on top.")
             self.app.open("mission", card)
 
         if self._latest(session).state.over:
             self.app.cards.continue_session(session, text, on_card)
         else:
-            self.app.ask(
-                lambda engine: engine.sessions.reply(session.id, text), lambda _: self.app.say("told"), on_refusal
+            self.app.call_engine(
+                lambda engine: engine.sessions.reply(session.id, text),
+                lambda _: self.app.show_toast("told"),
+                on_refusal,
             )
 
     # X-ray and the folder
@@ -175,7 +177,7 @@ class SessionActions(ConsoleScreen):
     def action_open_folder(self) -> None:
         session = self.session
         if session is not None and session.gone:
-            self.app.say(f"{session.gone}: {self._missing_folder_hint(session)}", "warning")
+            self.app.show_toast(f"{session.gone}: {self._missing_folder_hint(session)}", "warning")
         elif session is not None:
             notice = "" if session.state.over else "The session keeps working there."
             agent = "" if session.state.over else ", where its agent still works"

@@ -155,7 +155,7 @@ class XRay(Dialog[PromptSource | None]):
     def _copy(self, text: str, what: str) -> None:
         if text:
             self.app.copy_to_clipboard(text)
-            self.app.say(f"copied {what}")
+            self.app.show_toast(f"copied {what}")
 
 
 def _row(number: int, call: ModelCall) -> Row:
