@@ -173,12 +173,12 @@ class ConsoleApp(CardConsole):
 
     async def _import_dialogs(self) -> None:
         """Import the dialogs that are opened first, so that their key is quick."""
-        for module in ("screens.mission.details", "dialogs.prompt", "dialogs.ask"):
+        for module in ("screens.mission.details", "dialogs.prompt", "dialogs.question"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:
         """Show why the engine could not be opened, and how to fix it."""
-        from clawpy_console.dialogs.ask import Ask
+        from clawpy_console.dialogs.question import Answer, Question
         from engine import read_holder
 
         if self.terminal is not None and refusal.code == "home_held":
@@ -190,16 +190,17 @@ class ConsoleApp(CardConsole):
         self.opening = "not open"
         self._draw_state(frozenset())
 
-        def on_answer(key: str | None) -> None:
-            if key:
+        def on_answer(answer: Answer | None) -> None:
+            if answer is not None:
                 self.begin()
             else:
                 self.exit(return_code=1)
 
         fix = Content.assemble("\n\n", ("→ ", "$accent"), refusal.fix) if refusal.fix else ""
         text = Content.assemble((refusal.message, "bold $ink"), fix)
-        retry = ("r", "try again", "")
-        self.push_screen(Ask("The engine could not start", text, (retry,), cancel=("q", "quit")), on_answer)
+        answers = [Answer("r", "try again")]
+        question = Question("The engine could not start", answers, text=text, cancel=Answer("q", "quit"))
+        self.push_screen(question, on_answer)
 
     def state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
@@ -217,7 +218,7 @@ class ConsoleApp(CardConsole):
             self.show_toast(str(refusal), "warning")
         self._early_refusals.clear()
         if self.workspace_refusal is not None:
-            from clawpy_console.dialogs.ask import show_text
+            from clawpy_console.dialogs.question import show_text
 
             show_text(
                 self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}"
@@ -400,17 +401,17 @@ class ConsoleApp(CardConsole):
         if self.engine is None or self._host.outlives_console() or not (running or acts or self._host.keeps_running):
             self.run_in_background(self._leave, "leave")
             return
-        from clawpy_console.dialogs.ask import Ask
+        from clawpy_console.dialogs.question import Answer, Question
 
-        def on_answer(key: str | None) -> None:
-            if key:
-                self.leave(keep=key == "k")
+        def on_answer(answer: Answer | None) -> None:
+            if answer is not None:
+                self.leave(keep=answer.key == "k")
 
         stops = f"; that ends {formats.count(running, 'running session')}" if running else ""
-        keep_running = ("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
-        answers = (("Q", "quit", f"the engine stops too{stops}"), *(() if self.demo else (keep_running,)))
-        if not isinstance(self.screen, Ask):
-            self.push_screen(Ask("Quit?", "", answers), on_answer)
+        keep_running = Answer("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
+        answers = [Answer("Q", "quit", f"the engine stops too{stops}"), *([] if self.demo else [keep_running])]
+        if not isinstance(self.screen, Question):
+            self.push_screen(Question("Quit?", answers), on_answer)
 
     def leave(self, *, keep: bool) -> None:
         """Quit; `keep` lets the engine run on without a console."""

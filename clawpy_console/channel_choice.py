@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.content import Content
 
-from clawpy_console.dialogs.ask import Ask, show_text
+from clawpy_console.dialogs.question import Answer, Question, show_text
 from clawpy_console.formats import crop
 
 if TYPE_CHECKING:
@@ -48,12 +48,11 @@ def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object
         return
     for fault in faults:
         app.show_toast(fault, "warning")
-    meanings = dict.fromkeys(models, "a model on this machine") | {agent.name: _describe(agent) for agent in agents}
-    names = dict(zip(KEYS, [*(agent.name for agent in agents), *models], strict=False))
+    details = {agent.name: _describe(agent) for agent in agents} | dict.fromkeys(models, "a model on this machine")
 
-    def on_choice(key: str | None) -> None:
-        if key:
-            name = names[key]
+    def on_choice(answer: Answer | None) -> None:
+        if answer is not None:
+            name = answer.label
             app.call_engine(
                 lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent)
             )
@@ -62,10 +61,9 @@ def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object
         _show_result(app, name, agent)
         on_assigned()
 
-    answers = [(key, name, meanings[name]) for key, name in names.items()]
-    app.push_screen(
-        Ask("Which agent or model should serve koji-core?", "", answers, present=options.served_by), on_choice
-    )
+    answers = [Answer(key, *choice) for key, choice in zip(KEYS, details.items(), strict=False)]
+    title = "Which agent or model should serve koji-core?"
+    app.push_screen(Question(title, answers, present=options.served_by), on_choice)
 
 
 def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:

@@ -10,7 +10,7 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from clawpy_console import formats
-from clawpy_console.dialogs.ask import Ask, confirm, show_text
+from clawpy_console.dialogs.question import Answer, Question, confirm, show_text
 from clawpy_console.fields.holds import RESUME_QUESTIONS
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import BY_ID, shown_key
@@ -104,15 +104,15 @@ def show_muted(app: Console) -> None:
             return
         by_key = dict(zip(KEYS, muted, strict=False))
 
-        def on_choice(key: str | None) -> None:
-            if key:
-                mute = by_key[key]
+        def on_choice(answer: Answer | None) -> None:
+            if answer is not None:
+                mute = by_key[answer.key]
                 app.call_engine(
                     lambda engine: engine.cards.lift(mute.id), lambda item: app.show_toast(f"Unmuted: {_what(item)}")
                 )
 
-        answers = [(key, _what(item), _when(item)) for key, item in by_key.items()]
-        app.push_screen(Ask("Muted: which should appear again?", "", answers), on_choice)
+        answers = [Answer(key, _what(item), _when(item)) for key, item in by_key.items()]
+        app.push_screen(Question("Muted: which should appear again?", answers), on_choice)
 
     app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
 

@@ -7,7 +7,7 @@ from textual.widgets import Static, TextArea
 
 from clawpy_console.dialogs.edit import EditDialog
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.key_line import KeyLine
 from engine.model import AgentFile, Refusal, sanitise
 
 

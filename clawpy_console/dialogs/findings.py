@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawpy_console import formats
-from clawpy_console.dialogs.ask import confirm
+from clawpy_console.dialogs.question import confirm
 from clawpy_console.formats import crop
 from engine.model import Bubble, BubbleState, FlushReport
 

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
-from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.filter_input import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 
 KEY_CELLS, ID_CELLS = 9, 24

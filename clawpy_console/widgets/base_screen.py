@@ -47,25 +47,25 @@ class BaseScreen(Screen[Answer]):
     typed_ahead = ""
     """What was typed before anything had the focus here: it goes into the text that gets it first."""
 
-    _owed = False
-    _before_zoom: tuple[Widget, Offset, object] | None = None
+    _needs_redraw = False
+    _view_before_zoom: tuple[Widget, Offset, object] | None = None
     """What had the focus, how far it was scrolled, where its cursor was; None when it was scrolled to its end."""
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
         # Textual's own count too, else it reads every style sheet twice more for a screen it has not seen.
-        self._styled = self._css_update_count = self.app._css_update_count  # when this screen was last up
+        self._style_version = self._css_update_count = self.app._css_update_count  # when this screen was last up
         width, height = self.app.size
         for size, breakpoints in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             self.add_class(*[word for least, word in sorted(breakpoints or ()) if least <= size][-1:], update=False)
 
     def on_mount(self) -> None:
-        self.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)
+        self.screen_layout_refresh_signal.subscribe(self, self._redraw_if_needed, immediate=True)
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.ScreenResume):
-            event.refresh_styles = self._styled != self.app._css_update_count
-            self._styled = self.app._css_update_count
+            event.refresh_styles = self._style_version != self.app._css_update_count
+            self._style_version = self.app._css_update_count
         await super().on_event(event)
 
     def set_focus(self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False) -> None:
@@ -76,15 +76,15 @@ class BaseScreen(Screen[Answer]):
             type_into(self.focused, ahead)
 
     def on_screen_resume(self) -> None:
-        self._owed = True
-        self.call_after_refresh(self._drawn)
+        self._needs_redraw = True
+        self.call_after_refresh(self._on_drawn)
 
-    def _laid_out(self, _: object) -> None:
-        if self._owed:
+    def _redraw_if_needed(self, _: object) -> None:
+        if self._needs_redraw:
             self.refresh()
 
-    def _drawn(self) -> None:
-        self._owed = False
+    def _on_drawn(self) -> None:
+        self._needs_redraw = False
 
     def can_show_results(self) -> bool:
         """Whether what was read can still be drawn: while the app ends the widgets are gone."""
@@ -115,7 +115,7 @@ class BaseScreen(Screen[Answer]):
 
     # Zoom
 
-    def _pane(self) -> Widget | None:
+    def _zoomable_pane(self) -> Widget | None:
         """The largest part of the screen that has the focus in it and nothing else that can take it, a line to type
         words in aside. None while words are typed."""
         pane = self.focused
@@ -133,9 +133,9 @@ class BaseScreen(Screen[Answer]):
         """Show the pane in focus alone, on the whole screen; again shows all panes."""
         if self.maximized is not None:
             self.action_zoom_back()
-        elif (pane := self._pane()) is not None and (focused := self.focused) is not None:
+        elif (pane := self._zoomable_pane()) is not None and (focused := self.focused) is not None:
             follows = focused.max_scroll_y and focused.scroll_offset.y >= focused.max_scroll_y - 1
-            self._before_zoom = None if follows else (focused, focused.scroll_offset, _cursor(focused))
+            self._view_before_zoom = None if follows else (focused, focused.scroll_offset, _cursor(focused))
             self.maximized = pane
             self.refresh_bindings()
 
@@ -143,10 +143,10 @@ class BaseScreen(Screen[Answer]):
         """Show all panes again, scrolled as they were."""
         self.maximized = None
         self.refresh_bindings()
-        if self._before_zoom is None:
+        if self._view_before_zoom is None:
             return
-        widget, offset, cursor = self._before_zoom
-        self._before_zoom = None
+        widget, offset, cursor = self._view_before_zoom
+        self._view_before_zoom = None
         if cursor == _cursor(widget):  # else the list scrolled to it
             self.call_after_refresh(widget.scroll_to, offset.x, offset.y, animate=False, force=True)
 
@@ -154,11 +154,11 @@ class BaseScreen(Screen[Answer]):
         """The zoom goes with the focus."""
         zoomed, focused = self.maximized, self.focused
         if zoomed is not None and focused is not None and zoomed not in focused.ancestors_with_self:
-            self.maximized = self._pane()
+            self.maximized = self._zoomable_pane()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "zoom":
-            return self._pane() is not None
+            return self._zoomable_pane() is not None
         if action == "zoom_back":
             return self.maximized is not None and not isinstance(self.focused, Input)
         return super().check_action(action, parameters)

@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.ask import Ask
+from clawpy_console.dialogs.question import Question
 from clawpy_console.palette import commands
 from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import live, until
@@ -23,10 +23,10 @@ def command(console: ConsoleApp, name: str) -> None:
 
 async def read(pilot: Pilot[Any], console: ConsoleApp) -> str:
     """What the dialog says; it is closed again."""
-    await until(pilot, lambda: isinstance(console.screen, Ask) and console.screen.query(Static), "for the dialog")
+    await until(pilot, lambda: isinstance(console.screen, Question) and console.screen.query(Static), "for the dialog")
     text = str(console.screen.query(Static).first().render())
     await pilot.press("escape")
-    await until(pilot, lambda: not isinstance(console.screen, Ask), "for the dialog to close")
+    await until(pilot, lambda: not isinstance(console.screen, Question), "for the dialog to close")
     return text
 
 

@@ -13,8 +13,8 @@ from clawpy_console.outside import open_source
 from clawpy_console.screens.hierarchy.screen import HierarchyScreen
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.screens.work.screen import WorkScreen
-from clawpy_console.widgets.keyline import TabLine
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.tabs import TabLine
 from engine.events import AgentFileChanged
 from engine.model import BubbleState, PromptSource, SourceKind
 from tests.console.conftest import at, live, running, screen_text, sees, until

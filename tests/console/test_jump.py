@@ -10,10 +10,10 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.ask import Ask
 from clawpy_console.dialogs.jump import Jump, labels, spots
 from clawpy_console.dialogs.prompt import OwnPrompt
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.dialogs.question import Question
+from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import running, screen_text, until
@@ -75,9 +75,9 @@ async def test_a_label_goes_to_a_screen_a_row_and_a_key(console: ConsoleApp, eng
 @pytest.mark.long
 async def test_an_answer_of_a_question_is_reached_and_a_letter_that_is_no_label_ends_it(console: ConsoleApp) -> None:
     async with running(console, "ctrl+q", size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(console.screen, Ask))
+        await until(pilot, lambda: isinstance(console.screen, Question))
         await pilot.press("apostrophe", "M")
-        await until(pilot, lambda: isinstance(console.screen, Ask))
+        await until(pilot, lambda: isinstance(console.screen, Question))
         await pilot.press("apostrophe")
         await until(pilot, lambda: isinstance(console.screen, Jump))
         await pilot.press(list(console.screen._spots)[-1])  # cancel

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.work import permission_pane
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.key_line import KeyLine
 from tests.console.conftest import running, screen_text, settled, until
 from tests.console.people import make_people, with_people
 from tests.console.stand_in import StandIn

@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.ask import Ask
+from clawpy_console.dialogs.question import Question
 from clawpy_console.outside import open_source
 from clawpy_console.screens.learning.screen import DecisionDialog, LearningScreen
 from clawpy_console.screens.work.screen import WorkScreen
@@ -79,7 +79,7 @@ async def test_words_and_groups_filter_both(console: ConsoleApp) -> None:
 async def test_activating_shows_what_changes_and_can_be_undone(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to(pilot, ROUNDING.id, "a")
-        assert isinstance(console.screen, Ask)
+        assert isinstance(console.screen, Question)
         text = screen_text(console)
         says(text, "for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green.")
         await pilot.press("enter")  # the safe answer

@@ -8,7 +8,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.dialogs.ask import Ask
+from clawpy_console.dialogs.question import Question
 from engine.home import Home
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
@@ -33,12 +33,12 @@ async def test_leaving_asks_whether_the_engine_goes_on(
         await live(pilot)
         assert app.state.running, "the still engine has a running session"
         await pilot.press("ctrl+q")
-        await until(pilot, lambda: isinstance(app.screen, Ask))
+        await until(pilot, lambda: isinstance(app.screen, Question))
         await pilot.press("enter")  # the safe answer: it stays
-        await until(pilot, lambda: not isinstance(app.screen, Ask))
+        await until(pilot, lambda: not isinstance(app.screen, Question))
         assert app.is_running
         await pilot.press("ctrl+q")
-        await until(pilot, lambda: isinstance(app.screen, Ask))
+        await until(pilot, lambda: isinstance(app.screen, Question))
         await pilot.press(key)
         await until(pilot, lambda: not app.is_running or app._exit)
     assert consoles.keeps_running is kept

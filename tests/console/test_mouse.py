@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.events import MouseScrollDown
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import StatusBar
 from clawpy_console.widgets.transcript import Transcript

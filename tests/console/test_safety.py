@@ -16,9 +16,9 @@ from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field
 from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState, Autonomy
-from clawpy_console.widgets.keyline import Columns
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import state_line
+from clawpy_console.widgets.tabs import Columns
 from engine import open_engine
 from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict

@@ -11,7 +11,8 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.keyline import Filter, KeyLine
+from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from tests.console.conftest import live, running, until
 

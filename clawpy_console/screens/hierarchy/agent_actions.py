@@ -6,30 +6,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import outside
-from clawpy_console.dialogs.ask import Ask, confirm
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.dialogs.findings import send_findings
+from clawpy_console.dialogs.question import Answer, Question, confirm
 from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
-from clawpy_console.widgets.keyline import TabLine
+from clawpy_console.widgets.tabs import TabLine
 from engine.frozen import frozen
 from engine.model import AgentView, LeaderProfile, TeachingResult
 
 if TYPE_CHECKING:
     from engine import Engine
 
-TIERS = (
-    ("1", "1", "core identity: leads and guides those below"),
-    ("2", "2", "senior executive: leads"),
-    ("3", "3", "junior leader: leads"),
-    ("4", "4", "worker: receives guidance, sends findings up"),
-    ("5", "5", "junior worker: receives guidance, sends findings up"),
-    ("a", "auto", "set by archetype, name or default"),
+TIER_ANSWERS = (
+    Answer("1", "1", "core identity: leads and guides those below"),
+    Answer("2", "2", "senior executive: leads"),
+    Answer("3", "3", "junior leader: leads"),
+    Answer("4", "4", "worker: receives guidance, sends findings up"),
+    Answer("5", "5", "junior worker: receives guidance, sends findings up"),
+    Answer("a", "auto", "set by archetype, name or default"),
 )
-"""The answers to the question for a tier: key, tier, meaning."""
+"""The answers to the question for a tier."""
 
 ASSIGNED_RULE = "tier_assignments"
 """The rule of a tier that the operator set begins with this."""
@@ -116,9 +116,9 @@ class AgentActions(ConsoleScreen):
             return
         before = agent.tier if agent.tier_rule.startswith(ASSIGNED_RULE) else None
 
-        def on_choice(key: str | None) -> None:
-            tier = int(key) if key and key != "a" else None
-            if key is not None and tier != before:
+        def on_choice(answer: Answer | None) -> None:
+            tier = int(answer.label) if answer is not None and answer.label.isdigit() else None
+            if answer is not None and tier != before:
                 self._change(
                     f"{agent.id} is now tier {tier}" if tier else f"{agent.id}: tier set by the rules again",
                     lambda engine: engine.agents.assign_tier(agent.id, tier),
@@ -126,7 +126,7 @@ class AgentActions(ConsoleScreen):
                 )
 
         title = f"Which tier is {crop(agent.id, 40)}? Now {agent.tier}, by {crop(agent.tier_rule, 60)}"
-        self.app.push_screen(Ask(crop(title, 70), "", TIERS, present=str(before or "auto")), on_choice)
+        self.app.push_screen(Question(crop(title, 70), TIER_ANSWERS, present=str(before or "auto")), on_choice)
 
     # Files of an agent
 

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.timer import Timer
 
-from clawpy_console.dialogs.ask import confirm, show_text
+from clawpy_console.dialogs.question import confirm, show_text
 from clawpy_console.fields import Field, heading, predictions, training
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings

@@ -14,8 +14,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import formats
-from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.base import PreviewDialog
+from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields import candidate as candidate_fields
 from clawpy_console.fields import learning as learning_fields
@@ -23,7 +23,8 @@ from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen, next_choice
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
-from clawpy_console.widgets.keyline import Filter, KeyLine
+from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Rows, grouped

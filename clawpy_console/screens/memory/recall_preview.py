@@ -17,7 +17,7 @@ from clawpy_console.fields.memory import recalled_fields
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.memory.entry_fields import LAYER_NAMES
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import document

@@ -13,8 +13,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import formats, outside
-from clawpy_console.dialogs.ask import confirm
 from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields.memory import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
@@ -24,7 +24,7 @@ from clawpy_console.screens.memory import entry_reader
 from clawpy_console.screens.memory.entry import Entry
 from clawpy_console.screens.memory.entry_fields import LAYER_NAMES, LAYER_SIGNS, detail_fields, layer_fields
 from clawpy_console.screens.memory.recall_preview import RecallPreview
-from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.filter_input import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped

@@ -17,7 +17,7 @@ from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.mission.card import headline
 from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines, read_evidence
-from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from engine.model import Card, Refusal
 

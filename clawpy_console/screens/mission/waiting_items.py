@@ -37,8 +37,8 @@ def open_item(app: CardConsole, waiting: Waiting) -> None:
 
 
 def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
-    """Ask whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
-    from clawpy_console.dialogs.ask import confirm
+    """Question whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
+    from clawpy_console.dialogs.question import confirm
 
     hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
     question = (
@@ -56,8 +56,8 @@ def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
 
 
 def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
-    """Ask whether to send a notification again; one that is out of date by then is not sent."""
-    from clawpy_console.dialogs.ask import confirm
+    """Question whether to send a notification again; one that is out of date by then is not sent."""
+    from clawpy_console.dialogs.question import confirm
 
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 

@@ -14,13 +14,13 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from clawpy_console import formats, state_words
-from clawpy_console.dialogs.ask import Ask, confirm
+from clawpy_console.dialogs.question import Answer, Question, confirm
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState
-from clawpy_console.widgets.keyline import Filter
+from clawpy_console.widgets.filter_input import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import LogEntry, Verdict
@@ -46,11 +46,11 @@ SWITCH_QUESTIONS = {
 """What turning a switch on means, by its setting."""
 
 AUTONOMY_ANSWERS = (
-    ("o", "off", "no cards, nothing runs"),
-    ("c", "cards", "cards; nothing runs by itself"),
-    ("A", "act", "may act by itself within the rails"),
+    Answer("o", "off", "no cards, nothing runs"),
+    Answer("c", "cards", "cards; nothing runs by itself"),
+    Answer("A", "act", "may act by itself within the rails"),
 )
-"""The answers to the question for a workspace's autonomy: key, autonomy, meaning."""
+"""The answers to the question for a workspace's autonomy."""
 
 
 class SafetyScreen(FilterableScreen):
@@ -226,13 +226,13 @@ class SafetyScreen(FilterableScreen):
     def _ask_for_autonomy(self, workspace: str) -> None:
         present = dict(self.state.autonomies).get(workspace, "")
 
-        def on_answer(key: str | None) -> None:
-            chosen = next((autonomy for answer, autonomy, _ in AUTONOMY_ANSWERS if answer == key), present)
-            if chosen != present:
-                self.app.write_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
+        def on_answer(answer: Answer | None) -> None:
+            if answer is not None and answer.label != present:
+                key = f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy"
+                self.app.write_setting(key, answer.label)
 
         title = f"What may the engine do in {workspace_name(workspace)}?"
-        self.app.push_screen(Ask(title, "", AUTONOMY_ANSWERS, present=present), on_answer)
+        self.app.push_screen(Question(title, AUTONOMY_ANSWERS, present=present), on_answer)
 
     # Holds
 

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.dialogs.ask import confirm
+from clawpy_console.dialogs.question import confirm
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
@@ -22,10 +22,11 @@ from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission_pane import PermissionPane
 from clawpy_console.screens.work.session_actions import ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
-from clawpy_console.widgets.keyline import Columns, Filter
+from clawpy_console.widgets.filter_input import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import change_words, heading_lines, is_waiting_to_land, session_row
+from clawpy_console.widgets.tabs import Columns
 from clawpy_console.widgets.transcript import Transcript
 from engine.frozen import frozen
 from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView

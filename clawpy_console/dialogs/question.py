@@ -1,0 +1,139 @@
+"""Every question of the console: a text, and one key for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from clawpy_console.dialogs.base import Dialog
+from clawpy_console.widgets.reflowing_text import ReflowingText
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
+
+
+class Answer(NamedTuple):
+    """One answer to a question."""
+
+    key: str
+    label: str
+    """The verb of what it does, or the value that it chooses."""
+    detail: str = ""
+    """More about that."""
+
+
+CANCEL = Answer("escape", "cancel")
+
+
+class Question(Dialog[Answer | None]):
+    """Gives the answer that was chosen, None on Escape.
+
+    The cursor begins at the answer that changes nothing: the one with the label `present`, else `cancel`. Enter
+    chooses the answer under the cursor, but never one whose key is an upper-case letter: what cannot be undone has its
+    key alone.
+    """
+
+    DEFAULT_CSS = """
+    Question #text { height: auto; max-height: 60vh; margin: 0 0 1 0; scrollbar-size-vertical: 1; }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        answers: Sequence[Answer],
+        *,
+        text: str | Content = "",
+        present: str = "",
+        cancel: Answer = CANCEL,
+    ) -> None:
+        super().__init__()
+        self._title, self._text = title, Content(text) if isinstance(text, str) else text
+        self._answers = (*answers, cancel)
+        self._present = present
+        self._cursor = next((at for at, answer in enumerate(answers) if answer.label == present), len(answers))
+
+    def compose(self) -> ComposeResult:
+        with self.frame(self._title):
+            if self._text:
+                with VerticalScroll(id="text", can_focus=False):
+                    yield Static(self._text, markup=False)
+            yield ReflowingText(id="answers")
+
+    def on_mount(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        self.query_one("#answers", ReflowingText).show(self._lines)
+
+    def _lines(self, width: int) -> list[Content]:
+        lines, label_cells = [], max(len(answer.label) for answer in self._answers) + 2
+        for at, (key, label, detail) in enumerate(self._answers):
+            dot = ("● " if label == self._present else "○ ") if self._present and detail else ""
+            has_cursor = at == self._cursor
+            head = Content.assemble(
+                ("▸ " if has_cursor else "  ", "$accent"),
+                (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
+                (f"{dot}{label:<{label_cells}}", "bold $ink" if has_cursor else "$ink"),
+            )
+            first, *rest = Content.styled(detail, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
+            rows = [head + first, *(Content(" " * head.cell_length) + item for item in rest)]
+            click = f"@click=screen.choose({at})"
+            lines += [row.pad_right(max(0, width - row.cell_length)).stylize(click) for row in rows]
+        return lines
+
+    def action_choose(self, at: int) -> None:
+        """Choose the answer at this place."""
+        self.dismiss(None if at == len(self._answers) - 1 else self._answers[at])
+
+    def on_key(self, event: events.Key) -> None:
+        keys = [answer.key for answer in self._answers]
+        if event.character in keys:
+            self.action_choose(keys.index(event.character or ""))
+        elif event.key == "escape":
+            self.dismiss(None)
+        elif event.key in ("up", "k", "down", "j"):
+            self._cursor = (self._cursor + (-1 if event.key in ("up", "k") else 1)) % len(keys)
+            self._draw()
+        elif event.key == "enter" and keys[self._cursor].isupper():
+            self.query_one(".dialog").border_subtitle = Content(f"Enter does not do this. Press {keys[self._cursor]}.")
+        elif event.key == "enter":
+            self.action_choose(self._cursor)
+        elif event.key in ("pageup", "pagedown"):
+            for pane in self.query("#text"):
+                pane.scroll_page_up(animate=False) if event.key == "pageup" else pane.scroll_page_down(animate=False)
+        elif not event.is_printable:
+            return  # such as F12, which stops everything
+        event.stop()
+
+
+def confirm(
+    app: Console,
+    title: str,
+    question: str | Content,
+    verb: str,
+    act: Callable[[], object],
+    *,
+    risky: bool = False,
+) -> None:
+    """Ask first: y calls `act`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
+    Enter do nothing."""
+    answers = [Answer("X" if risky else "y", verb)]
+    dialog = Question(title, answers, text=question, cancel=Answer("n", "cancel"))
+
+    def on_answer(answer: Answer | None) -> None:
+        if answer is not None:
+            act()
+
+    app.push_screen(dialog, on_answer)
+
+
+def show_text(app: Console, title: str, text: str) -> None:
+    """Show a few words that have to be read, and maybe copied, until they are closed."""
+    dialog = Question(title, [Answer("c", "copy")], text=text, cancel=Answer("escape", "close"))
+    app.push_screen(dialog, lambda answer: app.copy_to_clipboard(text) if answer else None)
