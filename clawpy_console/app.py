@@ -23,6 +23,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from clawpy_console import formats
+from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
 from clawpy_console.bridge import Bridge, EngineChanged
 from clawpy_console.card_controller import CardConsole, CardController
@@ -33,7 +34,6 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.terminal_output import notify_in_terminal, set_terminal_title
-from clawpy_console.themes import Appearance
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest_hold
 from engine.home import Home

@@ -1,36 +1,23 @@
-"""Themes as files, and the settings of theme, keys, bell and mouse (SPEC 9.7).
+"""Themes as TOML files with eleven colours: ours in `themes/`, the operator's in `config/themes/` (SPEC 9.7).
 
-A theme is a TOML file with eleven colours: ours in `themes/`, the operator's in `config/themes/`. Every colour is
-parsed before a theme is accepted, because Textual accepts a bad one and fails when it draws with it.
-
-The engine accepts any text for theme and keys: verbs check them here, and the console uses the valid ones.
+Every colour is parsed before a theme is accepted, because Textual accepts a bad one and fails when it draws with it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from textual.app import App
 from textual.color import Color, ColorParseError
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import Theme
 
-from clawpy_console.keys import check_keymap
-from engine.model import Refusal, sanitise
-
-if TYPE_CHECKING:
-    from clawpy_console.console import Console
-    from clawpy_console.last_screen import LastScreen
-    from engine import Engine
-
+from engine.model import Refusal
 
 COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
 """The colours that a theme file must define; style sheets and contents use them as `$grey`, `$wants`, ..."""
 
-DEFAULT = "clawpy-dark"
+DEFAULT_THEME = "clawpy-dark"
 
 
 def shipped_folder() -> Path:
@@ -88,7 +75,7 @@ def load_theme(file: Path) -> Theme:
     return _theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
 
 
-def load_all(user_folder: Path) -> Iterator[Theme | Refusal]:
+def load_themes(user_folder: Path) -> Iterator[Theme | Refusal]:
     """All themes, ours first; an invalid file as its refusal."""
     for folder in (shipped_folder(), user_folder):
         for file in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
@@ -137,130 +124,3 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
             "input-cursor-foreground": "ansi_black" if ansi else colors["background"],
         },
     )
-
-
-class Appearance:
-    """The theme and keys of one app: at the start those of the last quit, then those of the settings.
-
-    Invalid ones are reported, and the valid ones used.
-    """
-
-    def __init__(self, app: Console, last: LastScreen) -> None:
-        """Use the theme and keys of `last`, before the first frame."""
-        self._app = app
-        self._app.keymap, _ = check_keymap(last.keys)
-        app.set_keymap(self._app.keymap)
-        if not self.use_theme(last.theme):
-            self.use_theme(DEFAULT)
-
-    def remove_builtin_themes(self) -> None:
-        """Remove Textual's own themes from the choice."""
-        for name in BUILTIN_THEMES:
-            if name in self._app.available_themes and name != self._app.theme:
-                self._app.unregister_theme(name)
-
-    def use_theme(self, name: str) -> bool:
-        """Load the theme `name` from its file and use it; False when there is none or it is invalid."""
-        if name not in self._app.available_themes or name not in BUILTIN_THEMES:
-            file = find_theme_file(name, self._app.home.config / "themes")
-            if file is None:
-                return False
-            try:
-                self._app.register_theme(load_theme(file))
-            except Refusal as refusal:
-                self._app.report_refusal(refusal)
-                return False
-        theme = self._app.get_theme(name)
-        if theme is None or theme.ansi or self._app.is_running:
-            self._app.theme = name
-            return True
-        # At the start the style sheet is not parsed yet: setting the colours now saves a second parse.
-        self._app.set_reactive(App.theme, name)
-        self._app.stylesheet.set_variables(self._app.get_css_variables())
-        self._app.set_class(theme.dark, "-dark-mode", update=False)
-        self._app.set_class(not theme.dark, "-light-mode", update=False)
-        return True
-
-    async def load_themes(self) -> None:
-        """Register all themes, the operator's own too."""
-        themes = await asyncio.to_thread(lambda: list(load_all(self._app.home.config / "themes")))
-        for theme in themes:
-            if isinstance(theme, Refusal):
-                self._app.report_refusal(theme)
-            else:
-                self._app.register_theme(theme)
-
-    async def apply_settings(self, engine: Engine) -> None:
-        """Use theme, keys, bell and mouse of the settings. Called at the start and when a setting changes."""
-        current = await asyncio.to_thread(lambda: engine.settings.current)
-        self._app.keymap, refusals = check_keymap(current.keys)
-        self._app.set_keymap(self._app.keymap)
-        for refusal in refusals:
-            self._app.report_refusal(refusal)
-        self._app.bell_enabled = current.console.bell
-        self._app.mouse = current.console.mouse
-        if current.console.theme != self._app.theme and not self.use_theme(current.console.theme):
-            self._app.show_toast(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
-
-
-def problems(settings: Mapping[str, Any], user_themes: Path) -> list[Refusal]:
-    """What the console cannot use of `settings` (named as in the file); `user_themes` is the operator's folder."""
-    refusals = []
-    try:
-        check_theme(settings["console"]["theme"], user_themes)
-    except Refusal as refusal:
-        refusals.append(refusal)
-    return refusals + check_keymap(settings["keys"])[1]
-
-
-def check_theme(name: str, user_themes: Path) -> None:
-    """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is invalid."""
-    file = find_theme_file(name, user_themes)
-    if file is None:
-        names = sorted({path.stem for folder in (shipped_folder(), user_themes) for path in folder.glob("*.toml")})
-        raise Refusal(
-            "unknown_theme",
-            f"console.theme: there is no theme {sanitise(name)[:60]!r}",
-            f"one of {', '.join(names)}; or put your own theme file into {user_themes}",
-        )
-    load_theme(file)
-
-
-def check_value(key: str, value: str, config: Path) -> None:
-    """Check a value for the setting `key`, where the console uses it. `config` is the home's config folder.
-
-    Raises `Refusal`: `unknown_theme`, `bad_theme`, `bad_keys`. Problems that existed before are ignored.
-    """
-    match key_parts(key):
-        case ["console", "theme"]:
-            check_theme(value, config / "themes")
-        case ["keys", action_id]:
-            keys = keys_in(config / "config.toml")
-            before = {refusal.message for refusal in check_keymap(keys)[1]}
-            for refusal in check_keymap(keys | {action_id: value})[1]:
-                if refusal.message not in before:
-                    raise refusal
-
-
-def key_parts(key: str) -> list[str]:
-    """The parts of a dotted key, quotes read as TOML reads them; none when it is not a key."""
-    try:
-        value: Any = tomllib.loads(f"{key} = 0")
-    except (ValueError, RecursionError):
-        return []
-    parts = []
-    while isinstance(value, dict) and len(value) == 1:
-        [(part, value)] = value.items()
-        parts.append(part)
-    return parts
-
-
-def keys_in(file: Path) -> dict[str, str]:
-    """The section `[keys]` of a settings file, {} when it cannot be read: the engine reports that."""
-    if not file.is_file():  # reading a pipe would block
-        return {}
-    try:
-        section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("keys", {})
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return {name: text for name, text in section.items() if isinstance(text, str)} if isinstance(section, dict) else {}

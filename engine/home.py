@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 from platformdirs import PlatformDirs
 
@@ -68,7 +69,17 @@ class Home:
         return self.data / "engine.lock"
 
     def configured_workspaces(self) -> list[str]:
-        """The workspaces in the settings file that exist and are not off.
+        """The workspaces in the settings file that exist and are not off."""
+        folders = []
+        for path, section in self.settings_section("workspaces").items():
+            with contextlib.suppress(RuntimeError, ValueError):  # an unknown user's home, a NUL
+                folder = Path(path).expanduser()
+                if isinstance(section, dict) and section.get("autonomy") != "off" and folder.is_dir():
+                    folders.append(str(folder))
+        return folders
+
+    def settings_section(self, name: str) -> dict[str, Any]:
+        """A section of the settings file.
 
         Light and without validation, for use before the settings are loaded. An unreadable file has none; opening the
         engine will say what is wrong with it.
@@ -76,18 +87,12 @@ class Home:
         import tomllib
 
         if not self.config_file.is_file():  # a pipe in its place would be waited for
-            return []
+            return {}
         try:
-            sections = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
+            section = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get(name)
         except (OSError, ValueError, RecursionError):
-            return []
-        folders = []
-        for path, section in sections.items() if isinstance(sections, dict) else ():
-            with contextlib.suppress(RuntimeError, ValueError):  # an unknown user's home, a NUL
-                folder = Path(path).expanduser()
-                if isinstance(section, dict) and section.get("autonomy") != "off" and folder.is_dir():
-                    folders.append(str(folder))
-        return folders
+            return {}
+        return section if isinstance(section, dict) else {}
 
     def paths(self) -> dict[str, str]:
         """All paths by name, as in `paths` of `doctor --json`."""

@@ -257,9 +257,9 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
 
             return address(options, common, opener=open_engine)
         case "config" if options.action == "set":
-            from clawpy_console.themes import check_value
+            from clawpy_console.cli.console_settings import check_value
 
-            check_value(options.key, options.value, common.home.config)
+            check_value(options.key, options.value, common.home)
         case "status" if options.format != "full" and not common.as_json:
             from clawpy_console.cli.status_bar import line_of_status
 
@@ -320,12 +320,12 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
         workspaces = common.workspace_names  # what is wrong with them is one of its findings
     document = _call_engine("doctor", {"online": options.online}, common, workspaces)
     if document["settings"] is not None:
-        from clawpy_console.themes import problems
+        from clawpy_console.cli.console_settings import find_problems
 
         # Only here is known what the screen can use of them.
         document["checks"] += [
             {"name": "config", "state": "warn", "message": problem.message, "fix": problem.fix}
-            for problem in problems(document["settings"], common.home.config / "themes")
+            for problem in find_problems(document["settings"], common.home)
         ]
     return document
 

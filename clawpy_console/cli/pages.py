@@ -68,10 +68,10 @@ def _read(topic: str) -> str:
 
 def _keys(home: Home) -> str:
     """The table of keys as a page, with the changes of the settings."""
+    from clawpy_console.cli.console_settings import configured_keys
     from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, shown_keys
-    from clawpy_console.themes import keys_in
 
-    keymap = check_keymap(keys_in(home.config_file))[0]
+    keymap = check_keymap(configured_keys(home))[0]
     example = "clawpy config set 'keys.\"stack.approve\"' right,l,a"
     lines = ["# Keys of the console", "", f"To change the keys of an action, put its ID in quotes: `{example}`."]
     for group, title in GROUPS.items():

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import ACTIONS, GROUPS, Action, shown_keys
-from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.filter_input import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 
 KEY_CELLS, ID_CELLS = 9, 24
@@ -74,7 +74,7 @@ class Help(Dialog[None]):
     def _matches(self, action: Action, terms: list[str]) -> bool:
         keys = f"{shown_keys(action.id, self.app.keymap)} {action.keys}"
         text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
-        return all(word in text.lower() for word in terms)
+        return has_words(text, terms)
 
     def _row(self, action: Action, width: int) -> Content:
         key, id_cells = shown_keys(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from textual.widgets import Input
+
+
+def has_words(text: str, words: Iterable[str]) -> bool:
+    """Whether `text` contains all `words`, which are in lower case."""
+    text = text.lower()
+    return all(word in text for word in words)
 
 
 class Filter(Input):

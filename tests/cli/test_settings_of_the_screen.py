@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console import themes
-from clawpy_console.themes import check_value
+from clawpy_console.cli.console_settings import check_value
 from engine.home import Home
 from engine.model import Refusal
 from tests.api.stand_in import StandIn
@@ -44,14 +44,14 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
 )
 def test_keys_that_cannot_be_used_are_not_set(tmp_path: Path, key: str, value: str, said: str) -> None:
     with pytest.raises(Refusal, match=said):
-        check_value(key, value, tmp_path)
+        check_value(key, value, Home.locate(tmp_path))
 
 
 def test_what_was_wrong_before_is_not_held_against_a_change(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[keys]\n"stack.approve" = "h"\n')
-    check_value('keys."stack.undo"', "f9", tmp_path)
-    check_value("quietHoursStart", "3", tmp_path)
-    check_value("no key at all", "3", tmp_path)
+    check_value('keys."stack.undo"', "f9", Home.locate(tmp_path))
+    check_value("quietHoursStart", "3", Home.locate(tmp_path))
+    check_value("no key at all", "3", Home.locate(tmp_path))
 
 
 @pytest.mark.long

@@ -153,7 +153,7 @@ async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: Sta
 
 
 def test_all_shipped_themes_are_good() -> None:
-    loaded = list(themes.load_all(Path("/nowhere")))
+    loaded = list(themes.load_themes(Path("/nowhere")))
     assert [theme.name for theme in loaded] == ["clawpy-ansi", "clawpy-dark", "clawpy-high-contrast", "clawpy-light"]
 
 

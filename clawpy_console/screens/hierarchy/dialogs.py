@@ -18,6 +18,7 @@ from clawpy_console.fields.agent import edited_fields, moved_fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
 from clawpy_console.screens.hierarchy.tree import OWNER, search_text
+from clawpy_console.widgets.filter_input import has_words
 from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
@@ -151,7 +152,7 @@ class MoveAgent(PreviewDialog[str | None]):
         candidates += [(leader.id, search_text(leader), f"{leader.tier}") for leader in self._leaders]
         rows = []
         for id, text, tier in candidates:
-            if all(word in text for word in needle.lower().split()):
+            if has_words(text, needle.lower().split()):
                 is_present = id == self._agent.reports_to
                 rows.append(Row(id, id, "●" if is_present else " ", tier, "grey" if is_present else "ink", "grey"))
         self._rows.show(rows)

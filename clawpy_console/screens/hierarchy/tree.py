@@ -15,6 +15,7 @@ from textual.message import Message
 from clawpy_console import formats
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
+from clawpy_console.widgets.filter_input import has_words
 from clawpy_console.widgets.rows import Row, Rows
 from engine.frozen import frozen
 from engine.model import AgentView
@@ -79,7 +80,7 @@ def tree_nodes(
 ) -> list[Node]:
     """The rows of the tree. With `needle`, words in lower case, only the agents that match them, and their leaders."""
     below, reasons = _place_agents(agents, retired)
-    matching = {agent.id for agent in (*agents, *retired) if all(word in search_text(agent) for word in needle)}
+    matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), needle)}
     visible = matching if needle else {agent.id for agent in agents if is_busy(agent) or agent.id in folds.visible}
     visible = visible.union(leaders(agents, visible))
     fold_unused = not needle and not folds.show_all and len(agents) > FOLD_ABOVE
@@ -142,10 +143,10 @@ def is_busy(agent: AgentView) -> bool:
 
 
 def search_text(agent: AgentView) -> str:
-    """The text of an agent that the filter searches, in lower case."""
+    """The text of an agent that the filter searches."""
     parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", agent.state, STATES[agent.state][2],
              *agent.channels, agent.archetype, agent.broken)  # fmt: skip
-    return " ".join(parts).lower()
+    return " ".join(parts)
 
 
 def group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:

@@ -11,6 +11,7 @@ from clawpy_console.fields import Document, when
 from clawpy_console.fields import candidate as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
+from clawpy_console.widgets.filter_input import has_words
 from clawpy_console.widgets.rows import Row
 from engine import document
 
@@ -78,8 +79,7 @@ def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: dateti
 def matches_filter(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
     """Whether the texts of a document contain all words of `needle`."""
     texts = [value for value in document.values() if isinstance(value, str)]
-    text = " ".join([*texts, status[document["status"]][2]]).lower()
-    return all(word in text for word in needle)
+    return has_words(" ".join([*texts, status[document["status"]][2]]), needle)
 
 
 def candidate_row(proposal: Document, lift: Document | None) -> Row:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console.screens.memory.entry import Entry, to_entry
+from clawpy_console.widgets.filter_input import has_words
 from engine.model import (
     AgentFile,
     Capture,
@@ -56,11 +57,12 @@ def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] 
             return [to_entry(item) for item in nodes[len(after) :]]
     if after:
         return []  # all files and facts are on the first page
+    words = needle.split()
     if layer is Layer.PARA:
-        drafts = [draft for draft in knowledge.drafts.waiting() if _has_words(draft.fact, needle)]
+        drafts = [draft for draft in knowledge.drafts.waiting() if has_words(draft.fact, words)]
         return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=needle))]
     files = (file for file in engine.agent_files.list() if file.digest or file.problem)
-    return [to_entry(file) for file in files if _has_words(f"{file.agent} {file.name} {file.text}", needle)]
+    return [to_entry(file) for file in files if has_words(f"{file.agent} {file.name} {file.text}", words)]
 
 
 def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
@@ -73,16 +75,11 @@ def _read_ledger_page(engine: Engine, needle: str, before: int | None) -> list[E
     entries: list[Entry] = []
     for _ in range(MAX_SCANNED_PAGES if needle else 1):
         rows = engine.ledger.latest(PAGE_SIZE, before=before)
-        entries += [item for item in map(to_entry, rows) if _has_words(f"{item.label} {item.text}", needle)]
+        entries += [item for item in map(to_entry, rows) if has_words(f"{item.label} {item.text}", needle.split())]
         if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
             break
         before = rows[-1].id
     return entries
-
-
-def _has_words(text: str, needle: str) -> bool:
-    text = text.lower()
-    return all(word in text for word in needle.lower().split())
 
 
 def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:

@@ -20,7 +20,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.safety import safety_fields
 from clawpy_console.state import AppState
-from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.filter_input import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import LogEntry, Verdict
@@ -150,7 +150,7 @@ class SafetyScreen(FilterableScreen):
 
     def _draw_blocked(self, now: datetime) -> None:
         needle, total = self.needle, len(self.state.blocked)
-        shown = [entry for entry in self.state.blocked if all(word in search_text(entry) for word in needle)]
+        shown = [entry for entry in self.state.blocked if has_words(search_text(entry), needle)]
         count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
@@ -260,9 +260,9 @@ class SafetyScreen(FilterableScreen):
 
 
 def search_text(entry: LogEntry) -> str:
-    """The text of an entry that the filter searches, in lower case."""
+    """The text of an entry that the filter searches."""
     verdicts = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in entry.verdicts if v.verdict is not Verdict.ALLOW)
-    return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}".lower()
+    return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}"
 
 
 def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby, starmap, zip_longest
 from os.path import commonpath, commonprefix
-from pathlib import PurePath
 from typing import NamedTuple
 
-from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name
-
+from clawpy_console.screens.work.syntax import language_of
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import file_row
 from engine.model import FileChange, FileDiff, FilePart
@@ -126,18 +124,6 @@ class DiffFile:
     def marks(self) -> set[Mark]:
         """The marks of all its hunks, or of the file where it has none."""
         return {(self.change.path, hunk.number) for hunk in self.hunks} or {(self.change.path, 0)}
-
-
-def language_of(path: str) -> str:
-    """The language that a file is highlighted in, by its name; "" for none. The first call for a language loads it."""
-    name = PurePath(path).name
-    return _language(PurePath(name).suffix or name)
-
-
-@cache
-def _language(ending: str) -> str:
-    lexer = find_lexer_class_for_filename(ending if not ending.startswith(".") else f"a{ending}")
-    return get_lexer_by_name(lexer.aliases[0]).aliases[0] if lexer is not None and lexer.aliases else ""
 
 
 def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from pygments.token import Token
 from rich.segment import Segment
 from rich.style import Style
-from textual.highlight import HighlightTheme, highlight
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
@@ -20,7 +18,8 @@ from textual.strip import Strip
 from clawpy_console import formats
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, language_of, mark_sign
+from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, mark_sign
+from clawpy_console.screens.work.syntax import highlight_lines, language_of
 from clawpy_console.widgets.row_view import CursorView, selectable
 from engine.model import DiffComment
 
@@ -35,16 +34,6 @@ MAX_CACHED_ROWS = 2000
 
 SHIFT_COLUMNS = 16
 """Columns by which a key moves long lines."""
-
-
-class SyntaxTheme(HighlightTheme):
-    """The tones of a `DiffView` for the tokens of code."""
-
-    STYLES = {
-        Token.Comment: "comment", Token.Keyword: "keyword", Token.Operator.Word: "keyword",
-        Token.Literal.String: "string", Token.Literal.Number: "string", Token.Name.Decorator: "keyword",
-        Token.Name.Function: "name", Token.Name.Class: "name", Token.Name.Tag: "keyword",
-    }  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -348,7 +337,7 @@ class DiffView(CursorView, can_focus=True):
             lines = [block_line for block_line in block_lines if block_line.sign in (" ", side)]
             language = language_of(self.files[hunk.file].change.path)
             if language:
-                tokens_by_line = _highlight("\n".join(line.text for line in lines), language)
+                tokens_by_line = highlight_lines("\n".join(line.text for line in lines), language)
             else:
                 tokens_by_line = [[("", line.text)] for line in lines]
             self._tokens[key] = {line.number: tokens for line, tokens in zip(lines, tokens_by_line, strict=True)}
@@ -455,18 +444,3 @@ def _is_comment_on(comment: DiffComment, entry: Entry) -> bool:
     line = entry.old if comment.old else entry.new
     is_side_shown = entry.tone in ("", " ") or (entry.tone == "-") == comment.old
     return is_side_shown and line is not None and comment.line == (line.old if comment.old else line.new)
-
-
-def _highlight(code: str, language: str) -> list[list[tuple[str, str]]]:
-    """The lines of `code` as tokens, each with its tone."""
-    content = highlight(code, language=language, theme=SyntaxTheme)
-    lines: list[list[tuple[str, str]]] = [[]]
-    position = 0
-    spans = [(span.start, span.end, str(span.style)) for span in content.spans[1:]]  # the first covers all of the code
-    for start, end, span_tone in [*spans, (len(code), len(code), "")]:
-        for text, tone in ((code[position:start], ""), (code[start:end], span_tone)):
-            first, *rest = text.split("\n")
-            lines[-1].append((tone, first))
-            lines += [[(tone, piece)] for piece in rest]
-        position = end
-    return lines

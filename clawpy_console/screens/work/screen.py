@@ -22,7 +22,7 @@ from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission_pane import PermissionPane
 from clawpy_console.screens.work.session_actions import ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
-from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.filter_input import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import change_words, heading_lines, is_waiting_to_land, session_row
@@ -169,8 +169,8 @@ class WorkScreen(SessionActions, FilterableScreen):
         asking = {request.session_id for request in self.state.permissions}
         groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
         for session in self.state.sessions:
-            text = f"{session.prompt} {session.channel} {session.state} {session.workspace}".lower()
-            if not all(word in text for word in self.needle):
+            text = f"{session.prompt} {session.channel} {session.state} {session.workspace}"
+            if not has_words(text, self.needle):
                 continue
             if session.id in asking:
                 heading = ASKING
