@@ -21,7 +21,7 @@ def front(app: ConsoleApp) -> str:
     return card.id if card else ""
 
 
-def named(engine: StandIn, *names: str) -> list[tuple]:
+def calls_of(engine: StandIn, *names: str) -> list[tuple]:
     return [call for call in engine.noted if call[0] in names]
 
 

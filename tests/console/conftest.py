@@ -187,9 +187,34 @@ def engine() -> StandIn:
 @pytest.fixture
 def console(home: Home, engine: StandIn) -> ConsoleApp:
     """The app over the still engine. Run it with `async with console.run_test() as pilot`."""
-    app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    app = make_console(home, lambda: engine)
     app.animation_level = "none"
     return app
+
+
+def make_console(home: Home, open_engine: Callable[[], Any], **options: Any) -> ConsoleApp:
+    """A console in `home` at the fixed time."""
+    return ConsoleApp(open_engine, home, [], now=lambda: NOW, **options)
+
+
+def toasts(app: ConsoleApp) -> str:
+    """The texts of all toasts, line by line."""
+    return "\n".join(notification.message for notification in app._notifications)
+
+
+@pytest.fixture
+def plain_console(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> ConsoleApp:
+    """The same on a terminal without colours."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    return make_console(console.home, console._open_engine)
+
+
+@pytest.fixture
+def compare_snapshot(snap_compare: Callable[..., bool]) -> object:
+    """See `tests.console.snapshots.CompareSnapshot`."""
+    from tests.console.snapshots import comparison
+
+    return comparison(snap_compare)
 
 
 async def until(pilot: Pilot, condition: Callable[[], object], what: str = "") -> None:

@@ -426,3 +426,7 @@ def burns() -> tuple[Burn, ...]:
         Burn("month", ago(days=4.6), ago(days=-26.4), 8_950_000, 50_000, 200_000_000,
              (1_000_000, 2_500_000, 0, 4_300_000, 1_150_000, *[0] * 26), 5, 374_000, ago(days=-21)),
     )  # fmt: skip
+
+
+def found_agent(name: str, title: str, missing: str = "") -> SimpleNamespace:
+    return SimpleNamespace(name=name, title=title, missing=missing, hosts=("api.example.com",), login=f"run {name}")

@@ -11,7 +11,7 @@ from engine.model import (
     Phase,
 )
 from tests.console import stand_in
-from tests.console.cards import FIRST, RISKY, SECOND, front, named, stack
+from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, stack
 from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.support.texts import says
@@ -24,8 +24,8 @@ async def test_details_approve_with_edited_parameters(console: ConsoleApp, engin
         assert editor.text == 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
         editor.text = 'paths = ["shop/cart.py"]'
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: named(engine, "approve"))
-        assert named(engine, "approve") == [("approve", SECOND, {"paths": ["shop/cart.py"]})]
+        await until(pilot, lambda: calls_of(engine, "approve"))
+        assert calls_of(engine, "approve") == [("approve", SECOND, {"paths": ["shop/cart.py"]})]
         await until(pilot, lambda: len(console.screen_stack) == 1)
         assert front(console) == RISKY
 
@@ -89,5 +89,5 @@ async def test_details_hand_a_sentence_in_place_of_parameters_to_the_engine(
     async with running(console, "enter", "e") as pilot:
         console.screen.query_one("#editor").text = "only the cart, and say why"
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: bool(named(engine, "approve")))
-        assert "only the cart, and say why" in str(named(engine, "approve"))
+        await until(pilot, lambda: bool(calls_of(engine, "approve")))
+        assert "only the cart, and say why" in str(calls_of(engine, "approve"))

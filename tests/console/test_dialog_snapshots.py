@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
+from tests.console.conftest import live
+from tests.console.snapshots import SIZES, CompareSnapshot, workers_end
 from tests.console.stand_in import StandIn
-from tests.console.test_greeting import found
-from tests.console.test_snapshots import run
-
-SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
+from tests.console.stand_in_data import found_agent
 
 DIALOGS = {
     "prompt": ("n", *"bisect ", "tab"),
@@ -25,31 +25,32 @@ DIALOGS = {
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dialog", DIALOGS)
-def test_dialogs(console: ConsoleApp, snap_compare, dialog: str, size: str) -> None:
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("escape", *DIALOGS[dialog]))
+def test_dialogs(console: ConsoleApp, compare_snapshot: CompareSnapshot, dialog: str, size: str) -> None:
+    compare_snapshot(console, size, "escape", *DIALOGS[dialog])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dialog", ["prompt", "connect"])
-def test_without_a_model(console: ConsoleApp, engine: StandIn, snap_compare, dialog: str, size: str) -> None:
+def test_without_a_model(
+    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, dialog: str, size: str
+) -> None:
     engine.channel_setup.serves, engine.channel_setup.here = (
         "",
-        [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
+        [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")],
     )
     keys = ("n", *"explain", "enter") if dialog == "prompt" else ("H",)
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("escape", *keys))
+    compare_snapshot(console, size, "escape", *keys)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("screen", ["mission", "work"])
-def test_jump_mode(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
-    before = run("escape", *(("2",) if screen == "work" else ()))
-
-    async def jump(pilot) -> None:
-        await before(pilot)
+def test_jump_mode(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
+    async def draw(pilot: Pilot) -> None:
+        await live(pilot)
+        await pilot.press("escape", *(("2",) if screen == "work" else ()))
+        await workers_end(pilot)
         pilot.app.screen._compositor.render_strips()  # the keys have their places once they are drawn
-        await pilot.press("apostrophe")
 
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=jump)
+    compare_snapshot(console, size, "apostrophe", go=draw)

@@ -15,7 +15,7 @@ from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.session_actions import ReplyLine
 from clawpy_console.widgets.rows import Rows
 from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
-from tests.console.conftest import at, live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, toasts, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
 
@@ -206,11 +206,6 @@ async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) 
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
 
 
-def told(console: ConsoleApp, text: str) -> bool:
-    """Whether a notification says it."""
-    return any(text in notification.message for notification in console._notifications)
-
-
 def without_first_hunk(engine: StandIn) -> None:
     """As after another terminal landed the first hunk of every file."""
     second = STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :]
@@ -265,10 +260,10 @@ async def test_marks_whose_hunks_landed_elsewhere_are_said_before_all_of_it_land
         view = await to_the_diff(pilot, "]", "space")
         without_first_hunk(engine)
         console.reload(["changes"])
-        await until(pilot, lambda: told(console, "lost hunks that you had marked. Look at"))
+        await until(pilot, lambda: "lost hunks that you had marked. Look at" in toasts(console))
         assert not view.marked
         await pilot.press("L")
-        await until(pilot, lambda: told(console, "Land again to land all of it"))
+        await until(pilot, lambda: "Land again to land all of it" in toasts(console))
         assert ("landed", CHANGE) not in engine.noted
         await pilot.press("L")
         await until(pilot, lambda: ("landed", CHANGE) in engine.noted)
@@ -289,7 +284,7 @@ async def test_nothing_lands_while_the_diff_is_read(console: ConsoleApp, engine:
         console.reload(["changes"])
         await until(pilot, lambda: not view.files)
         await pilot.press("L")
-        await until(pilot, lambda: told(console, "The diff is not read yet"))
+        await until(pilot, lambda: "The diff is not read yet" in toasts(console))
         assert not [call for call in engine.noted if call[0].startswith("landed")]
         go_on.set()
         await until(pilot, lambda: view.marked == {("shop/cart.py", 1)})
@@ -303,12 +298,12 @@ async def test_marks_stay_when_their_landing_is_refused(console: ConsoleApp, eng
     land, engine.changes.land = engine.changes.land, refuse  # type: ignore[method-assign]
     async with console.run_test(size=(160, 50), notifications=True) as pilot:
         view = await to_the_diff(pilot, "]", "space", "L")
-        await until(pilot, lambda: told(console, "you changed the same lines"))
+        await until(pilot, lambda: "you changed the same lines" in toasts(console))
         assert view.marked == {("shop/cart.py", 1)}
         without_first_hunk(engine)
         engine.changes.land = land  # type: ignore[method-assign]
         console.reload(["changes"])
-        await until(pilot, lambda: told(console, "lost hunks that you had marked. Look at"))
+        await until(pilot, lambda: "lost hunks that you had marked. Look at" in toasts(console))
 
 
 async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from tests.console.cards import FIRST, SECOND, front, named, shown, stack
+from tests.console.cards import FIRST, SECOND, calls_of, front, shown, stack
 from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 
@@ -20,8 +20,8 @@ async def test_a_key_just_after_a_dismissal_says_why(
     console: ConsoleApp, engine: StandIn, key: str, reason: str
 ) -> None:
     async with running(console, "left", key, size=(80, 24)) as pilot:
-        await until(pilot, lambda: named(engine, "explain"))
-        assert named(engine, "dismiss", "explain") == [("dismiss", FIRST), ("explain", FIRST, reason)]
+        await until(pilot, lambda: calls_of(engine, "explain"))
+        assert calls_of(engine, "dismiss", "explain") == [("dismiss", FIRST), ("explain", FIRST, reason)]
         assert console.current_mode == "mission"  # the digit led to no other screen
         await sees(pilot, f"noted: {reason.replace('-', ' ')}")
         await pilot.press("2")
@@ -37,7 +37,7 @@ async def test_a_kind_that_a_reason_switches_off_is_told_with_the_way_back(
         message = console.screen.query_one("#message")
         await until(pilot, lambda: told in shown(console, message.region).replace("  ", " "))
         await pilot.press("u")
-        await until(pilot, lambda: named(engine, "undo"))
+        await until(pilot, lambda: calls_of(engine, "undo"))
         assert front(console) == FIRST
 
 
@@ -55,7 +55,7 @@ async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
         moment[0] += 60.0
         await pilot.press("4")
         assert console.current_mode == "memory"
-        assert not named(engine, "explain")
+        assert not calls_of(engine, "explain")
 
 
 @pytest.mark.long
@@ -67,10 +67,10 @@ async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, eng
         await until(pilot, lambda: "5 never" not in screen_text(console))
         await pilot.press("4")
         assert console.current_mode == "memory"
-        assert not named(engine, "explain")
+        assert not calls_of(engine, "explain")
 
 
 async def test_a_reason_belongs_to_the_last_dismissal(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console, "left", "left", "2") as pilot:
-        await until(pilot, lambda: named(engine, "explain"))
-        assert named(engine, "explain") == [("explain", SECOND, "wrong")]
+        await until(pilot, lambda: calls_of(engine, "explain"))
+        assert calls_of(engine, "explain") == [("explain", SECOND, "wrong")]

@@ -15,7 +15,7 @@ from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import live, make_console, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.texts import says
@@ -74,7 +74,7 @@ async def test_the_output_of_a_session_known_from_last_time_is_read_once_the_eng
     known = AppState(sessions=tuple(engine.sessions.all[1:]))
     last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))
     engine.sessions.all = list(known.sessions)
-    console = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:
         text = engine.sessions.transcripts[known.sessions[0].id][-1].text
         await sees(pilot, "LAST OUTPUT", text[:30])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,27 +12,24 @@ from engine.model import (
     LocalModels,
 )
 from tests.console import stand_in
-from tests.console.cards import named
-from tests.console.conftest import running, screen_text, sees, until
+from tests.console.cards import calls_of
+from tests.console.conftest import make_console, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
-
-
-def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
-    return SimpleNamespace(name=name, title=title, missing=missing, hosts=("api.example.com",), login=f"run {name}")
+from tests.console.stand_in_data import found_agent
 
 
 async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
     engine.channel_setup.serves, engine.channel_setup.here = (
         "",
-        [found("claude", "Claude Code"), found("codex", "Codex", "npm i")],
+        [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")],
     )
     async with running(console) as pilot:
         await sees(pilot, "H connects Claude Code")
         await pilot.press("H")
         await sees(pilot, "once its adapter is installed: npm i")
-        assert not named(engine, "assign_agent")
+        assert not calls_of(engine, "assign_agent")
         await pilot.press("1")
-        await until(pilot, lambda: named(engine, "assign_agent") == [("assign_agent", "claude")])
+        await until(pilot, lambda: calls_of(engine, "assign_agent") == [("assign_agent", "claude")])
         await sees(pilot, "run claude")
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
@@ -47,8 +43,8 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
         await sees(pilot, "a model on this machine")
         await pilot.press("2")
         await sees(pilot, "koji-core is served by ollama:llama3.2:3b")
-        assert named(engine, "assign_model") == [("assign_model", "ollama:llama3.2:3b")]
-        assert named(engine, "refresh_runners") == [("refresh_runners",)]
+        assert calls_of(engine, "assign_model") == [("assign_model", "ollama:llama3.2:3b")]
+        assert calls_of(engine, "refresh_runners") == [("refresh_runners",)]
         assert len(console.screen_stack) == 1
 
 
@@ -109,7 +105,7 @@ async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) ->
 
     since = stand_in.NOW - timedelta(hours=3)
     last_screen.save(home.last_screen, last_screen.LastScreen(AppState(), welcomed=True, saved_at=since))
-    app = ConsoleApp(lambda: engine, home, [], now=lambda: stand_in.NOW)  # type: ignore[arg-type, return-value]
+    app = make_console(home, lambda: engine)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "While you were away, 3h" in screen_text(app))
         text = screen_text(app)

@@ -19,8 +19,8 @@ from engine.events import AgentFileChanged
 from engine.model import BubbleState, PromptSource, SourceKind
 from tests.console.conftest import at, live, running, screen_text, sees, until
 from tests.console.people import make_people, with_people
+from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
-from tests.console.test_snapshots import SIZES, run
 from tests.hierarchy.wisdom_world import World
 from tests.support.texts import says
 
@@ -363,10 +363,12 @@ SHOTS = {
         *((shot, size) for shot in ("guidance", "findings") for size in ("80x24", "200x60")),
     ],
 )
-def test_how_it_looks(console: ConsoleApp, people: World, snap_compare, shot: str, size: str) -> None:
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SHOTS[shot]))
+def test_how_it_looks(
+    console: ConsoleApp, people: World, compare_snapshot: CompareSnapshot, shot: str, size: str
+) -> None:
+    compare_snapshot(console, size, *SHOTS[shot])
 
 
-def test_how_a_move_looks(console: ConsoleApp, people: World, snap_compare) -> None:
+def test_how_a_move_looks(console: ConsoleApp, people: World, compare_snapshot: CompareSnapshot) -> None:
     keys = ("3", "end", *["up"] * 4, "m", *"frontend_l")
-    assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=run(*keys, theme="clawpy-light"))
+    compare_snapshot(console, "120x40", *keys, theme="clawpy-light")

@@ -15,11 +15,12 @@ from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningScope, PromptSource, Refusal, SourceKind
 from engine.model.adaptation import CandidateStatus
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.cards import calls_of
+from tests.console.conftest import live, running, screen_text, sees, toasts, until
+from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_adaptation import CHEAP, EMOJI, LINT, ROUNDING, STOCK, TRIES
 from tests.console.stand_in_learnings import FOUND, GLOBAL, OLD, PROJECT, PROXY, SESSIONS, TASK
-from tests.console.test_snapshots import SIZES, run
 from tests.support.texts import says
 
 WIDE = (150, 50)
@@ -40,15 +41,6 @@ async def to(pilot, id: str, *keys: str) -> LearningScreen:
     await pilot.press(*keys)
     await pilot.pause()
     return screen
-
-
-def told(console: ConsoleApp) -> str:
-    """What toasts say."""
-    return "\n".join(notification.message for notification in console._notifications)
-
-
-def noted(engine: StandIn, name: str) -> list[tuple]:
-    return [call for call in engine.noted if call[0] == name]
 
 
 def listed(screen: LearningScreen) -> list[str]:
@@ -83,13 +75,13 @@ async def test_activating_shows_what_changes_and_can_be_undone(console: ConsoleA
         text = screen_text(console)
         says(text, "for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green.")
         await pilot.press("enter")  # the safe answer
-        assert not noted(engine, "approve_candidate")
+        assert not calls_of(engine, "approve_candidate")
         await pilot.press("a", "y")
         await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.PROMOTED)
         await sees(pilot, "● active by you")
         await pilot.press("u")
         await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.REVIEW)
-        assert noted(engine, "undo_candidate") == [("undo_candidate", ROUNDING.id)]
+        assert calls_of(engine, "undo_candidate") == [("undo_candidate", ROUNDING.id)]
         await sees(pilot, "▲ needs your decision")
         assert not screen.check_action("undo", ())
 
@@ -112,13 +104,13 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         assert console.screen.query_one(Input).value == "yes few"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
-        assert noted(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "yes few")]
+        assert calls_of(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "yes few")]
         await sees(pilot, "✗ rejected by you")
         await pilot.press("u")
         await sees(pilot, "○ needs more evidence")
         await pilot.press("x", *" indeed", "ctrl+s")  # the reason is there again
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
-        assert noted(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "yes few indeed")
+        assert calls_of(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "yes few indeed")
 
 
 @pytest.mark.long
@@ -134,7 +126,7 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
         await sees(pilot, "Undo is still running. Try again in a moment.")
         answered.set()
         await sees(pilot, "● active")
-        assert noted(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
+        assert calls_of(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
 
 
 @pytest.mark.long
@@ -159,14 +151,14 @@ async def test_what_the_engine_refuses_is_said(
     engine.refuse[call] = Refusal("refused", "it was decided meanwhile")
     async with console.run_test(size=WIDE) as pilot:
         await to(pilot, id, *keys)
-        await until(pilot, lambda: "it was decided meanwhile" in told(console))
+        await until(pilot, lambda: "it was decided meanwhile" in toasts(console))
 
 
 @pytest.mark.long
 async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to(pilot, ROUNDING.id, "enter", "down", "enter")
-        await until(pilot, lambda: "It does not come from a session." in told(console))
+        await until(pilot, lambda: "It does not come from a session." in toasts(console))
         assert console.screen is screen
         await pilot.press("up", "enter")
         await until(pilot, lambda: isinstance(console.screen, WorkScreen))
@@ -198,11 +190,11 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
         await to(pilot, PROJECT.id, "x")
         assert "1 learning promoted from it will wait for your decision:" in screen_text(console)
         await pilot.press(*"wrong", "ctrl+s")
-        await until(pilot, lambda: noted(engine, "retract") == [("retract", PROJECT.id, "wrong")])
-        await until(pilot, lambda: "1 learning promoted from it: check below “Needs your decision”" in told(console))
+        await until(pilot, lambda: calls_of(engine, "retract") == [("retract", PROJECT.id, "wrong")])
+        await until(pilot, lambda: "1 learning promoted from it: check below “Needs your decision”" in toasts(console))
         await sees(pilot, "Needs your decision  3")
         await to(pilot, GLOBAL.id, "a")
-        await until(pilot, lambda: noted(engine, "keep") == [("keep", GLOBAL.id)])
+        await until(pilot, lambda: calls_of(engine, "keep") == [("keep", GLOBAL.id)])
 
 
 @pytest.mark.long
@@ -211,14 +203,14 @@ async def test_a_learning_of_a_project_is_applied_everywhere(console: ConsoleApp
         await to(pilot, TASK.id, "p")
         await sees(pilot, "If you confirm, a copy goes")
         await pilot.press("y")
-        await until(pilot, lambda: noted(engine, "promote") == [("promote", TASK.id)])
+        await until(pilot, lambda: calls_of(engine, "promote") == [("promote", TASK.id)])
         assert sum(learning.scope is LearningScope.GLOBAL for learning in engine.learnings.all.values()) == 2
 
 
 async def test_what_recurs_is_promoted_now(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to(pilot, PROJECT.id, "C")
-        await until(pilot, lambda: "2 found, 1 promoted" in told(console))
+        await until(pilot, lambda: "2 found, 1 promoted" in toasts(console))
 
 
 @pytest.mark.long
@@ -241,7 +233,7 @@ async def test_what_waits_in_mission_control_leads_here(console: ConsoleApp) -> 
 async def test_a_candidate_that_is_gone_is_said(console: ConsoleApp) -> None:
     async with running(console, size=WIDE) as pilot:
         console.open("learning", "cand_gone")
-        await until(pilot, lambda: "cand_gone no longer exists" in told(console))
+        await until(pilot, lambda: "cand_gone no longer exists" in toasts(console))
 
 
 async def test_an_empty_list_says_how_it_fills(console: ConsoleApp, engine: StandIn) -> None:
@@ -254,25 +246,21 @@ async def test_an_empty_list_says_how_it_fills(console: ConsoleApp, engine: Stan
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
-def test_how_it_looks(console: ConsoleApp, snap_compare, size: str, id: str) -> None:
-    async def before(pilot) -> None:
-        await to(pilot, id)
-        await run("right")(pilot)
-
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=before)
+def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, id: str) -> None:
+    compare_snapshot(console, size, "right", go=lambda pilot: to(pilot, id))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 def test_how_it_looks_before_anything_was_learned(
-    console: ConsoleApp, engine: StandIn, snap_compare, size: str
+    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:
     engine.adaptation.all, engine.learnings.all = {}, {}
     engine.learnings.scopes = lambda: []
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("5"))
+    compare_snapshot(console, size, "5")
 
 
 @pytest.mark.long
-def test_how_the_question_looks(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+def test_how_the_question_looks(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
     engine.settings.current.console.theme = "clawpy-high-contrast"
-    assert snap_compare(console, terminal_size=(80, 24), run_before=run("5", "a"))
+    compare_snapshot(console, "80x24", "5", "a")

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.dialogs.question import Question
 from engine.home import Home
-from tests.console.conftest import live, until
+from tests.console.conftest import live, make_console, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def consoles(home: Home, engine: StandIn) -> Iterator[Consoles]:
 async def test_leaving_asks_whether_the_engine_goes_on(
     home: Home, engine: StandIn, consoles: Consoles, key: str, kept: bool
 ) -> None:
-    app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW, consoles=consoles)  # type: ignore[arg-type, return-value]
+    app = make_console(home, lambda: engine, consoles=consoles)
     async with app.run_test(size=(100, 30)) as pilot:
         await live(pilot)
         assert app.state.running, "the still engine has a running session"
@@ -47,7 +45,7 @@ async def test_leaving_asks_whether_the_engine_goes_on(
 async def test_nothing_is_asked_while_the_engine_stays_anyway(home: Home, engine: StandIn) -> None:
     """That of `clawpy run`, or one that has another console."""
     consoles = Consoles(lambda: engine, home, owns_engine=False)  # type: ignore[arg-type, return-value]
-    app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW, consoles=consoles)  # type: ignore[arg-type, return-value]
+    app = make_console(home, lambda: engine, consoles=consoles)
     async with app.run_test(size=(100, 30)) as pilot:
         await live(pilot)
         await pilot.press("ctrl+q")

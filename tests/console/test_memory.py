@@ -10,10 +10,11 @@ from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import Layer, PromptSource, RecallMatch, Refusal, SourceKind, Waiting
+from tests.console.cards import calls_of
 from tests.console.conftest import at, live, running, screen_text, sees, until
+from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.console.test_snapshots import SIZES, run
 from tests.support.texts import says
 
 pytestmark = pytest.mark.long
@@ -33,10 +34,6 @@ async def to_layer(pilot, layer: Layer) -> MemoryScreen:
     await until(pilot, lambda: screen.entry is not None and screen.entry.layer is layer, f"for layer {layer}")
     await until(pilot, lambda: screen._detail_entry is not None, "for the entry")
     return screen
-
-
-def calls(engine: StandIn, name: str) -> list[tuple]:
-    return [call for call in engine.noted if call[0] == name]
 
 
 async def test_what_is_being_built_says_so_and_is_looked_at_again(console: ConsoleApp, engine: StandIn) -> None:
@@ -73,8 +70,8 @@ async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -
         screen = await to_layer(pilot, Layer.VECTORS)
         await pilot.press("slash", *"rounded once")
         await until(pilot, lambda: len(screen._entries) == 1)
-        assert calls(engine, "entries")[-1][2] == "rounded once"
-        assert len({call[2] for call in calls(engine, "entries")}) < 6  # not once a key
+        assert calls_of(engine, "entries")[-1][2] == "rounded once"
+        assert len({call[2] for call in calls_of(engine, "entries")}) < 6  # not once a key
         await pilot.press("enter", "escape")
         await until(pilot, lambda: len(screen._entries) == 5)
 
@@ -83,10 +80,10 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
         await pilot.press("m", *"cents")
-        assert calls(engine, "recall") == []
+        assert calls_of(engine, "recall") == []
         await pilot.press("enter")
         await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].value, RecallMatch))
-        assert calls(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
+        assert calls_of(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
         await sees(pilot, "without graph: no answer")
         assert "0.90" in screen_text(console)
         await sees(pilot, "tags")  # the entry is whole
@@ -181,7 +178,7 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         await pilot.press("r")
         await sees(pilot, "212 of 600 tokens")
         first = engine.cards.pending()[0]
-        assert calls(engine, "preview")[-1][1:] == (first.assignment.prompt, first.assignment.workspace, first.agent)
+        assert calls_of(engine, "preview")[-1][1:] == (first.assignment.prompt, first.assignment.workspace, first.agent)
         text = screen_text(console)
         says(text, "<recalled-memory>", "left out (budget)", "▲ without graph")
         await pilot.press("tab")
@@ -189,7 +186,7 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         assert "▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
         before = console.screen._recall
         await pilot.press("slash", "end", *" now", "enter")
-        await until(pilot, lambda: calls(engine, "preview")[-1][1].endswith(" now"))
+        await until(pilot, lambda: calls_of(engine, "preview")[-1][1].endswith(" now"))
         await until(pilot, lambda: console.screen._recall is not before)
         await pilot.press("down", "enter")
         await until(pilot, lambda: console.screen is screen and screen._is_single)
@@ -213,7 +210,7 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#text"))
         await pilot.press(*"New ", "ctrl+s")
-        await until(pilot, lambda: calls(engine, "wrote"))
+        await until(pilot, lambda: calls_of(engine, "wrote"))
         assert engine.agent_files.all["backend_builder", "soul.md"].startswith("New # Builder")
         await sees(pilot, "New # Builder")
 
@@ -226,13 +223,13 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         await pilot.press(*"Mine ", "ctrl+s")
         await sees(pilot, "Another program changed the file")
         assert "# Theirs" in screen_text(console)
-        assert calls(engine, "wrote") == []
+        assert calls_of(engine, "wrote") == []
         await pilot.press("ctrl+t")
         assert console.screen.query_one("#text", TextArea).text == "# Theirs\n"
         await pilot.press("ctrl+z")
         assert console.screen.query_one("#text", TextArea).text.startswith("Mine # Builder")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: calls(engine, "wrote"))
+        await until(pilot, lambda: calls_of(engine, "wrote"))
         assert engine.agent_files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
 
 
@@ -273,13 +270,13 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
         assert screen.entry.id == "draft_2"
         await until(pilot, lambda: screen._detail_entry is not None)
         await pilot.press("n")
-        await until(pilot, lambda: calls(engine, "reject") == [("reject", "draft_2")])
+        await until(pilot, lambda: calls_of(engine, "reject") == [("reject", "draft_2")])
         await until(pilot, lambda: screen.entry and screen.entry.id == "draft_1")
         await pilot.press("a")
-        await until(pilot, lambda: calls(engine, "promote") == [("promote", "draft_1")])
+        await until(pilot, lambda: calls_of(engine, "promote") == [("promote", "draft_1")])
         await until(pilot, lambda: "DRAFTS" not in screen_text(console))
         await pilot.press("a", "n")
-        assert len(calls(engine, "promote")) == len(calls(engine, "reject")) == 1
+        assert len(calls_of(engine, "promote")) == len(calls_of(engine, "reject")) == 1
 
 
 async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
@@ -288,9 +285,9 @@ async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(consol
         await sees(pilot, "Forget it in 3 places")
         assert "stays: prompts that were sent already" in screen_text(console)
         await pilot.press("y", "up", "enter", "x", "enter")  # never by Enter
-        assert calls(engine, "forget") == []
+        assert calls_of(engine, "forget") == []
         await pilot.press("X")
-        await until(pilot, lambda: len(calls(engine, "forget")) == 1)
+        await until(pilot, lambda: len(calls_of(engine, "forget")) == 1)
         await until(pilot, lambda: "We take Decimal" not in screen_text(console))
 
 
@@ -324,21 +321,20 @@ SHOWN = (
 
 
 @pytest.mark.parametrize(("screen", "size"), SHOWN)
-def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SCREENS[screen]))
+def test_screens(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
+    compare_snapshot(console, size, *SCREENS[screen])
 
 
-def test_building(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+def test_building(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
     engine.memory.building = 0.41
     keys = ("4", "down", "down", "enter")
-    assert snap_compare(console, terminal_size=(120, 40), run_before=run(*keys))
+    compare_snapshot(console, "120x40", *keys)
 
 
-def test_one_entry_when_narrow(console: ConsoleApp, snap_compare) -> None:
+def test_one_entry_when_narrow(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
     keys = ("4", *["down"] * 5, "enter", "down", "enter")
-    assert snap_compare(console, terminal_size=(80, 24), run_before=run(*keys))
+    compare_snapshot(console, "80x24", *keys)
 
 
-def test_without_colour(console: ConsoleApp, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(console, terminal_size=(120, 40), run_before=run(*SCREENS["facts"]))
+def test_without_colour(plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+    compare_snapshot(plain_console, "120x40", *SCREENS["facts"])

@@ -10,7 +10,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import RailVerdict, SessionState, Verdict
-from tests.console.cards import FIRST, SECOND, front, named
+from tests.console.cards import FIRST, SECOND, calls_of, front
 from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 
@@ -118,7 +118,7 @@ async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(
         assert console.screen.pane == "queue"
         await pilot.press("l", "h", "right", "left", "s", "j", "k")
         assert front(console) == FIRST
-        assert not named(engine, "approve", "dismiss", "snooze")
+        assert not calls_of(engine, "approve", "dismiss", "snooze")
 
 
 @pytest.mark.long
@@ -147,7 +147,7 @@ async def test_escape_leads_back_to_the_cards_from_every_pane(
         await pilot.press("escape")
         assert console.screen.pane == "stack"
         await pilot.press("right")
-        await until(pilot, lambda: named(engine, "approve"))
+        await until(pilot, lambda: calls_of(engine, "approve"))
 
 
 @pytest.mark.long

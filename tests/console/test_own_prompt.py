@@ -15,24 +15,25 @@ from clawpy_console.dialogs.prompt import OwnPrompt, completions
 from clawpy_console.last_screen import load
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.learned import FlowRegistry
+from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
-from tests.console.cards import front, named
+from tests.console.cards import calls_of, front
 from tests.console.conftest import live, running, screen_text, sees, until
 from tests.console.stand_in import StandIn
-from tests.console.test_greeting import found
+from tests.console.stand_in_data import found_agent
 
 FORMS = FlowRegistry(FLOWS, list).forms()
 
 
-async def box(pilot: Pilot[Any], console: ConsoleApp) -> TextArea:
+async def open_prompt_box(pilot: Pilot[Any], console: ConsoleApp) -> TextArea:
     """The prompt box, opened by its key."""
     await pilot.press("n")
     await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.screen.query("#text"))
     return console.screen.query_one("#text", TextArea)
 
 
-def flow(engine: StandIn, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+def next_prompt_becomes_flow(engine: StandIn, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
     """Have the engine make a card of a flow of the next prompt."""
     made = engine.cards.propose
 
@@ -49,12 +50,12 @@ def flow(engine: StandIn, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
 async def test_a_prompt_that_names_a_flow_runs_at_once(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow(engine, monkeypatch)
+    next_prompt_becomes_flow(engine, monkeypatch)
     async with running(console) as pilot:
-        await box(pilot, console)
+        await open_prompt_box(pilot, console)
         await pilot.press(*"run the tests", "enter")
-        await until(pilot, lambda: named(engine, "approve"))
-        assert named(engine, "propose") == [("propose", "run the tests", stand_in.SHOP)]
+        await until(pilot, lambda: calls_of(engine, "approve"))
+        assert calls_of(engine, "propose") == [("propose", "run the tests", stand_in.SHOP)]
         await sees(pilot, "✓ Started: run the tests")
 
 
@@ -65,12 +66,12 @@ async def test_a_prompt_that_names_a_flow_runs_at_once(
 async def test_a_flow_that_needs_the_network_or_lacks_something_is_a_card_first(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, asks: dict[str, str]
 ) -> None:
-    flow(engine, monkeypatch, **asks)
+    next_prompt_becomes_flow(engine, monkeypatch, **asks)
     async with running(console) as pilot:
-        await box(pilot, console)
+        await open_prompt_box(pilot, console)
         await pilot.press(*"tests", "enter")
         await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
-        assert not named(engine, "approve")
+        assert not calls_of(engine, "approve")
 
 
 @pytest.mark.long
@@ -78,60 +79,60 @@ async def test_text_for_an_agent_becomes_a_card_on_top_of_the_workspace_that_was
     console: ConsoleApp, engine: StandIn
 ) -> None:
     async with running(console) as pilot:
-        area = await box(pilot, console)
+        area = await open_prompt_box(pilot, console)
         await pilot.press(*"look", "ctrl+j", *"twice", "ctrl+t")
         assert area.text == "look\ntwice"
         await pilot.press("enter")
         await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
-        assert named(engine, "propose") == [("propose", "look\ntwice", stand_in.BLOG)]
-        assert not named(engine, "approve")
+        assert calls_of(engine, "propose") == [("propose", "look\ntwice", stand_in.BLOG)]
+        assert not calls_of(engine, "approve")
 
 
 @pytest.mark.long
 async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_is_offered(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    engine.channel_setup.serves, engine.channel_setup.here = "", [found("claude", "Claude Code")]
+    engine.channel_setup.serves, engine.channel_setup.here = "", [found_agent("claude", "Claude Code")]
     async with running(console, size=(80, 24)) as pilot:
-        await box(pilot, console)
+        await open_prompt_box(pilot, console)
         await sees(pilot, "no model configured: ^o connects Claude Code")
         await pilot.press(*"explain the cart", "enter")
         await sees(pilot, "No model or agent is set up, so this text cannot", "esc close")
-        assert not named(engine, "propose")
+        assert not calls_of(engine, "propose")
         await pilot.press("ctrl+o")
         await sees(pilot, "Which agent or model")
         engine.channel_setup.serves = "claude"
         await pilot.press("1")
         await sees(pilot, "koji-core is served by Claude Code")
         await pilot.press("escape", "enter")
-        await until(pilot, lambda: named(engine, "propose"))
-        assert named(engine, "propose") == [("propose", "explain the cart", stand_in.SHOP)]
+        await until(pilot, lambda: calls_of(engine, "propose"))
+        assert calls_of(engine, "propose") == [("propose", "explain the cart", stand_in.SHOP)]
 
 
 @pytest.mark.long
 async def test_without_a_model_a_second_enter_keeps_the_text_as_a_card(console: ConsoleApp, engine: StandIn) -> None:
     engine.channel_setup.serves = ""
     async with running(console) as pilot:
-        await box(pilot, console)
+        await open_prompt_box(pilot, console)
         await pilot.press(*"explain the cart", "enter")
         await sees(pilot, "to keep it as a card")
         await pilot.press("enter")
-        await until(pilot, lambda: named(engine, "propose"))
+        await until(pilot, lambda: calls_of(engine, "propose"))
 
 
 @pytest.mark.long
-async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn, home: Any) -> None:
+async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn, home: Home) -> None:
     async with running(console) as pilot:
-        area = await box(pilot, console)
+        area = await open_prompt_box(pilot, console)
         await pilot.press(*"look", "escape")
-        area = await box(pilot, console)
+        area = await open_prompt_box(pilot, console)
         assert area.text == "look"
         await pilot.press(*"cook", "escape")  # typing replaces what was kept
-        area = await box(pilot, console)
+        area = await open_prompt_box(pilot, console)
         assert area.text == "cook"
         await pilot.press("home", "delete", "l", "end", *"er", "enter")  # a key that moves the cursor goes on with it
-        await until(pilot, lambda: named(engine, "propose"))
-        area = await box(pilot, console)
+        await until(pilot, lambda: calls_of(engine, "propose"))
+        area = await open_prompt_box(pilot, console)
         assert area.text == ""
         await pilot.press(*"half", "up")
         assert area.text == "looker"
@@ -145,10 +146,10 @@ async def test_what_was_typed_is_never_lost(console: ConsoleApp, engine: StandIn
 @pytest.mark.long
 async def test_a_draft_is_offered_where_it_was_written(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console) as pilot:
-        await box(pilot, console)
+        await open_prompt_box(pilot, console)
         assert "in shop  (1 of 2; ^t: the next)" in screen_text(console)
         await pilot.press("ctrl+t", *"look", "escape")
-        area = await box(pilot, console)  # in shop
+        area = await open_prompt_box(pilot, console)  # in shop
         assert area.text == ""
         await pilot.press("up")
         assert area.text == "look"
@@ -156,7 +157,7 @@ async def test_a_draft_is_offered_where_it_was_written(console: ConsoleApp, engi
 
 @pytest.mark.long
 async def test_consoles_of_one_process_keep_what_was_typed_in_another(
-    console: ConsoleApp, engine: StandIn, home: Any
+    console: ConsoleApp, engine: StandIn, home: Home
 ) -> None:
     other = ConsoleApp(lambda: engine, home, [], now=console.now)  # type: ignore[arg-type, return-value]
     console.all_consoles = other.all_consoles = (console, other)
@@ -180,10 +181,10 @@ async def test_what_is_typed_before_the_box_is_there_goes_into_it(console: Conso
 
 
 @pytest.mark.long
-async def test_what_may_be_a_key_is_not_written_down(console: ConsoleApp, engine: StandIn, home: Any) -> None:
+async def test_what_may_be_a_key_is_not_written_down(console: ConsoleApp, engine: StandIn, home: Home) -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
     async with running(console) as pilot:
-        (await box(pilot, console)).text = f"use {secret}"
+        (await open_prompt_box(pilot, console)).text = f"use {secret}"
         await pilot.press("end", "escape")
         await console._save()
     assert secret not in home.last_screen.read_text()
@@ -202,18 +203,18 @@ async def test_a_prompt_that_is_refused_stays_with_what_would_be_right(
 
     monkeypatch.setattr(engine.cards, "propose", strict)
     async with running(console) as pilot:
-        await box(pilot, console)
+        await open_prompt_box(pilot, console)
         await pilot.press(*"bisect a.py", "enter")
         await sees(pilot, "`bisect test=… good=… [bad=…]`")
         await pilot.press("=", "b", "enter")
-        await until(pilot, lambda: named(engine, "propose"))
-        assert named(engine, "propose") == [("propose", "bisect a.py=b", stand_in.SHOP)]
+        await until(pilot, lambda: calls_of(engine, "propose"))
+        assert calls_of(engine, "propose") == [("propose", "bisect a.py=b", stand_in.SHOP)]
 
 
 @pytest.mark.long
 async def test_tab_completes_a_flow_and_its_parameters(console: ConsoleApp) -> None:
     async with running(console) as pilot:
-        area = await box(pilot, console)
+        area = await open_prompt_box(pilot, console)
         await sees(pilot, "run_tests")
         await pilot.press(*"bis", "tab")
         assert area.text == "bisect "

@@ -22,7 +22,7 @@ from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
 from engine.model import ChangeState, Refusal, SessionState
-from tests.console.conftest import at, live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, sees, toasts, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
 from tests.support.texts import says
@@ -341,9 +341,7 @@ async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
     agent.changes.all = [change] if state else []
     async with at(console, to_work, size=WIDE, notifications=True) as pilot:
         await pilot.press("o")
-        await until(
-            pilot, lambda: any(f"{gone}: {fix}" in notification.message for notification in console._notifications)
-        )
+        await until(pilot, lambda: f"{gone}: {fix}" in toasts(console))
 
 
 @pytest.mark.long

@@ -24,9 +24,9 @@ from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
 from tests.console.conftest import at, live, screen_text, sees, until
+from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
-from tests.console.test_snapshots import SIZES
 from tests.support.texts import says
 
 
@@ -256,52 +256,45 @@ def looked_at(engine: StandIn) -> StandIn:
     return engine
 
 
-def run(*keys: str):
-    async def before(pilot: Pilot) -> None:
-        await to_safety(pilot, *keys)
-
-    return before
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+def test_paused(console: ConsoleApp, looked_at: StandIn, compare_snapshot: CompareSnapshot, size: str) -> None:
+    compare_snapshot(console, size, go=to_safety)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
-def test_paused(console: ConsoleApp, looked_at: StandIn, snap_compare, size: str) -> None:
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("size", SIZES)
-def test_before_anything_ran(console: ConsoleApp, engine: StandIn, snap_compare, size: str) -> None:
+def test_before_anything_ran(
+    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
+) -> None:
     rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped=0) for rail in engine.safety.rails())
     engine.safety.log = lambda limit=50, blocked_only=False: []  # type: ignore[method-assign]
     engine.safety.chain = lambda limit=50: []  # type: ignore[method-assign]
     engine.safety.rails = lambda: rails  # type: ignore[method-assign]
     unused = [dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len(burn.buckets)) for burn in burns()]
     engine.safety.costs.history = lambda: tuple(unused)
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
+    compare_snapshot(console, size, go=to_safety)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
-def test_switches(console: ConsoleApp, snap_compare, size: str) -> None:
-    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("tab", "tab"))
+def test_switches(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str) -> None:
+    compare_snapshot(console, size, "tab", "tab", go=to_safety)
 
 
-def test_blocked_when_narrow(console: ConsoleApp, snap_compare) -> None:
-    assert snap_compare(console, terminal_size=SIZES["80x24"], run_before=run("tab"))
+def test_blocked_when_narrow(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+    compare_snapshot(console, "80x24", "tab", go=to_safety)
 
 
 @pytest.mark.long
-def test_light(console: ConsoleApp, looked_at: StandIn, snap_compare) -> None:
+def test_light(console: ConsoleApp, looked_at: StandIn, compare_snapshot: CompareSnapshot) -> None:
     looked_at.settings.current.console.theme = "clawpy-light"
-    assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=run("down"))
+    compare_snapshot(console, "120x40", "down", go=to_safety)
 
 
 @pytest.mark.long
-def test_without_colour(home: Home, looked_at: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = ConsoleApp(lambda: looked_at, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
-    assert snap_compare(app, terminal_size=SIZES["120x40"], run_before=run())
+def test_without_colour(looked_at: StandIn, plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+    compare_snapshot(plain_console, "120x40", go=to_safety)
 
 
 # A real engine

@@ -15,7 +15,7 @@ from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
 from tests.console import stand_in
-from tests.console.cards import FIRST, RISKY, SECOND, front, named, shown, stack
+from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, shown, stack
 from tests.console.conftest import running, screen_text, sees, until
 from tests.console.stand_in import StandIn
 from tests.support.texts import says
@@ -32,8 +32,8 @@ async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
         assert front(console) == FIRST
         await pilot.press(key)
         assert front(console) == SECOND  # at once, before the engine answered
-        await until(pilot, lambda: named(engine, call))
-        assert named(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
+        await until(pilot, lambda: calls_of(engine, call))
+        assert calls_of(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
         await until(pilot, lambda: all(card.id != FIRST for card in console.state.cards))
         assert front(console) == SECOND
 
@@ -73,12 +73,12 @@ async def test_the_whole_of_a_refusal_can_be_read(
 async def test_undo_takes_back_the_last_decision_then_the_one_before(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console, "left") as pilot:
         await pilot.press("left")
-        await until(pilot, lambda: len(named(engine, "dismiss")) == 2)
+        await until(pilot, lambda: len(calls_of(engine, "dismiss")) == 2)
         assert "CARDS  1 of 3" in screen_text(console)
         await pilot.press("u")
         await pilot.press("u")
-        await until(pilot, lambda: len(named(engine, "undo")) == 2)
-        assert [call[1] for call in named(engine, "undo")] == [SECOND, FIRST]
+        await until(pilot, lambda: len(calls_of(engine, "undo")) == 2)
+        assert [call[1] for call in calls_of(engine, "undo")] == [SECOND, FIRST]
         await until(pilot, lambda: len(console.state.cards) == 5)
         assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
@@ -93,11 +93,11 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
     async with running(console, "s", "u") as pilot:
         assert front(console) == FIRST
         assert "CARDS  1 of 5" in screen_text(console)
-        assert not named(engine, "snooze", "undo")  # nothing has reached the engine yet
+        assert not calls_of(engine, "snooze", "undo")  # nothing has reached the engine yet
         console.reload(["cards"])
         answered.set()
-        await until(pilot, lambda: named(engine, "undo") and not console._is_reading)
-        assert [call[0] for call in named(engine, "snooze", "undo")] == ["snooze", "undo"]
+        await until(pilot, lambda: calls_of(engine, "undo") and not console._is_reading)
+        assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert front(console) == FIRST
         assert len(stack(console).cards) == 5
         engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
@@ -108,7 +108,7 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
 
 async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console, "left") as pilot:
-        await until(pilot, lambda: named(engine, "dismiss"))
+        await until(pilot, lambda: calls_of(engine, "dismiss"))
         engine.refuse["undo"] = Refusal("too_late", "it ran to its end already", "look at its session")
         await pilot.press("u")
         await until(pilot, lambda: front(console) == SECOND)
@@ -127,11 +127,11 @@ async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: Co
         await pilot.press("enter")
         await pilot.press("enter")
         await pilot.press("escape")
-        assert not named(engine, "approve")
+        assert not calls_of(engine, "approve")
         assert front(console) == RISKY
         await pilot.press("right", "A")
-        await until(pilot, lambda: named(engine, "approve"))
-        assert named(engine, "approve")[0][1] == RISKY
+        await until(pilot, lambda: calls_of(engine, "approve"))
+        assert calls_of(engine, "approve")[0][1] == RISKY
 
 
 async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_hands(
@@ -179,10 +179,10 @@ async def test_down_j_and_k_show_another_card_and_the_keys_decide_the_one_that_i
         assert front(console) == SECOND
         await pilot.press("k", "k")
         await sees(pilot, "CARDS  5 of 5")  # from the first to the last
-        assert not named(engine, "approve", "dismiss", "snooze")
+        assert not calls_of(engine, "approve", "dismiss", "snooze")
         await pilot.press("j", "j", "left")
-        await until(pilot, lambda: named(engine, "dismiss"))
-        assert named(engine, "dismiss") == [("dismiss", SECOND)]
+        await until(pilot, lambda: calls_of(engine, "dismiss"))
+        assert calls_of(engine, "dismiss") == [("dismiss", SECOND)]
         assert "CARDS  2 of 4" in screen_text(console)  # the next card stands at the same place
         assert rows(console).current == front(console) == RISKY
 
@@ -209,7 +209,7 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
         await sees(pilot, "Card details")
         await pilot.press("escape")
         await click(pilot, "← dismiss")  # a key of the footer
-        await until(pilot, lambda: named(engine, "dismiss") == [("dismiss", RISKY)])
+        await until(pilot, lambda: calls_of(engine, "dismiss") == [("dismiss", RISKY)])
 
 
 @pytest.mark.parametrize("engine_says", ["decided", "new"])
@@ -253,13 +253,13 @@ async def test_the_empty_stack_says_when_the_next_look_is(console: ConsoleApp, e
     async with running(console) as pilot:
         assert "Next check: 14:30" in screen_text(console)
         await pilot.press("right", "left", "up", "enter")
-        assert not named(engine, "approve", "dismiss", "snooze")
+        assert not calls_of(engine, "approve", "dismiss", "snooze")
 
 
 async def test_the_card_on_screen_counts_as_shown_once(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console, "left") as pilot:
-        await until(pilot, lambda: len(named(engine, "mark_shown")) == 2)
-        assert named(engine, "mark_shown") == [("mark_shown", FIRST), ("mark_shown", SECOND)]
+        await until(pilot, lambda: len(calls_of(engine, "mark_shown")) == 2)
+        assert calls_of(engine, "mark_shown") == [("mark_shown", FIRST), ("mark_shown", SECOND)]
 
 
 def front_prompt(app: ConsoleApp) -> str:

@@ -1,0 +1,52 @@
+"""Pictures of the console: in which sizes, and how one is compared with the stored picture."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import groupby
+from typing import Any, Protocol
+
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from tests.console.conftest import live, until
+
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
+
+
+class CompareSnapshot(Protocol):
+    """Compares the console with its picture, after `go` and then the keys."""
+
+    def __call__(
+        self,
+        console: ConsoleApp,
+        size: str,
+        *keys: str,
+        theme: str = "",
+        go: Callable[[Pilot], Awaitable[object]] = live,
+    ) -> None: ...
+
+
+def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
+    """How a test compares, with the fixture of pytest-textual-snapshot."""
+
+    def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = live) -> None:
+        async def before(pilot: Pilot) -> None:
+            await go(pilot)
+            await workers_end(pilot)
+            if theme:
+                pilot.app.theme = theme
+            for _, same in groupby(keys):  # who walks down a list does not wait at each row
+                await pilot.press(*same)
+                await workers_end(pilot)
+            for box in pilot.app.screen.query("Input, TextArea"):
+                box.cursor_blink = False  # there, whenever the picture is taken
+
+        assert snap_compare(console, terminal_size=SIZES[size], run_before=before)
+
+    return compare
+
+
+async def workers_end(pilot: Pilot) -> None:
+    """Wait until nothing is read any more."""
+    await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
