@@ -40,7 +40,7 @@ MAX_SHOWN = 20
 
 @dataclass
 class EngineChanged(Message):
-    """What the engine reported since the last message."""
+    """The engine reported events since the last message."""
 
     topics: frozenset[str]
     """The topics that changed."""

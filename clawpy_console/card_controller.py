@@ -20,12 +20,12 @@ from engine.model import Card, DismissReason, Refusal, SessionView
 if TYPE_CHECKING:
     from engine import Engine
 
-Say = Callable[[str, str], object]
-"""`say(text, style)`: shows in one line what was done."""
+ShowMessage = Callable[[str, str], object]
+"""`show_message(text, style)`: shows in one line what was done."""
 
 
 class CardController:
-    """What one console does with cards; remembers the cards decided here, so that the last decision can be undone."""
+    """Decides cards for one console; remembers the cards decided here, so that the last decision can be undone."""
 
     def __init__(self, app: Console) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class CardController:
         self.last_approved_id = ""
         """The card that was approved here last, "" for none or once the work screen has opened on its session."""
         self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
-        self._in_turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """The cards that the engine `listed` as pending, those of this console's workspace first, with the decisions
@@ -44,35 +44,35 @@ class CardController:
         return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
 
     def decide(
-        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], notify: Callable[[str], object]
+        self, card: Card, decision: str, refuse: Callable[[Card, Refusal], object], notify: Callable[[str], object]
     ) -> None:
-        """Approve, dismiss or snooze `card`, which is off the screen already. `refused` is called with a refusal,
+        """Approve, dismiss or snooze `card`, which is off the screen already. `refuse` is called with a refusal,
         `notify` with what else follows, such as a kind of card that is switched off."""
-        verbs: dict[str, Callable[[Engine], Card]] = {
+        calls: dict[str, Callable[[Engine], Card]] = {
             "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
             "dismiss": lambda engine: engine.cards.dismiss(card.id),
             "snooze": lambda engine: engine.cards.snooze(card.id),
         }
         self._decided.append(card)
         self._override(card.id, None)
-        self.last_approved_id = card.id if how == "approve" else self.last_approved_id
+        self.last_approved_id = card.id if decision == "approve" else self.last_approved_id
 
         def on_refusal(refusal: Refusal) -> None:
             self.last_approved_id = ""
             self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._unsettled.pop(card.id, None)
-            refused(card, refusal)
+            refuse(card, refusal)
             self._app.reload(["cards"])
 
-        self._ask(card.id, verbs[how], on_refusal, notify=notify if how == "dismiss" else None)
+        self._send_decision(card.id, calls[decision], on_refusal, notify=notify if decision == "dismiss" else None)
 
-    def explain(self, card_id: str, reason: DismissReason, say: Say, undo: str) -> None:
+    def explain(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
         """Record why `card_id` was dismissed, after the dismissal itself. `undo` says how a kind that this switches off
         comes back."""
         label = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
-            say(
+            show_message(
                 f"noted: {label}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey"
             )
             self._app.reload(["cards"])
@@ -80,31 +80,31 @@ class CardController:
         self._app.call_engine(
             lambda engine: engine.cards.explain(card_id, reason),
             done,
-            lambda refusal: say(f"✗ {refusal}", "$wrong"),
-            in_turn=self._in_turn,
+            lambda refusal: show_message(f"✗ {refusal}", "$wrong"),
+            lock=self._lock,
         )
 
     def approve_edited(
         self,
         card: Card,
         call: Callable[[Engine], Card],
-        approved: Callable[[], object],
-        refused: Callable[[Refusal], object],
+        on_approved: Callable[[], object],
+        on_refusal: Callable[[Refusal], object],
     ) -> None:
         """Approve `card` with `call`; it leaves the list only when that went well."""
 
         def done(_: Card) -> None:
             self._decided.append(card)
             self.last_approved_id = card.id
-            approved()
-            self._changed(card.id, None)
+            on_approved()
+            self._note_change(card.id, None)
 
-        self._app.call_engine(call, done, refused, in_turn=self._in_turn)
+        self._app.call_engine(call, done, on_refusal, lock=self._lock)
 
-    def undo(self, show: Callable[[Card], object], say: Say) -> None:
+    def undo(self, show: Callable[[Card], object], show_message: ShowMessage) -> None:
         """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once."""
         if not self._decided:
-            say("Nothing to undo.", "$grey")
+            show_message("Nothing to undo.", "$grey")
             return
         card = self._decided.pop()
         self.last_approved_id = ""
@@ -112,34 +112,36 @@ class CardController:
         def on_refusal(refusal: Refusal) -> None:
             self._unsettled.pop(card.id, None)
             self._app.state_changed(frozenset({"cards"}))  # the card leaves again
-            say(f"✗ {refusal}", "$wrong")
+            show_message(f"✗ {refusal}", "$wrong")
             self._app.reload(["cards"])
 
         self._override(card.id, card)
         show(card)
-        say(f"↶ Undone: {one_line(card.assignment.prompt)}", "$grey")
-        self._ask(card.id, lambda engine: engine.cards.undo(card.id), on_refusal, ("sessions", "changes", "tasks"))
+        show_message(f"↶ Undone: {one_line(card.assignment.prompt)}", "$grey")
+        self._send_decision(
+            card.id, lambda engine: engine.cards.undo(card.id), on_refusal, ("sessions", "changes", "tasks")
+        )
 
     def _override(self, card_id: str, change: Card | None) -> None:
         earlier = self._unsettled.pop(card_id, [])
         self._unsettled[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
 
-    def _ask(
+    def _send_decision(
         self,
         card_id: str,
         call: Callable[[Engine], Card],
         on_refusal: Callable[[Refusal], object],
-        moved: Sequence[str] = (),
+        topics: Sequence[str] = (),
         notify: Callable[[str], object] | None = None,
     ) -> None:
         def done(card: Card) -> None:
             if notify is not None and card.note:
                 notify(card.note)
-            self._app.reload(["cards", *moved], before=lambda: self._settle(card_id))
+            self._app.reload(["cards", *topics], before=lambda: self._settle(card_id))
 
-        self._app.call_engine(call, done, on_refusal, in_turn=self._in_turn)
+        self._app.call_engine(call, done, on_refusal, lock=self._lock)
 
-    def _changed(self, card_id: str, change: Card | None) -> None:
+    def _note_change(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
         self._override(card_id, change)
         self._app.reload(["cards"], before=lambda: self._settle(card_id))
@@ -164,7 +166,7 @@ class CardController:
         def on_card(card: Card | None) -> None:
             if card is None:
                 return
-            self._changed(card.id, card)
+            self._note_change(card.id, card)
             asks = card.served or card.note or card_risk.approval_risk(card) or card_risk.blocking_verdict(card)
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
@@ -179,34 +181,34 @@ class CardController:
             self._app.push_screen(OwnPrompt(workspaces, place, self._app.last.draft), on_card)
 
     def _start(self, card: Card) -> None:
-        def refused(card: Card, refusal: Refusal) -> None:
+        def refuse(card: Card, refusal: Refusal) -> None:
             self._app.show_toast(str(refusal), "warning")
             self._app.open("mission", card)
 
         self._app.show_toast(f"Started: {one_line(card.assignment.prompt)}")
-        self.decide(card, "approve", refused, self._app.show_toast)
+        self.decide(card, "approve", refuse, self._app.show_toast)
 
     def continue_session(self, session: SessionView, text: str, on_card: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
 
         def add_card(card: Card) -> None:
             on_card(card)
-            self._changed(card.id, card)
+            self._note_change(card.id, card)
 
         self._app.call_engine(
             lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), add_card
         )
 
-    def predict(self, say: Say) -> None:
-        """Run one prediction cycle now; `say` gets its result in words."""
+    def predict(self, show_message: ShowMessage) -> None:
+        """Run one prediction cycle now; `show_message` gets its result in words."""
 
         def done(report: Any) -> None:
             errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
             result = f"{formats.count(len(report.created), 'new card')}." if report.created else "Nothing new."
-            say(f"{result}{errors}", "$wants" if errors else "$grey")
+            show_message(f"{result}{errors}", "$wants" if errors else "$grey")
             self._app.reload(["cards", "autonomy"])
 
-        say("Checking…", "$accent")
+        show_message("Checking…", "$accent")
         self._app.call_engine(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")
 
 

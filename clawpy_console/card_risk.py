@@ -15,7 +15,7 @@ NO_SANDBOX = "no sandbox on this machine"
 
 
 def describe_changes(flow: str | None, check_only: bool, without_sandbox: bool) -> str:
-    """What a card may change. Nothing that runs without a sandbox is called read-only."""
+    """The changes that a card may make. Nothing that runs without a sandbox is called read-only."""
     if check_only:
         return "only checks, without a sandbox" if without_sandbox else "read-only"
     return CHANGES_BY_FLOW.get(flow or "", "you land the changes")

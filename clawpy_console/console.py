@@ -63,7 +63,7 @@ class Console(App[None]):
         self.now = now
         self.engine: Engine | None = None
         self.opening = "opening"
-        """What the engine is still doing before it is open, "" once it is."""
+        """The step of the engine's start, "" once it is open."""
         self.last = last_screen.load(home.last_screen)
         self.all_consoles: Collection[Console] = (self,)
         """The consoles of this process."""
@@ -193,59 +193,59 @@ class Console(App[None]):
     def call_engine(
         self,
         call: Callable[[Engine], T],
-        then: Callable[[T], object] | None = None,
-        refused: Callable[[Refusal], object] | None = None,
+        on_result: Callable[[T], object] | None = None,
+        on_refusal: Callable[[Refusal], object] | None = None,
         *,
         group: str = "ask",
-        in_turn: asyncio.Lock | None = None,
+        lock: asyncio.Lock | None = None,
     ) -> None:
-        """Call the engine in a thread. `then` gets the result and `refused` the refusal, on the event loop; without
-        `refused` a refusal is a toast. Calls that share the lock `in_turn` are made one after the other. While the
+        """Call the engine in a thread. `on_result` gets the result and `on_refusal` the refusal, on the event loop;
+        without `on_refusal` a refusal is a toast. Calls that share a `lock` are made one after the other. While the
         engine is not open, the call is refused."""
         if self.engine is not None:
-            work = partial(self.run_in_thread, partial(call, self.engine), then, refused, in_turn=in_turn)
+            work = partial(self.run_in_thread, partial(call, self.engine), on_result, on_refusal, lock=lock)
             self.run_in_background(work, group, exclusive=False)
-        elif refused is not None:
-            refused(STARTING)
+        elif on_refusal is not None:
+            on_refusal(STARTING)
         else:
             self.show_toast(str(STARTING), "warning")
 
     def load_for_dialog(
         self,
         call: Callable[[Engine], T],
-        then: Callable[[T], object],
-        refused: Callable[[Refusal], object] | None = None,
+        on_result: Callable[[T], object],
+        on_refusal: Callable[[Refusal], object] | None = None,
     ) -> None:
-        """`call_engine` for the content of a dialog, which `then` opens. Ignored while that of another is read."""
+        """`call_engine` for the content of a dialog, which `on_result` opens. Ignored while that of another is read."""
         if not any(worker.group == "look up" and not worker.is_finished for worker in self.workers):
-            self.call_engine(call, then, refused, group="look up")
+            self.call_engine(call, on_result, on_refusal, group="look up")
 
     async def run_in_thread(
         self,
         call: Callable[[], T],
-        then: Callable[[T], object] | None,
-        refused: Callable[[Refusal], object] | None = None,
+        on_result: Callable[[T], object] | None,
+        on_refusal: Callable[[Refusal], object] | None = None,
         *,
-        in_turn: asyncio.Lock | None = None,
+        lock: asyncio.Lock | None = None,
         wait: float = 0.0,
     ) -> None:
-        """Run `call` in a thread, after `wait` seconds. `then` gets the result, `refused` the refusal or the error."""
+        """Run `call` in a thread, after `wait` seconds; see `call_engine`. An error is handled as a refusal, too."""
         await asyncio.sleep(wait)
         try:
-            async with in_turn or contextlib.nullcontext():
+            async with lock or contextlib.nullcontext():
                 result = await asyncio.to_thread(call)
         except Exception as error:
             refusal = error
             if not isinstance(refusal, Refusal):
                 log.exception("a call of the console failed")
                 refusal = Refusal("failed", f"{type(error).__name__}: {error}", f"details: {self.home.logs}")
-            if refused is not None:
-                refused(refusal)
+            if on_refusal is not None:
+                on_refusal(refusal)
             else:
                 self.show_toast(str(refusal), "error")
         else:
-            if then is not None:
-                then(result)
+            if on_result is not None:
+                on_result(result)
 
     def show_toast(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
         """Show `text` as a toast. `about` names a state, at the end of which `end_state` removes the toast."""

@@ -1,4 +1,4 @@
-"""What is left of a console that crashed: a report in the home's logs, and the lines that name it."""
+"""Reports a crash of the console: a file in the home's logs, and the lines that name it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def age(length: timedelta) -> str:
 
 
 def duration(length: timedelta) -> str:
-    """How long something took, or has run: `<1s`, `14s`, `4m 12s`, `1h 02m`, `2d 3h`. See `age` for an age."""
+    """The time that something took, or has run: `<1s`, `14s`, `4m 12s`, `1h 02m`, `2d 3h`. See `age` for an age."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < 60:
         return f"{seconds}s" if seconds else "<1s"

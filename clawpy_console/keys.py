@@ -83,7 +83,7 @@ def bindings(*groups: str, but: str = "") -> list[BindingType]:
 
 
 def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
-    """How the key of `action_id` is written in the key line and the help, remapped or not."""
+    """The key of `action_id` as the key line and the help write it, remapped or not."""
     first = keymap.get(action_id, BY_ID[action_id].keys).split(",")[0].strip()
     if re.fullmatch(r"f\d+", first):
         return first.upper()

@@ -36,7 +36,7 @@ MAX_ITEMS = {
 
 @frozen
 class LastScreen:
-    """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home.
+    """The state that was read last, and the operator's theme, keys and prompts. `saved_at` is None in a new home.
 
     `welcomed`: the operator has put the first-run lines away for good. `draft` stands in the prompt box, or stood there
     when it was closed, for the workspace `draft_of`; `prompts` were sent from it, the newest first.
@@ -54,7 +54,7 @@ class LastScreen:
 
 
 def load(file: Path) -> LastScreen:
-    """What `file` holds, or an empty one. Never raises: a bad cache is no reason not to start."""
+    """The content of `file`, or an empty one. Never raises: a bad cache is no reason not to start."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document.pop("version", None) == VERSION:

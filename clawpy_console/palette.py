@@ -1,4 +1,4 @@
-"""What the command palette offers: every action, resuming, themes, the mouse, muted cards, the gateway."""
+"""The commands of the command palette: every action, resuming, themes, the mouse, muted cards, the gateway."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def show_muted(app: Console) -> None:
 
 
 def _what(mute: Mute) -> str:
-    """What is muted, and where."""
+    """The muted subject, and its place."""
     where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
     about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
     return f"{about}, {where}"

@@ -69,7 +69,7 @@ class Autonomy:
     """The workspaces, each with the time of its last check."""
 
     def silence_at(self, now: datetime) -> timedelta:
-        """How long the operator has been inactive at `now`."""
+        """The time for which the operator has been inactive at `now`."""
         return timedelta(seconds=self.silence) + (now - self.read_at if self.read_at else timedelta())
 
 
@@ -110,7 +110,7 @@ class AppState:
     fault: str = ""
     """Why the file of the settings cannot be read, "" when it can."""
     autonomy_note: str = ""
-    """What is still needed before the engine acts by itself, or may do."""
+    """The conditions that are not met yet for the engine to act by itself."""
     acts_by_itself: bool = False
     layers: tuple[LayerState, ...] = ()
     sandbox: str = ""
@@ -162,7 +162,7 @@ SESSION_PAGE = 60
 
 @frozen
 class ReadScope:
-    """What one console reads of the engine."""
+    """The part of the engine's state that one console reads."""
 
     session_limit: int = SESSION_PAGE
     """Number of the newest sessions."""
@@ -282,7 +282,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.candidates())},
     "learnings": lambda engine, _: {"has_learnings": bool(engine.learnings.entries(limit=1))},
 }
-"""What can be read again alone, in the order in which the first screen needs it."""
+"""The topics, each with the function that reads it, in the order in which the first screen needs them."""
 
 
 def read_topics(

@@ -57,7 +57,7 @@ def message(kind: bytes, content: bytes = b"") -> bytes:
 
 
 class ClientEnd(NamedTuple):
-    """How a client ends."""
+    """The end of a client: its exit code and last words."""
 
     code: int = 0
     """The exit code."""
@@ -204,7 +204,7 @@ def terminal_size() -> tuple[int, int]:
 
 
 def describe_terminal() -> dict[str, Any]:
-    """What a console must know of this terminal before it draws."""
+    """The facts about this terminal that a console needs before it draws."""
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     try:
         folder = str(Path.cwd())

@@ -13,7 +13,7 @@ from engine.model import Refusal, sanitise
 
 
 def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
-    """What the console cannot use of `settings` (named as in the file)."""
+    """The problems of the console with `settings` (named as in the file)."""
     refusals = []
     try:
         _check_theme(settings["console"]["theme"], home)

@@ -264,7 +264,7 @@ log = logging.getLogger(__name__)
 
 TASK = "Summarise the day"
 SESSIONS = 3
-"""What recurs in so many sessions is promoted to the project."""
+"""Number of sessions in which a learning must recur to be promoted to the project."""
 
 TIMEOUT_S = 20.0
 """Seconds for one session."""

@@ -249,13 +249,13 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
 
             return remember(options.file, common, opener=open_engine, wait=not options.no_wait)
         case "key" if options.action == "set":
-            from clawpy_console.cli.batch import key
+            from clawpy_console.cli.typed_secrets import store_key
 
-            return key(options, common)
+            return store_key(options, common)
         case "notify" if options.action == "set":
-            from clawpy_console.cli.batch import address
+            from clawpy_console.cli.typed_secrets import store_address
 
-            return address(options, common, opener=open_engine)
+            return store_address(options, common, opener=open_engine)
         case "config" if options.action == "set":
             from clawpy_console.cli.console_settings import check_value
 

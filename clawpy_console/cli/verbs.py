@@ -132,7 +132,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line. Prints help or an error, and raises SystemExit."""
     top = parser(words)
     options, unknown = top.parse_known_args(words)
-    if unknown and hasattr(options, "never"):  # it may hold a secret: `batch.key` refuses it without printing it
+    if unknown and hasattr(options, "never"):  # it may hold a secret: `typed_secrets` refuses it without printing it
         options.never = [*options.never, *unknown]
     elif unknown:
         top.prog = f"clawpy {options.verb}"

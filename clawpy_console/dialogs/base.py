@@ -1,4 +1,4 @@
-"""What dialogs have in common: the screen behind them, dimmed once; a pane that shows what an input would change."""
+"""The base of dialogs: the screen behind them, dimmed once; a pane that previews a change."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Dialog(ModalScreen[Answer], BaseScreen[Answer]):  # styles come by the fir
         self.query_one(".dialog").border_subtitle = Content(f"⏎ does nothing here: {how}")
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
-        """What stands behind the dialog, made of the picture of the screen there."""
+        """The picture behind the dialog, made of that of the screen there."""
         return picture
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -117,9 +117,9 @@ class PreviewDialog(Dialog[Answer]):
     PreviewDialog KeyLine { background: $surface; dock: bottom; padding: 0; }
     """
 
-    def preview(self, call: Callable[[Engine], T], then: Callable[[T], object], *, wait: float) -> None:
+    def preview(self, call: Callable[[Engine], T], on_result: Callable[[T], object], *, wait: float) -> None:
         """Work out the preview in a thread, after `wait` seconds; a newer one takes its place."""
-        self.read(call, then, self.show_refusal, group="preview", wait=wait)
+        self.read(call, on_result, self.show_refusal, group="preview", wait=wait)
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""

@@ -1,4 +1,4 @@
-"""What dialogs with an editor have in common: no edit is lost by one key."""
+"""The base of dialogs with an editor: no edit is lost by one key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EditDialog(Dialog[bool]):
 
     @property
     def text(self) -> str:
-        """What stands in the editor."""
+        """The text in the editor."""
         return self.query_one("#text", TextArea).text
 
     @on(TextArea.Changed, "#text")

@@ -30,7 +30,7 @@ def send_findings(app: Console) -> None:
 
 
 def _question(queued: Sequence[Bubble]) -> str:
-    """What would be sent up, and what becomes of it."""
+    """The findings that would be sent up, and their effect."""
     ready = [finding for finding in queued if finding.may_guide]
     lines = [
         crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)

@@ -34,11 +34,11 @@ NO_MODEL = Refusal(
 )
 
 Completion = tuple[str, str]
-"""What the text would become, and what that means."""
+"""A completed text, and its meaning."""
 
 
 def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
-    """What `text`, up to its end, may become: the name of a flow, or the next of its parameters."""
+    """The completions of `text` at its end: names of flows, or the next parameters of one."""
     name, space, rest = text.lstrip().partition(" ")
     form = next((form for form in forms if form.name == name), None)
     if form is None or not space:

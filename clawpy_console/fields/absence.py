@@ -1,4 +1,4 @@
-"""What happened while the operator was away, for the greeting and for `clawpy status`."""
+"""The work while the operator was away as fields, for the greeting and for `clawpy status`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LEARNED_FORMS: Mapping[str, tuple[str, str]] = {
     "proposed": ("candidate to review", "candidates to review"),
     "inForceByItself": ("candidate activated without you", "candidates activated without you"),
 }
-"""What was learned, by its key in the document, in words for one and for several."""
+"""The kinds of things that were learned, by key in the document, in words for one and for several."""
 
 
 def absence_fields(document: Document) -> Iterator[Field]:
-    """What ran, was blocked, decided, learned and spent; no fields when nothing happened."""
+    """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
     ran, blocked = document["ran"], document["blocked"]
     approved, dismissed, counts_learned = document["approved"], document["rejected"], document["learnt"]
     learned = [

@@ -117,7 +117,7 @@ def guidance_fields(document: Document) -> Iterator[Field]:
 
 
 def budget_text(document: Document) -> str:
-    """How many tokens of its budget the guidance of an agent takes."""
+    """The tokens of its budget that the guidance of an agent takes."""
     if not document["tokens"]:
         return f"No guidance: {one_line(document['reason'])}"
     leaders = formats.count(sum(bool(hop["kept"]) for hop in document["hops"]), "leader")
@@ -164,7 +164,7 @@ def edited_fields(document: Document) -> Iterator[Field]:
 
 
 def moved_fields(document: Document) -> Iterator[Field]:
-    """What moving an agent under another leader changes: tier, chain, guidance."""
+    """The effect of moving an agent under another leader: tier, chain, guidance."""
     before, after = document, document["moved"]
     pairs = {
         "tier": (str(before["tier"]), str(after["tier"])),

@@ -82,7 +82,7 @@ def evidence_words(candidate: Document) -> str:
 
 
 def lift_fields(measured: Document | None) -> Iterator[Field]:
-    """How much better runs went with a candidate than without it, and the interval of that difference."""
+    """The lift of a candidate: runs with it, runs without it, and the interval of the difference."""
     if measured is None:
         yield Field("", "Not measured yet: no run has tried it.", "grey")
         return
@@ -97,14 +97,14 @@ def lift_fields(measured: Document | None) -> Iterator[Field]:
 
 
 def effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field]:
-    """What a candidate changes; with `removed`, what rolling it back changes."""
+    """The lines that a candidate changes; with `removed`, those that rolling it back changes."""
     before, after = preview["before"], preview["after"]
     lines = list(change_fields(after, before) if removed else change_fields(before, after))
     yield from lines or [Field("", "It changes nothing right now.", "wants")]
 
 
 def decision_fields(document: Document, move: str) -> Iterator[Field]:
-    """What a decision would change; `move` is a value of `CandidateMove`."""
+    """The effect of a decision; `move` is a value of `CandidateMove`."""
     if move == "reject":
         yield Field("", "Nothing changes in how agents act.")
         yield Field("", "It is proposed again only if new evidence outweighs your decision.", "grey")

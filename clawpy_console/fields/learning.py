@@ -88,7 +88,7 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
 
 
 def retraction_fields(learning: Document) -> Iterator[Field]:
-    """What retracting a learning would change."""
+    """The effect of retracting a learning."""
     yield Field("", title(learning), "title")
     yield Field("", "No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
     active = [entry for entry in learning["became"] if entry["status"] == "active"]
@@ -103,7 +103,7 @@ def retraction_fields(learning: Document) -> Iterator[Field]:
 
 
 def promotion_fields(learning: Document) -> Iterator[Field]:
-    """What applying a learning in all projects would change."""
+    """The effect of applying a learning in all projects."""
     yield Field("", title(learning), "title")
     yield from (Field("", line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])
     explanation = "If you confirm, a copy goes to the learnings of all projects and into their prompts."

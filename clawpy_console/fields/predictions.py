@@ -98,7 +98,7 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
 
 
 def calibration_verdict(bucket: Document) -> tuple[str, str]:
-    """How the stated confidence compares with the share of approved cards, and the tone of that."""
+    """The verdict on the stated confidence beside the share of approved cards, and its tone."""
     stated = bucket["avgConfidence"]
     if stated is None or bucket["unstated"] == bucket["predictions"]:
         return "cold start", "faint"

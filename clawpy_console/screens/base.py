@@ -206,7 +206,7 @@ class ConsoleScreen(BaseScreen[None]):
             self.app.show_toast(f"copied {text}")
 
     def disabled_key_message(self, key: str, character: str) -> str:
-        """What the key would do and why it cannot now; "" for a key that works, or has no action in the key line."""
+        """The action of a key, and why it cannot be done now; "" for a key that works or is not in the key line."""
         action = find_key_line_action(self.MODE, {key, character}, self.app.keymap)
         if action is None or key in self.active_bindings:
             return ""

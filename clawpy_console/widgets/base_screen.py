@@ -1,4 +1,4 @@
-"""What screens and dialogs share: drawn whole when they come up, and any pane zooms to the full screen."""
+"""The base of screens and dialogs: drawn whole when they come up, and any pane zooms to the full screen."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class BaseScreen(Screen[Answer]):
 
     app: Console
     typed_ahead = ""
-    """What was typed before anything had the focus here: it goes into the text that gets it first."""
+    """The text that was typed before anything had the focus here: it goes into the text that gets it first."""
 
     _needs_redraw = False
     _view_before_zoom: tuple[Widget, Offset, object] | None = None
-    """What had the focus, how far it was scrolled, where its cursor was; None when it was scrolled to its end."""
+    """The focused widget, its scroll offset and its cursor; None when it was scrolled to its end."""
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
@@ -93,20 +93,20 @@ class BaseScreen(Screen[Answer]):
     def read(
         self,
         call: Callable[[Engine], T],
-        then: Callable[[T], object],
-        refused: Callable[[Refusal], object] | None = None,
+        on_result: Callable[[T], object],
+        on_refusal: Callable[[Refusal], object] | None = None,
         *,
         group: str,
         wait: float = 0.0,
     ) -> None:
         """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
 
-        def arrived(result: T) -> None:
+        def show_result(result: T) -> None:
             if self.can_show_results():
-                then(result)
+                on_result(result)
 
         if self.app.engine is not None:
-            work = partial(self.app.run_in_thread, partial(call, self.app.engine), arrived, refused, wait=wait)
+            work = partial(self.app.run_in_thread, partial(call, self.app.engine), show_result, on_refusal, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     def key_of(self, action_id: str) -> str:

@@ -23,7 +23,7 @@ class Filter(Input):
 
     @property
     def words(self) -> list[str]:
-        """What stands in it, word by word, in lower case."""
+        """Its words, in lower case."""
         return self.value.lower().split()
 
     def open(self) -> None:

@@ -59,7 +59,7 @@ class PromptLines(LinesView, CursorView):
 
     @property
     def standing(self) -> str:
-        """How far the line under the cursor may be followed, with the objections of the content filter to it."""
+        """The trust in the line under the cursor, with the objections of the content filter to it."""
         source = self.source
         if source is None:
             return ""

@@ -24,7 +24,7 @@ MIN_TEXT_CELLS = 8
 
 
 class Identified(Protocol):
-    """What a row can stand for."""
+    """A value that a row can stand for."""
 
     @property
     def id(self) -> str: ...

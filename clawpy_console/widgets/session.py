@@ -1,4 +1,4 @@
-"""How a session and what it changed are written: its row, its heading, its change set, its tests. Pure."""
+"""A session and its changes in words: its row, its heading, its change set, its tests. Pure."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
 
 
 def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
-    """How many files of a change set wait, landed or were discarded."""
+    """The number of files of a change set that wait, landed or were discarded."""
     if change is None:
         return "This changed no files." if session is None or session.state.over else "None yet."
     files = formats.count(len(change.files), "file")
@@ -136,7 +136,7 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
 
 
 def check_words(check: CheckResult) -> Content:
-    """How the tests ended, with up to five that failed."""
+    """The result of the tests, with up to five that failed."""
     errors = formats.count(check.errors, "error")
     parts = [f"{check.failed} failed"] if check.failed else []
     parts += [errors] if check.errors else []

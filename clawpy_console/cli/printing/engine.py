@@ -90,7 +90,7 @@ def _hold(hold: Document) -> Field:
 
 
 def _since(away: Document) -> Lines:
-    """What happened since you were last away; nothing when nothing did."""
+    """The work since you were last away; no lines when nothing happened."""
     fields, ran, blocked = list(absence_fields(away)), away["ran"], away["blocked"]
     if not fields:
         return
@@ -116,7 +116,7 @@ def dnd(document: Document) -> Lines:
 
 
 def resume(document: Document) -> Lines:
-    """What was resumed, and the status now."""
+    """The holds that ended, and the status now."""
     for hold in document.get("lifted", ()):
         ended_hold = f"{HOLD_NAMES[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
@@ -126,7 +126,7 @@ def resume(document: Document) -> Lines:
 
 
 def stop(document: Document) -> Lines:
-    """What was stopped."""
+    """The sessions and processes that were stopped."""
     ended = document["stopped"]
     first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
     if not document["reached"]:

@@ -25,7 +25,7 @@ from clawpy_console.fields.memory import forgetting_fields, recalled_fields
 
 
 def remember(document: Document) -> Lines:
-    """How much was stored; bad lines were printed as they came."""
+    """The number of memories that were stored; bad lines were printed as they came."""
     text = f"{document['remembered']:,} remembered"
     text += f", {document['known']:,} known before" if document["known"] else ""
     text += wants(f", {count(document['badLines'], 'bad line')}") if document["badLines"] else ""
@@ -59,7 +59,7 @@ def drafts(document: Document) -> Lines:
 
 
 def forget(document: Document) -> Lines:
-    """What would be deleted, or was, and what remains."""
+    """The places that would be deleted, or were, and those that remain."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
     yield from field_lines(forgetting_fields(document))
     if not document["forgotten"]:
@@ -169,7 +169,7 @@ def _chain(document: Document) -> Lines:
 
 
 CHAIN_RESULTS = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
-"""What the promotion chain did with learnings, and the word for it."""
+"""The results of the promotion chain, each with its word."""
 
 
 NEXT = {

@@ -1,4 +1,4 @@
-"""What the hierarchy screen does with agents: move, tier, edit, create, retire, teach, undo (SPEC 1, 9.1)."""
+"""The actions of the hierarchy screen on agents: move, tier, edit, create, retire, teach, undo (SPEC 1, 9.1)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Node:
 
 @frozen
 class Folds:
-    """Which rows the operator folded and unfolded."""
+    """The rows that the operator folded and unfolded."""
 
     closed: frozenset[str] = frozenset()
     """The rows that are folded."""

@@ -424,7 +424,7 @@ def _id(view: Document) -> str:
 
 
 def preview_fields(view: Document, name: str) -> list[Field]:
-    """What the decision `name` changes."""
+    """The effect of the decision `name`."""
     if name == "retract":
         return list(learning_fields.retraction_fields(view))
     if name == "promote":

@@ -34,7 +34,7 @@ class Entry:
     id: str
     text: str
     label: str
-    """What stands before the text: the kind, the state or the relation."""
+    """The word before the text: the kind, the state or the relation."""
     at: datetime | None
     group: str = ""
     """The heading above it, "" for none."""

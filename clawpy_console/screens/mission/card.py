@@ -114,7 +114,7 @@ def caution_and_style(card: Card) -> tuple[str, str]:
 
 
 SHRINK_STEPS = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
-"""How a card that is too high gets smaller, step by step: a part, and the number of its lines that stay."""
+"""The steps that make a card smaller that is too high: a part, and the number of its lines that stay."""
 
 
 def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Evidence(NamedTuple):
-    """What the engine says of a card now; empty until it was read."""
+    """The verdicts of the rails on a card now, and the decisions about cards like it; empty until they were read."""
 
     rails: tuple[RailVerdict, ...] = ()
     """The verdict of each rail."""
@@ -98,7 +98,7 @@ def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
 def _history_facts(
     card: Card, similar: tuple[int, int] | None, state: AppState, now: datetime
 ) -> Iterator[tuple[str, str]]:
-    """How cards like it were decided, and how the last run of the flow in this workspace ended."""
+    """The decisions about cards like it, and the end of the last run of the flow in this workspace."""
     if similar is not None:
         approved, decided = similar
         text = f"approved {approved} of {decided} cards like this here"
@@ -111,7 +111,7 @@ def _history_facts(
 
 
 def _work_facts(card: Card, state: AppState, now: datetime) -> list[tuple[str, str]]:
-    """What the work is and what it touches; facts without a text are not shown."""
+    """The work: its kind, cost, runner and changes. Facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
     assignment, served = card.assignment, one_line(card.served)

@@ -48,7 +48,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
 
 
 def absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
-    """What happened since `at`; no lines when nothing did. Blocking: call it in a thread."""
+    """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
     if not (lines := render_fields(absence_fields(document(engine.since(at))), MAX_WIDTH)):
         return []
     return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]

@@ -86,7 +86,7 @@ def live_title(session: SessionView | None, now: datetime) -> str:
 
 
 def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
-    """What waits for the operator, and for how long; a long title continues below."""
+    """The items that wait for the operator, each with its age; a long title continues below."""
     rows = []
     for waiting in state.waiting:
         mark, age = WAITING_MARKS.get(waiting.kind, "▲"), formats.age(now - waiting.since)

@@ -51,7 +51,7 @@ class CardRows(Rows, can_focus=False):
 
 
 class Queue(Rows):
-    """What waits for the operator."""
+    """The items that wait for the operator."""
 
     BINDINGS = bindings("queue")
 
@@ -406,7 +406,7 @@ class MissionScreen(ConsoleScreen):
 
     @property
     def _waiting(self) -> Waiting | None:
-        """What the cursor is on in the list of what waits for the operator."""
+        """The item under the cursor of the queue."""
         return self.query_one("#queue", Rows).find(self.state.waiting)
 
     @on(Rows.Opened, "#queue")

@@ -1,4 +1,4 @@
-"""What Enter and the key for dismissing do with an item of the queue “waiting for you” (SPEC 9.3)."""
+"""Opens and dismisses the items of the queue “waiting for you” (SPEC 9.3)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ DISMISSALS: dict[str, Callable[[Engine, str], object]] = {
     "notification": lambda engine, id: engine.notify.dismiss_waiting(id),
     "interrupted": lambda engine, id: engine.acknowledge(id),
 }
-"""How the engine dismisses an item, by its kind; others need a decision."""
+"""The call that dismisses an item, by its kind; others need a decision."""
 
 
 def dismiss(app: CardConsole, waiting: Waiting) -> None:

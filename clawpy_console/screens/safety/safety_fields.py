@@ -50,7 +50,7 @@ def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> tuple[s
 
 
 def unapproved_work_status(rails: tuple[RailState, ...], acts_by_itself: bool) -> tuple[str, str, str]:
-    """What the rails do with work that the operator did not approve, as sign, words and tone."""
+    """The effect of the rails on work that the operator did not approve, as sign, words and tone."""
     blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
     if any(rail.until is None for rail in blocking):
         return "■", "held", "wrong"

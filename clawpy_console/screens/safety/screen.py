@@ -43,7 +43,7 @@ SWITCH_QUESTIONS = {
     "twinModelEnabled": "A model predicts which cards you want. It costs money, within the caps.",
     "dpoExportEnabled": "Your decisions are written to dpo-pairs.jsonl every day.",
 }
-"""What turning a switch on means, by its setting."""
+"""The meaning of turning a switch on, by its setting."""
 
 AUTONOMY_ANSWERS = (
     Answer("o", "off", "no cards, nothing runs"),

@@ -202,7 +202,7 @@ class Changes(Vertical):
         self.query_one(Files).show(diff_files.tree_rows(shown, self.view.marked))
 
     def _preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
-        """What landing would do, as lines with their style."""
+        """The effect of landing, as lines with their style."""
         lines = []
         if parts := self.parts:
             hunks = sum(len(part.hunks) for part in parts)

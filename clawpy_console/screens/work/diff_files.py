@@ -21,7 +21,7 @@ MIN_SIMILARITY = 0.4
 """Share of the longer of two lines that must be in both, for the differing part to be emphasised."""
 
 Mark = tuple[str, int]
-"""What can be marked to land: a path with the number of a hunk, 0 for a file without hunks."""
+"""An item that can be marked to land: a path with the number of a hunk, 0 for a file without hunks."""
 
 
 class Line(NamedTuple):
@@ -109,7 +109,7 @@ class DiffFile:
     change: FileChange
     hunks: list[Hunk]
     notes: list[tuple[str, str]]
-    """What the hunks do not show, as tone and text."""
+    """Facts that the hunks do not show, as tone and text."""
     all_or_nothing: bool
     """Whether only all hunks together can land."""
     folded: bool = False

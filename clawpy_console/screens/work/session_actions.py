@@ -1,4 +1,4 @@
-"""What the work screen does with a session of an agent: permissions, replies, X-ray (SPEC 9.3, 9.4, 9.6)."""
+"""The actions of the work screen on a session of an agent: permissions, replies, X-ray (SPEC 9.3, 9.4, 9.6)."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class SessionActions(ConsoleScreen):
             outside.open_shell(self.app, session.cwd, notice=notice, banner=f"The worktree of “{name}”{agent}")
 
     def _missing_folder_hint(self, session: SessionView) -> str:
-        """What can be done about a session whose folder is gone."""
+        """The keys or commands that still help with a session whose folder is gone."""
         change, keymap = self.app.state.change_of(session), self.app.keymap
         if is_waiting_to_land(change):
             land, branch = shown_key("work.land", keymap), shown_key("work.branch", keymap)
