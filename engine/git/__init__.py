@@ -8,15 +8,16 @@ the engine starts git.
 The other modules read one subject each and return frozen values. `reader` reads the state of a repository (`state`) and
 inspects it (`inspection`), and caches both until something changes. The sensing of cards (SPEC 2.1) and the flows that
 a card runs (SPEC 3.9) read here, so that a card and its result never disagree. Names and paths are as git has them:
-sanitise them before they are shown. `calendars` reads the operator's own files; `github` asks the server through `gh`.
+sanitise them before they are shown. `github` asks the server through `gh`.
 May import engine.model, clock, plain_files and programs.
 """
 
 from engine.git.branch_names import is_session_branch, session_branch
 from engine.git.command import Git, create, version
 from engine.git.process import MIN_VERSION, GitError
-from engine.git.repository import repository_root, submodule_paths
+from engine.git.repository import repository_root
 from engine.git.shadow import Repository
+from engine.git.submodules import submodule_paths
 
 __all__ = [
     "MIN_VERSION",

@@ -12,7 +12,7 @@ from engine.git.merges import Collision, Merge
 from engine.git.operation import Operation
 from engine.git.own_changes import OwnChanges
 from engine.git.quarantine import Quarantined
-from engine.git.reflog import Stash
+from engine.git.stashes import Stash
 from engine.git.unpushed import NOTHING_UNPUSHED, Unpushed
 
 NO_OWN_CHANGES = OwnChanges()

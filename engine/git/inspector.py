@@ -18,7 +18,8 @@ from engine.git.merges import Collision, Merge, adds_changes, branch_pairs, due_
 from engine.git.operation import Operation, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.quarantine import Quarantined, quarantined
-from engine.git.reflog import Stash, logs_stamp, read_reflog, read_stashes
+from engine.git.reflog import logs_stamp, read_reflog
+from engine.git.stashes import Stash, read_stashes
 from engine.git.state import GitState
 from engine.git.status import modified_at
 from engine.git.unpushed import NOTHING_UNPUSHED, Unpushed, read_commits, read_uncommitted, span_of

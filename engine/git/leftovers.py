@@ -25,10 +25,10 @@ HINT = re.compile(
 
 @frozen
 class Leftover:
-    """One thing found. `secret` ones matter even when a later commit takes them out again."""
+    """Something in a line that should not be pushed. A secret matters even when a later commit removes it again."""
 
     kind: str
-    secret: bool = False
+    is_secret: bool = False
 
 
 _JS_SUFFIXES = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte")
@@ -128,7 +128,7 @@ def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     """The problems of an added line of a file. `after`: the line that follows it."""
     line = line[:MAX_LINE_LENGTH]
     kind = secret_kind(path, line, after)
-    leftovers = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
+    leftovers = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
         leftovers.append(Leftover("conflict marker"))
     for suffixes, kind, pattern in _DEBUGGING_PATTERNS:

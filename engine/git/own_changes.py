@@ -20,10 +20,10 @@ from engine.plain_files import read_plain
 MAX_LEFTOVERS: Final = 100
 """Maximum number of leftovers that are kept."""
 
-MARKER: Final = "conflict marker"
+CONFLICT_MARKER: Final = "conflict marker"
 TODOS: Final = frozenset({"TODO", "FIXME"})
 _REPORTED_KINDS: Final = TODOS | {
-    MARKER,
+    CONFLICT_MARKER,
     "breakpoint",
     "debugger statement",
     "console.log",
@@ -88,8 +88,8 @@ def find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> 
         new = _added_since(git, state, patch, since)
         leftovers = [item for item in leftovers if item.kind not in TODOS or (item.path, item.line) in new]
     if state.operation:
-        leftovers = [leftover for leftover in leftovers if leftover.kind == MARKER]
-    leftovers.sort(key=lambda item: (item.kind != MARKER, item.kind in TODOS, item.path, item.line))
+        leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
+    leftovers.sort(key=lambda item: (item.kind != CONFLICT_MARKER, item.kind in TODOS, item.path, item.line))
     return tuple(leftovers[:MAX_LEFTOVERS])
 
 
@@ -105,12 +105,12 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[Line]) -> Iterator[L
     tree = parse_python(text) if is_python else None
     quoted = quoted_lines(tree) if is_python else _fenced_lines(text)
     breakpoints = breakpoint_lines(tree)
-    has_conflict = any(kind == MARKER for _, kind in matches) and _has_conflict(path, text)
+    has_conflict = any(kind == CONFLICT_MARKER for _, kind in matches) and _has_conflict(path, text)
     for line, kind in matches:
         if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
             continue  # it stands in a comment or a string
         if line.line not in quoted and (
-            kind != MARKER or (has_conflict and line.text.startswith(_CONFLICT_MARKERS[0]))
+            kind != CONFLICT_MARKER or (has_conflict and line.text.startswith(_CONFLICT_MARKERS[0]))
         ):
             yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
 
@@ -119,7 +119,7 @@ def _is_reported(path: str, kind: str) -> bool:
     if kind not in _REPORTED_KINDS or (kind == "debug print" and path.endswith(".py")):
         return False  # a Python program prints because that is what it does
     if path.endswith(DOCUMENTS):
-        return kind == MARKER
+        return kind == CONFLICT_MARKER
     return kind != "dbg!" or not _TEST_PATH.search(path)
 
 

@@ -1,13 +1,12 @@
-"""Which repository a folder belongs to, found by its files, and which submodules its tree lists."""
+"""Finds the repository that a folder belongs to, by its files, and says why git does not read one."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from functools import lru_cache
 from pathlib import Path
 
-from engine.git.process import GitError, operators_configuration, run_git
+from engine.git.process import operators_configuration, run_git
 from engine.git.shadow import Repository, configuration_stamp, operators_files
 from engine.model import Refusal, sanitise
 from engine.plain_files import read_plain
@@ -131,28 +130,3 @@ def _require_utf8(path: Path) -> Path:
             "rename the folder, or clone the repository to another",
         ) from error
     return path
-
-
-MODULES_FILE = ".gitmodules"
-MAX_MODULES_BYTES = 1_000_000
-"""Bytes of a list of submodules; a larger one counts as none."""
-
-
-def submodule_paths(folder: Path) -> tuple[str, ...]:
-    """The paths that the tree in `folder` lists as submodules; none where there is no list that git would read."""
-    try:
-        text = read_plain(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
-    except (OSError, ValueError):
-        return ()
-    return _parse_modules(text)
-
-
-@lru_cache(maxsize=64)
-def _parse_modules(text: bytes) -> tuple[str, ...]:
-    arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
-    try:
-        done = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
-    except GitError:
-        return ()
-    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # up to a fault, as far as it was read
-    return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

@@ -98,7 +98,7 @@ class UnpushedProblem:
     size: int = 0
 
     @property
-    def secret(self) -> bool:
+    def is_secret(self) -> bool:
         """Whether it is a likely secret."""
         return self.kind.startswith(SECRET)
 
@@ -295,7 +295,7 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
             hits = scan_line(added.path, added.text, added.after)
         else:
             kind = secret_kind(added.path, added.text, added.after)
-            hits = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
+            hits = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
         for hit in hits:
             if added.path not in texts:
                 text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
@@ -311,9 +311,9 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
 def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
     """Secrets before others, a line before a whole file; of a file whose lines are named the file is not."""
     problems = list(problems)
-    located = {problem.path for problem in problems if problem.secret and problem.line}
-    shown = [problem for problem in problems if not problem.secret or problem.line or problem.path not in located]
-    shown.sort(key=lambda problem: (not problem.secret, not problem.line, problem.path, problem.line))
+    located = {problem.path for problem in problems if problem.is_secret and problem.line}
+    shown = [problem for problem in problems if not problem.is_secret or problem.line or problem.path not in located]
+    shown.sort(key=lambda problem: (not problem.is_secret, not problem.line, problem.path, problem.line))
     return tuple(shown[:MAX_PROBLEMS])
 
 
@@ -323,7 +323,7 @@ def _locate_in_head(hit: Leftover, added: _AddedLine, now: list[str]) -> Unpushe
         line = added.line
     elif added.text in now:
         line = now.index(added.text) + 1
-    elif hit.secret:
+    elif hit.is_secret:
         return UnpushedProblem(hit.kind, added.path, added.line, added.sha, is_removed_later=True)
     else:
         return None

@@ -12,7 +12,6 @@ from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.frozen import frozen
-from engine.git.calendars import Meeting, nearest
 from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.lock_files import LockMismatch
@@ -20,6 +19,7 @@ from engine.git.state import FileState, GitState
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
 from engine.model.text import count, listing, moment, plain, span
+from engine.prediction.calendars import Meeting, nearest
 from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git_evidence, open_tasks, thread_words
 from engine.storage.validation_runs import ValidationRun
 

@@ -17,7 +17,6 @@ from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
-from engine.git.calendars import CalendarReader
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.lock_files import LockFileReader, LockMismatch
@@ -26,6 +25,7 @@ from engine.git.state import GitState, Touch
 from engine.git.status import is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
+from engine.prediction.calendars import CalendarReader
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
     Conversations,

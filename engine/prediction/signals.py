@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from engine.frozen import frozen
-from engine.git.calendars import AHEAD, Meeting, nearest
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
 from engine.model import PartOfDay, SessionState, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.text import count, plain, span, words_of
+from engine.prediction.calendars import AHEAD, Meeting, nearest
 from engine.prediction.kinds import Activity
 
 WEIGHTS: Final = {

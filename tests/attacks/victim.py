@@ -16,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import PRIVATE, Confinement, Sandbox, link_tools, secret_places, session_environment
+from engine.execution.sandbox import (
+    PRIVATE_FOLDERS,
+    Confinement,
+    Sandbox,
+    link_tools,
+    secret_places,
+    session_environment,
+)
 from engine.home import Home
 from engine.plain_files import remove_folder
 from tests.conftest import Repository
@@ -143,7 +150,9 @@ class Victim:
 def folder_outside_tmp() -> Iterator[Path]:
     """A new folder outside /tmp, removed with all that commands left in it. Skips where there is no place for one."""
     for place in (Path.home(), Path.cwd(), Path("/srv")):
-        if os.access(place, os.W_OK) and not any(place.resolve().is_relative_to(private) for private in PRIVATE):
+        if os.access(place, os.W_OK) and not any(
+            place.resolve().is_relative_to(private) for private in PRIVATE_FOLDERS
+        ):
             folder = Path(tempfile.mkdtemp(prefix=".clawpy-attack-", dir=place))
             try:
                 yield folder

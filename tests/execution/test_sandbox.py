@@ -18,7 +18,7 @@ from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import (
-    PRIVATE,
+    PRIVATE_FOLDERS,
     SESSION_MARK,
     Bubblewrap,
     Confinement,
@@ -51,13 +51,13 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     outside = [
         folder
         for folder in (Path.home(), Path.cwd(), Path("/srv"))
-        if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE)
+        if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE_FOLDERS)
     ]
     if not outside:
         pytest.skip("no folder outside /tmp can be written")
     user = Path(tempfile.mkdtemp(prefix=".clawpy-test-", dir=outside[0]))
     (user / ".ssh").mkdir(parents=True)
-    (user / ".ssh" / "id_ed25519").write_text("PRIVATE")
+    (user / ".ssh" / "id_ed25519").write_text("PRIVATE_FOLDERS")
     (user / "real-netrc").write_text("SECRET")
     (user / ".netrc").symlink_to(user / "real-netrc")
     (user / ".config" / "gh").mkdir(parents=True)
@@ -75,7 +75,7 @@ def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, u
     world = World(tmp_path, database, clock, bus, sandbox=best_sandbox())
     for folder in (world.home.config, world.home.data, world.home.logs):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "keep.txt").write_text("PRIVATE")
+        (folder / "keep.txt").write_text("PRIVATE_FOLDERS")
     yield world
     world.sessions.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.mounts import Kind, Mount, make_pinned, plan_mounts
+from engine.execution.sandbox.mounts import Mount, MountKind, make_pinned, plan_mounts
 from engine.model import Refusal
 
 
@@ -20,17 +20,17 @@ def test_commands_write_their_folders_but_not_what_git_runs(tmp_path: Path) -> N
     (folder / ".git").mkdir()
     (folder / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../lib\n')
 
-    def kinds() -> dict[Path, Kind]:
+    def kinds() -> dict[Path, MountKind]:
         return {mount.at: mount.kind for mount in plan_mounts(confinement, [])}
 
     planned = kinds()
     writable = {folder, confinement.tmp, confinement.home, confinement.caches, folder / "lib"}
-    assert {place for place in writable if planned.get(place) is not Kind.WRITE} == set()
-    protected = {place for place, kind in planned.items() if kind is Kind.READ}
+    assert {place for place in writable if planned.get(place) is not MountKind.WRITE} == set()
+    protected = {place for place, kind in planned.items() if kind is MountKind.READ}
     assert protected == {folder / ".git", folder / "lib" / ".git", folder / ".gitmodules"}
     shutil.move(folder / ".git", tmp_path / "git")
     (folder / ".git").symlink_to(tmp_path / "git")
-    assert kinds()[folder] is Kind.READ, "nothing can be mounted on a link, so nothing in the folder is written"
+    assert kinds()[folder] is MountKind.READ, "nothing can be mounted on a link, so nothing in the folder is written"
 
 
 @pytest.mark.parametrize("planted", ["link", "file", ""])
@@ -38,7 +38,10 @@ def test_a_folder_that_a_command_replaced_is_not_mounted(tmp_path: Path, planted
     root, outside = tmp_path / "tmp", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
-    mounts = [Mount(Kind.WRITE, Path("/var/tmp/a/b"), root / "a" / "b"), Mount(Kind.WRITE, outside, outside / "c")]
+    mounts = [
+        Mount(MountKind.WRITE, Path("/var/tmp/a/b"), root / "a" / "b"),
+        Mount(MountKind.WRITE, outside, outside / "c"),
+    ]
     if planted == "link":
         (root / "a").symlink_to(outside)
     elif planted == "file":

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
-from engine.git.leftovers import secret_kind
 from engine.git.reader import GitReader
 from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
 from tests.conftest import Repository
@@ -17,13 +16,15 @@ from tests.conftest import Repository
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
 
 
-def look(repository: Repository, now: datetime | None = None) -> Unpushed:
+def inspect_unpushed(repository: Repository, now: datetime | None = None) -> Unpushed:
     reader = GitReader()
     now = now or datetime.now(UTC)
     return reader.inspect(repository.path, reader.read(repository.path), now, now).unpushed
 
 
-def look_at(repository: Repository, head: str, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
+def problems_between(
+    repository: Repository, head: str, base: str, *, leftovers: bool = False
+) -> tuple[UnpushedProblem, ...]:
     return read_commits(Git(repository.path), Span(head, base), leftovers=leftovers).committed
 
 
@@ -31,7 +32,7 @@ def places(result: Unpushed) -> list[tuple[str, int]]:
     return [(problem.path, problem.line) for problem in result.committed]
 
 
-def with_remote(repository: Repository, tmp_path: Path) -> None:
+def add_remote(repository: Repository, tmp_path: Path) -> None:
     bare = tmp_path / "origin.git"
     repository.git("clone", "-q", "--bare", str(repository.path), str(bare))
     repository.git("remote", "add", "origin", str(bare))
@@ -40,31 +41,31 @@ def with_remote(repository: Repository, tmp_path: Path) -> None:
 
 def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: Path) -> None:
     repository.commit("begin", {"a.py": "x = 1\n"})
-    with_remote(repository, tmp_path)
+    add_remote(repository, tmp_path)
     repository.git("switch", "-q", "-c", "work")
     repository.commit("key", {"config.py": f"x = 1\nKEY = '{TOKEN}'\n"})
-    result = look(repository)
+    result = inspect_unpushed(repository)
     assert (result.commits, result.shared, places(result)) == (1, True, [("config.py", 2)])
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
-    assert look(repository) == Unpushed()
+    assert inspect_unpushed(repository) == Unpushed()
 
 
 def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) -> None:
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
-    result = look(repository, now)
+    result = inspect_unpushed(repository, now)
     assert (result.shared, places(result)) == (False, [("config.py", 1)])
-    assert places(look(repository, now + timedelta(days=6))) == []
+    assert places(inspect_unpushed(repository, now + timedelta(days=6))) == []
 
 
 def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path: Path) -> None:
     repository.commit("begin", {"a.py": "x = 1\n"})
-    with_remote(repository, tmp_path)
+    add_remote(repository, tmp_path)
     repository.git("switch", "-q", "--detach")
     repository.commit("key", {"Schlüssel für alle.txt": f"{TOKEN}\n"})
-    assert places(look(repository)) == [("Schlüssel für alle.txt", 1)]
+    assert places(inspect_unpushed(repository)) == [("Schlüssel für alle.txt", 1)]
 
 
 def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
@@ -74,7 +75,7 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
     repository.write("b [1].py", f"y = '{TOKEN}'\n")
     repository.write(".env", f"KEY={TOKEN}\n")
-    uncommitted = look(repository).uncommitted
+    uncommitted = inspect_unpushed(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
@@ -82,7 +83,7 @@ def test_files_staged_for_the_first_commit(repository: Repository) -> None:
     repository.write("config.py", f"KEY = '{TOKEN}'\n")
     repository.write(".env", "PASSWORD=open\n")
     repository.git("add", ".")
-    uncommitted = look(repository).uncommitted
+    uncommitted = inspect_unpushed(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("config.py", 1), (".env", 0)]
 
 
@@ -91,10 +92,10 @@ def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repositor
     repository.git("mv", "config.py", "settings.py")
     repository.write("settings.py", f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
     head = repository.commit("move", {".env": "A=2\n"})
-    assert look_at(repository, head, base) == ()
+    assert problems_between(repository, head, base) == ()
 
 
-FILES = {
+KIND_BY_FILE: dict[str, tuple[int, str]] = {
     ".env": (9, "likely secret: file that holds keys"),
     "web/.env.local": (0, ""),
     "node_modules/x/a.js": (1, "files that a tool fills, in node_modules"),
@@ -108,19 +109,28 @@ FILES = {
     "a.bin": (10_000_000, ""),
     "tests/b.bin": (10_000_001, "large file"),
 }
+"""The size of each file in bytes, and the kind of problem that it is, "" for none."""
 
 
 def test_files_that_belong_in_no_repository(repository: Repository) -> None:
     base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
-    head = repository.commit("all", {path: "x" * size for path, (size, _) in FILES.items()})
-    found = {problem.path.removesuffix("/"): problem.kind for problem in look_at(repository, head, base)}
-    expected = {path: kind for path, (_, kind) in FILES.items() if kind}
+    head = repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
+    found = {problem.path.removesuffix("/"): problem.kind for problem in problems_between(repository, head, base)}
+    expected = {path: kind for path, (_, kind) in KIND_BY_FILE.items() if kind}
     expected["node_modules"] = expected.pop("node_modules/x/a.js")
     assert found == expected
+
+
+def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: Repository) -> None:
+    base = repository.commit("begin", {"a.py": "x = 1\n"})
+    repository.commit("add", {".env": "KEY=1234\n", "a.zip": "x" * 2_000_000, "b.zip": "x" * 2_000_000})
     repository.git("rm", "-q", ".env", "a.zip")
-    later = look_at(repository, repository.commit("out again", {"a.py": "x = 1\n"}), base)
-    assert {problem.path for problem in later if problem.is_removed_later} == {".env", "a.zip"}
-    assert len(later) == len(found), "the history has them still"
+    problems = problems_between(repository, repository.commit("remove", {"a.py": "x = 2\n"}), base)
+    assert {problem.path: problem.is_removed_later for problem in problems} == {
+        ".env": True,
+        "a.zip": True,
+        "b.zip": False,
+    }
 
 
 def test_what_a_later_commit_moved_or_took_out(repository: Repository) -> None:
@@ -128,7 +138,7 @@ def test_what_a_later_commit_moved_or_took_out(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
     head = repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
-    found = look_at(repository, head, base, leftovers=True)
+    found = problems_between(repository, head, base, leftovers=True)
     assert [(problem.path, problem.line, problem.is_removed_later) for problem in found] == [
         ("moved.py", 3, False),
         ("out.py", 1, True),
@@ -139,7 +149,7 @@ def test_what_a_later_commit_moved_or_took_out(repository: Repository) -> None:
 def test_names_that_are_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     head = repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
-    [problem] = look_at(repository, head, base)
+    [problem] = problems_between(repository, head, base)
     assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
@@ -150,20 +160,3 @@ def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: p
     head = repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
     result = read_commits(Git(repository.path), Span(head, base))
     assert (result.unread, places(result)) == (1, [("config.py", 1)])
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "kind"),
-    [
-        ("deploy.yml", "  password: k9Zr2-Lk9Xw4Tn7B", "value that looks like a key"),
-        ("k8s.yml", "  secretName: shop-tls-2024-prod-1", ""),
-        ("ci.yml", "  token: ${{ secrets.DEPLOY_TOKEN_1 }}", ""),
-        (".env.production", "aws_secret_access_key=" + "q8Zr2Lk9Xw4Tn7Bv+/" * 2 + "a1b2", "AWS secret key"),
-        ("docs/config.rst", "SECRET_KEY = '192b9bdd22ab9ed4d12e236c78afcb9a'", ""),
-        ("docs/config.rst", f"TOKEN = '{TOKEN}'", "GitHub token"),
-        ("t/unit/__init__.py", f"TOKEN = '{TOKEN}'", ""),
-        ("compose.yml", "url: postgres://shop:s3cr3tpw@db/shop", ""),
-    ],
-)
-def test_secrets_and_what_only_looks_like_one(path: str, line: str, kind: str) -> None:
-    assert secret_kind(path, line) == kind

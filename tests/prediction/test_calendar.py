@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.git.calendars import AHEAD, CalendarReader, Meeting
 from engine.model import Refusal
+from engine.prediction.calendars import AHEAD, CalendarReader, Meeting
 from engine.prediction.signals import calendar_signal
 from engine.prediction.templates.history import PREPARATION_TIME, prepare_meeting
 from tests.conftest import Repository

@@ -1,7 +1,7 @@
 """The sandbox ladder (SPEC 3.8): what a session's commands may touch, and who holds them to it."""
 
 from engine.execution.sandbox.base import (
-    PRIVATE,
+    PRIVATE_FOLDERS,
     SESSION_MARK,
     UNCONFINED,
     Confinement,
@@ -24,7 +24,7 @@ from engine.execution.sandbox.mounts import written_files
 
 __all__ = [
     "CACHED_PACKAGES",
-    "PRIVATE",
+    "PRIVATE_FOLDERS",
     "SESSION_MARK",
     "UNCONFINED",
     "Bubblewrap",

@@ -14,7 +14,7 @@ from engine.frozen import frozen
 SESSION_MARK = "CLAWPY_SESSION"
 """Environment variable that every process of a session carries: its session's id."""
 
-PRIVATE = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
+PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
 """Places of which a session has its own, empty at first: other programs' temporary files are none of its business."""
 
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import caches, host_paths, limits, mounts, port_forwarder, seccomp
-from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, try_command
+from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, Sandbox, try_command
 from engine.execution.sandbox.hosts import local_hosts
-from engine.execution.sandbox.mounts import Kind, Mount
+from engine.execution.sandbox.mounts import Mount, MountKind
 
 GATE_INSIDE = "/dev/clawpy-gate"
 """Where commands find the socket of their host gate; /dev is bubblewrap's own and is always there."""
@@ -126,7 +126,7 @@ class Bubblewrap(Sandbox):
         self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None
     ) -> list[str]:
         empty = str(confinement.layers / "empty")
-        moved = {place: confinement.tmp for place in PRIVATE if place.is_dir()}
+        moved = {place: confinement.tmp for place in PRIVATE_FOLDERS if place.is_dir()}
         if layers is not None:
             moved |= {place: layers.source(place) for place in layers.places}
         if confinement.is_ephemeral:
@@ -138,7 +138,7 @@ class Bubblewrap(Sandbox):
             moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _link_options()
         planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)
-        mounts.make_pinned((mount for mount in planned if mount.kind is Kind.WRITE), confinement.tmp)
+        mounts.make_pinned((mount for mount in planned if mount.kind is MountKind.WRITE), confinement.tmp)
         arguments = [*links, "--dir", "/run", "--dir", "/tmp", "--dir", "/var"]
         for mount in planned:
             arguments += self._mount_options(mount, empty)
@@ -146,9 +146,9 @@ class Bubblewrap(Sandbox):
 
     def _mount_options(self, mount: Mount, empty: str) -> list[str]:
         at, source = str(mount.at), str(mount.source)
-        if mount.kind is Kind.WRITE:
+        if mount.kind is MountKind.WRITE:
             return ["--bind", source, at]
-        if mount.kind is Kind.READ:
+        if mount.kind is MountKind.READ:
             return ["--ro-bind", source, at]
         return self._memory_options(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from engine.execution.sandbox import limits, mounts, seccomp, supervisor
 from engine.execution.sandbox.base import Confinement, Sandbox, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
-from engine.execution.sandbox.mounts import Kind, Mount
+from engine.execution.sandbox.mounts import Mount, MountKind
 from engine.execution.sandbox.supervisor import (
     LANDLOCK_EXECUTE,
     LANDLOCK_IOCTL_DEV,
@@ -96,8 +96,8 @@ class Landlock(Sandbox):
             inside, outside = Path(name).resolve() / "inside", Path(name).resolve() / "outside"
             inside.mkdir()
             outside.write_text("canary")
-            planned = [Mount(Kind.READ, place, place) for place in SYSTEM if place.exists()]
-            planned.append(Mount(Kind.WRITE, inside, inside))
+            planned = [Mount(MountKind.READ, place, place) for place in SYSTEM if place.exists()]
+            planned.append(Mount(MountKind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
             argv = limits.supervised_command(
                 [*self._supervisor_options(planned), "cwd", str(inside)], ["/bin/sh", "-c", f"{script}; exit 0"]
@@ -126,14 +126,14 @@ class Landlock(Sandbox):
         write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
         scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE else 0
         arguments = ["handled", str(everything), str(scope)]
-        hidden = {mount.at for mount in planned if mount.kind is Kind.HIDDEN}
+        hidden = {mount.at for mount in planned if mount.kind is MountKind.HIDDEN}
         for mount in planned:
-            if mount.kind is Kind.HIDDEN:
+            if mount.kind is MountKind.HIDDEN:
                 continue
-            access = write if mount.kind is Kind.WRITE else READ
+            access = write if mount.kind is MountKind.WRITE else READ
             for place, right in path_rules(mount.at, access, hidden):
                 arguments += ["rule", str(right), str(place)]
-            if mount.kind is Kind.WRITE:
+            if mount.kind is MountKind.WRITE:
                 arguments += ["writable", str(mount.at)]
         for place in DEVICES:
             arguments += [

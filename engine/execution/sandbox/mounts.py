@@ -24,7 +24,7 @@ from engine.git import submodule_paths
 from engine.model import Refusal
 
 
-class Kind(Enum):
+class MountKind(Enum):
     """How a place is seen."""
 
     HIDDEN = "hidden"
@@ -36,7 +36,7 @@ class Kind(Enum):
 class Mount:
     """The place `source` outside, seen `at` a place inside."""
 
-    kind: Kind
+    kind: MountKind
     at: Path
     source: Path
 
@@ -48,24 +48,24 @@ def plan_mounts(
     sources that are seen there; such a place is writable unless it has another kind. Reads the disk only for `.git`."""
     moved = dict(moved or {})
     tree, folder = confinement.tree, confinement.folder
-    kinds = dict.fromkeys(confinement.hidden, Kind.HIDDEN)
-    kinds |= dict.fromkeys(moved, Kind.WRITE)
+    kinds = dict.fromkeys(confinement.hidden, MountKind.HIDDEN)
+    kinds |= dict.fromkeys(moved, MountKind.WRITE)
     shown = (folder,) if tree is None else (tree, folder)  # an environment that lies in these is seen with them
-    kinds |= {path: Kind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
+    kinds |= {path: MountKind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
     if tree is not None:
-        kinds[tree] = Kind.READ
+        kinds[tree] = MountKind.READ
     own_folders = [confinement.files, confinement.home, confinement.caches]
     if confinement.tmp not in moved.values():
         own_folders.append(confinement.tmp)
-    kinds |= dict.fromkeys((folder, *own_folders, *confinement.writable), Kind.WRITE)
+    kinds |= dict.fromkeys((folder, *own_folders, *confinement.writable), MountKind.WRITE)
     if confinement.is_ephemeral:
         own_git = folder / ".git"
         git = [] if own_git.is_symlink() or not own_git.exists() else [own_git]
     else:
         git, pinned = protected_git_paths(folder)
         if not pinned:
-            kinds[folder] = Kind.READ
-    kinds |= dict.fromkeys(git, Kind.READ)
+            kinds[folder] = MountKind.READ
+    kinds |= dict.fromkeys(git, MountKind.READ)
 
     mounts: dict[Path, Mount] = {}
     for path, kind in sorted(kinds.items(), key=lambda item: len(item[0].parts)):
@@ -81,18 +81,18 @@ def plan_mounts(
 def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
     """Whether a mount changes what is seen inside the mount around it; nothing is seen where there is none."""
     if enclosing is None:
-        return mount.kind is not Kind.HIDDEN
-    if mount.kind is Kind.HIDDEN:
-        return enclosing.kind is not Kind.HIDDEN and not enclosing.source.is_relative_to(tmp)
+        return mount.kind is not MountKind.HIDDEN
+    if mount.kind is MountKind.HIDDEN:
+        return enclosing.kind is not MountKind.HIDDEN and not enclosing.source.is_relative_to(tmp)
     is_same_source = mount.source == enclosing.source / mount.at.relative_to(enclosing.at)
-    return not (mount.kind is enclosing.kind is Kind.READ and is_same_source)
+    return not (mount.kind is enclosing.kind is MountKind.READ and is_same_source)
 
 
 def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
     """Mounts of the folders between a writable place and a mount in it."""
-    if enclosing is not None and enclosing.kind is Kind.WRITE:
+    if enclosing is not None and enclosing.kind is MountKind.WRITE:
         for between in reversed(mount.at.relative_to(enclosing.at).parents[:-1]):
-            yield Mount(Kind.WRITE, enclosing.at / between, enclosing.source / between)
+            yield Mount(MountKind.WRITE, enclosing.at / between, enclosing.source / between)
 
 
 def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import host_paths, mounts
-from engine.execution.sandbox.base import PRIVATE, Confinement, Sandbox, try_command
-from engine.execution.sandbox.mounts import Kind
+from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, Sandbox, try_command
+from engine.execution.sandbox.mounts import MountKind
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
@@ -87,15 +87,15 @@ def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str
         "(allow file-write* " + " ".join(f"(literal {quote_path(path)})" for path in _DEVICES) + ")",
         *(
             f"(deny file-read-data file-write* (subpath {quote_path(place)}))"
-            for place in (*PRIVATE, *_PERSONAL_PLACES)
+            for place in (*PRIVATE_FOLDERS, *_PERSONAL_PLACES)
         ),
     ]
     for mount in mounts.plan_mounts(confinement, readable):
         kind, path = mount.kind, mount.at
         subpath = f"(subpath {quote_path(path)})"
-        if kind is Kind.WRITE:
+        if kind is MountKind.WRITE:
             lines += [f"(allow file-read* file-write* {subpath})"]
-        elif kind is Kind.READ:
+        elif kind is MountKind.READ:
             # Nor is it moved away, itself or with a folder on the way to it.
             lines += [f"(allow file-read* {subpath})", f"(deny file-write* {subpath})"]
             lines += _pin_parents(path, confinement)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from engine.frozen import frozen
-from engine.git.lock_files import node, others, python
+from engine.git.lock_files import bundler, cargo, composer, go, node, python
 from engine.git.lock_files.pair import FileStamps, LockPair, read_text, stamp
 from engine.model import sanitise
 
@@ -55,10 +55,10 @@ FORMATS: Final = (
     LockFormat("uv", "pyproject.toml", "uv.lock", python.compare_uv),
     LockFormat("poetry", "pyproject.toml", "poetry.lock", python.compare_poetry),
     LockFormat("pdm", "pyproject.toml", "pdm.lock", python.compare_pdm),
-    LockFormat("cargo", "Cargo.toml", "Cargo.lock", others.compare_cargo),
-    LockFormat("go", "go.mod", "go.sum", others.compare_go),
-    LockFormat("bundler", "Gemfile", "Gemfile.lock", others.compare_bundler),
-    LockFormat("composer", "composer.json", "composer.lock", others.compare_composer),
+    LockFormat("cargo", "Cargo.toml", "Cargo.lock", cargo.compare_cargo),
+    LockFormat("go", "go.mod", "go.sum", go.compare_go),
+    LockFormat("bundler", "Gemfile", "Gemfile.lock", bundler.compare_bundler),
+    LockFormat("composer", "composer.json", "composer.lock", composer.compare_composer),
 )
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)

@@ -1,4 +1,4 @@
-"""Lock files of npm, pnpm and yarn."""
+"""Compares the lock files of npm, pnpm and yarn with their manifests."""
 
 from __future__ import annotations
 

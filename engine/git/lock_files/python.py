@@ -1,4 +1,4 @@
-"""Lock files of uv, Poetry and PDM."""
+"""Compares the lock files of uv, Poetry and PDM with their manifests."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engine.git.leftovers import SECRET
 from engine.git.mentions import Mention
-from engine.git.own_changes import MARKER, TODOS, LocatedLeftover
+from engine.git.own_changes import CONFLICT_MARKER, TODOS, LocatedLeftover
 from engine.git.state import GitState
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Tier
@@ -31,7 +31,7 @@ from engine.prediction.templates.offers import (
 )
 
 _LEFTOVER_WORDS = {
-    MARKER: "conflict markers",
+    CONFLICT_MARKER: "conflict markers",
     "breakpoint": "a breakpoint",
     "debugger statement": "a debugger statement",
     "debug print": "a debug print",
@@ -47,7 +47,7 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     git, all_leftovers = context.repository, context.inspection.own.leftovers
     if not all_leftovers:
         return
-    marked = [entry for entry in all_leftovers if entry.kind == MARKER]
+    marked = [entry for entry in all_leftovers if entry.kind == CONFLICT_MARKER]
     named = marked or list(all_leftovers)
     kinds = list(dict.fromkeys(_LEFTOVER_WORDS.get(item.kind, f"`{item.kind}`") for item in named))
     where = listing((item.place for item in named), 3)
@@ -87,7 +87,7 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     removable = [
         leftover
         for leftover in context.inspection.own.leftovers
-        if leftover.kind != MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
+        if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
     paths = usable_names(entry.path for entry in removable)
     written = written_at(context.repository, paths)
@@ -271,10 +271,10 @@ def large_file(context: WorkspaceContext) -> Iterator[Offer]:
 
 def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
     unpushed = context.inspection.unpushed
-    committed = [problem for problem in unpushed.committed if problem.secret is secrets]
+    committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
     paths = {problem.path for problem in committed}
     uncommitted = [
-        problem for problem in unpushed.uncommitted if problem.secret is secrets and problem.path not in paths
+        problem for problem in unpushed.uncommitted if problem.is_secret is secrets and problem.path not in paths
     ]
     if committed:
         yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
@@ -316,13 +316,13 @@ def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tie
 def _finding_subject(finding: UnpushedProblem) -> str:
     """Another secret in the same file is something else."""
     path = plain(finding.path, 200)
-    return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.secret else path
+    return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.is_secret else path
 
 
 def _describe(finding: UnpushedProblem) -> str:
     """The findings in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
     where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
-    if finding.secret:
+    if finding.is_secret:
         secret_kind = finding.kind.removeprefix(f"{SECRET}: ")
         if not finding.line:
             return f"{where} is a file that holds keys"

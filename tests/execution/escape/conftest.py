@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import PRIVATE, Sandbox
+from engine.execution.sandbox import PRIVATE_FOLDERS, Sandbox
 from engine.execution.sandbox.ladder import find_rungs
 from engine.plain_files import remove_folder
 from tests.execution.escape.jail import Jail
@@ -30,7 +30,7 @@ def jail(request: pytest.FixtureRequest) -> Iterator[Jail]:
     outside = [
         folder
         for folder in (Path.home(), Path.cwd(), Path("/srv"))
-        if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE)
+        if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE_FOLDERS)
     ]
     if not outside:
         pytest.skip("no folder outside /tmp can be written")

@@ -345,7 +345,7 @@ def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str])
 def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
     [found] = scan_line("config.py", "".join(parts), "MIIEowIBAAKCAQEA" * 4)
     assert found.kind == f"likely secret: {kind}"
-    assert found.secret
+    assert found.is_secret
 
 
 @pytest.mark.parametrize(

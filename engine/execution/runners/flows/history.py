@@ -239,7 +239,7 @@ def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
 
 def _printable_line(line: str, partner: str) -> str:
     """A line of a patch for the transcript, with its white space; a line with a likely secret is replaced."""
-    if any(hit.secret for hit in scan_line(partner, line[1:])):
+    if any(hit.is_secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
 

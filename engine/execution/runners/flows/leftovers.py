@@ -19,7 +19,7 @@ from engine.execution.runners.toolchains.projects import find_projects, project_
 from engine.git.debugging import statement_lines, without_lines
 from engine.git.leftovers import scan_line
 from engine.git.own_changes import (
-    MARKER,
+    CONFLICT_MARKER,
     TODOS,
     LocatedLeftover,
     OwnChanges,
@@ -76,9 +76,11 @@ class LookForLeftovers(Flow):
                 job.say(f"{finding.path}:{finding.line}  {finding.kind}")
                 for row in _surrounding_lines(path, text, finding.line):
                     job.say(row)
-            lines = [finding.line for finding in of_file if finding.kind != MARKER and finding.kind not in TODOS]
+            lines = [
+                finding.line for finding in of_file if finding.kind != CONFLICT_MARKER and finding.kind not in TODOS
+            ]
             removable += len(statement_lines(path, text, lines))
-        marked = [finding for finding in findings if finding.kind == MARKER]
+        marked = [finding for finding in findings if finding.kind == CONFLICT_MARKER]
         if marked:
             job.say(f"Next: resolve {marked[0].place} in your editor; it contains both sides.")
         facts: dict[str, object] = {"findings": as_facts(findings, "kind", "path", "line")}
@@ -92,7 +94,7 @@ def _surrounding_lines(path: str, text: str, line: int) -> list[str]:
     shown = []
     for number in range(max(1, line - CONTEXT_LINES), min(len(rows), line + CONTEXT_LINES) + 1):
         row = rows[number - 1]
-        hidden = any(hit.secret for hit in scan_line(path, row))
+        hidden = any(hit.is_secret for hit in scan_line(path, row))
         words = "(not shown: it may hold a secret)" if hidden else row[:200].rstrip()
         shown.append(f"  {'>' if number == line else ' '} {number:>4}  {words}")
     return shown
@@ -116,7 +118,7 @@ class RemoveLeftovers(Flow):
         return f"Remove the debugging from {join_names(self.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != MARKER]
+        findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         changed: dict[str, int] = {}
         remaining = [finding for finding in findings if finding.path in self.paths]
         for path in self.paths:

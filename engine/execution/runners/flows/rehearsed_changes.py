@@ -41,7 +41,7 @@ from engine.git import Git
 from engine.git.commits import is_ancestor
 from engine.git.lost_commits import is_reachable
 from engine.git.operation import conflicted
-from engine.git.reflog import Stash, read_stashes
+from engine.git.stashes import Stash, read_stashes
 from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH
 

@@ -98,7 +98,7 @@ def format_size(finding: UnpushedProblem) -> str:
 def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
     """The next steps against problems: a later commit removes nothing from the history, and somebody may have copied a
     secret. `begin` is the start of `git rebase -i`."""
-    serious = [finding for finding in problems if finding.secret or not finding.line]
+    serious = [finding for finding in problems if finding.is_secret or not finding.line]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(path)}"
         for path in dict.fromkeys(risk.path for risk in serious if not risk.line and not risk.is_removed_later)
@@ -111,7 +111,7 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
     elif commits:
         names = ", ".join(sha[:10] for sha in commits[:5])
         steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
-    if any(risk.secret and risk.sha for risk in serious):
+    if any(risk.is_secret and risk.sha for risk in serious):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
@@ -147,8 +147,8 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         return FlowResult(
             f"{count(unpushed.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
         )
-    secrets = [finding for finding in problems if finding.secret]
-    files = [finding for finding in problems if not finding.secret and not finding.line]
+    secrets = [finding for finding in problems if finding.is_secret]
+    files = [finding for finding in problems if not finding.is_secret and not finding.line]
     step = "push" if any(finding.sha for finding in (*secrets, *files)) else "commit"
     sentences = []
     if secrets:
@@ -245,7 +245,7 @@ class LookAtChanges(Flow):
         facts = {
             "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
             "untested": untested,
-            "next": "secret" if any(risk.secret for risk in risks) else "run_tests",
+            "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
         }
         return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
 
