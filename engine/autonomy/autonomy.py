@@ -27,7 +27,7 @@ from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
 from engine.model import Hold, Verdict
-from engine.prediction.lifecycle import is_quiet
+from engine.prediction.quiet_hours import is_quiet
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction

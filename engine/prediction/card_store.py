@@ -40,7 +40,8 @@ from engine.model import (
 from engine.prediction import stack
 from engine.prediction.card_rows import Prediction, card_of, created_event, decided_card, load_card, load_pending
 from engine.prediction.dismissals import Dismissals
-from engine.prediction.lifecycle import LIFETIME, OUTCOMES, Move, add_active_time, next_status
+from engine.prediction.lifecycle import LIFETIME, OUTCOMES, Move, next_status
+from engine.prediction.quiet_hours import add_active_time
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry

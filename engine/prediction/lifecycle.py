@@ -1,12 +1,9 @@
-"""The legal transitions of a card, the cool-down of its evidence after one (SPEC 2.7, 2.9), and time spans without
-quiet hours (7.3). Pure; `card_store` carries the transitions out.
-
-Hours are those of the local clock, also when it skips or repeats an hour.
-"""
+"""The legal transitions of a card, and the cool-down of its evidence after one (SPEC 2.7, 2.9). Pure; `card_store`
+carries the transitions out."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from engine.model import Outcome, Refusal, SessionState, Status
@@ -106,53 +103,3 @@ def is_cooling_down(
     if kind_of(kind).comes_back:
         return False
     return now < closed_at + cool_down(status, outcome, shown=shown_at is not None, undone=undone_at is not None)
-
-
-def is_quiet(local: datetime, start: int, end: int) -> bool:
-    """Whether a local time is in the quiet hours from `start`:00 to before `end`:00. Equal hours mean never."""
-    if start <= end:
-        return start <= local.hour < end
-    return local.hour >= start or local.hour < end
-
-
-def next_hour(instant: datetime, hour: int, zone: tzinfo) -> datetime:
-    """The first instant after `instant` (UTC) at which the wall clock comes to `hour`:00.
-
-    On the day the clocks skip that hour, the moment they change.
-    """
-    local = instant.astimezone(zone)
-    for days in range(3):
-        day = local.date() + timedelta(days=days)
-        for fold in (0, 1):
-            candidate = datetime.combine(day, time(hour, fold=fold), tzinfo=zone).astimezone(UTC)
-            if candidate > instant:
-                return candidate
-    raise AssertionError("a clock comes to every hour within three days")
-
-
-def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
-    """The instant (UTC) when `span` without quiet hours has passed since `instant`.
-
-    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all.
-    """
-    if start == end:
-        return instant.astimezone(UTC) + span
-    now, remaining = instant.astimezone(UTC), span
-    while True:
-        if is_quiet(now.astimezone(zone), start, end):
-            now = _quiet_end(now, zone, start, end)
-            continue
-        until = next_hour(now, start, zone)
-        if now + remaining <= until:
-            return now + remaining
-        remaining -= until - now
-        now = until
-        if not is_quiet(now.astimezone(zone), start, end):
-            # The clocks skipped the whole of the quiet hours; go on from here.
-            continue
-
-
-def _quiet_end(now: datetime, zone: tzinfo, start: int, end: int) -> datetime:
-    while is_quiet(now.astimezone(zone), start, end):
-        now = next_hour(now, end, zone) if end != start else now
-    return now

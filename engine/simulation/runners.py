@@ -137,7 +137,6 @@ class SimulatedRunner:
     chatty: bool = False
     leads: Mapping[str, str] = field(default_factory=lambda: NEXT)
     instant: bool = False
-    at_most: Callable[[SessionView], int | None] = lambda view: None
 
     name = "flow"
 
@@ -161,13 +160,11 @@ class SimulatedRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         chance = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
         price = round(chance.uniform(0.02, 0.10) * self.dear * MICRO)
-        most = self.at_most(view)
         live.say("made up, nothing is executed")
         if live.assignment.flow is None:
             live.say(STATED)
         if not self.instant:
             self.bench.work(live, min(LONGEST, timedelta(seconds=chance.randint(5, 100))))
-        price = price if most is None else min(price, most)
         live.reserve_cost(price)  # as the real ones: what a call may cost is reserved before it is made, or not made
         live.charge(price, tokens=chance.randint(500, 20_000))
         return self._result(live, chance)

@@ -36,9 +36,9 @@ CHANNELS = ("koji-core", "chronicle-hub", "research", "garden")
 PROMPTS = ("", "", "", "delete everything with rm -rf /", "send an email to the customers")
 CONFIDENCES = (0.1, 0.59, 0.6, 0.79, 0.8, 0.95)
 PRICES = (0, 20_000, 50_000, 200_000, 700_000, 1_200_000)
-LEFT = (-50_000, -1, -1, 0, 1, 50_000)
-SPANS = (60, 299, 300, 599, 600, 1_799, 1_800, 3_600, 7_200, 8 * 3_600, 26 * 3_600)
-GAPS = (60, 61, 299, 300, 301, 599, 600, 601)
+REMAINING_AMOUNTS = (-50_000, -1, -1, 0, 1, 50_000)
+TIME_STEPS_S = (60, 299, 300, 599, 600, 1_799, 1_800, 3_600, 7_200, 8 * 3_600, 26 * 3_600)
+GAPS_S = (60, 61, 299, 300, 301, 599, 600, 601)
 CONFIG = f"""\
 autonomousModeEnabled = true
 crossPollCostCapPerHour = {HOUR_CAP / 1e6}
@@ -46,7 +46,7 @@ crossPollCostCapPerDay = {DAY_CAP / 1e6}
 crossPollCostCapPerMonth = {MONTH_CAP / 1e6}
 """
 
-done: Counter[str] = Counter()
+coverage_counts: Counter[str] = Counter()
 """What all machines of this process have done: steps, executions by kind, blocks by rail."""
 
 MUST_BLOCK = tuple(f"{rail} blocked first" for rail in ORDER)
@@ -97,21 +97,21 @@ class MachineWorld(RuleBasedStateMachine):
         self.seen_passed = 0
 
     def teardown(self) -> None:
-        for reason, verdicts in self._ask("SELECT block_reason, verdicts FROM crosspoll_log WHERE blocked"):
+        for reason, verdicts in self._query("SELECT block_reason, verdicts FROM crosspoll_log WHERE blocked"):
             first = reason.partition(":")[0]
-            done[f"{first} blocked first"] += 1
+            coverage_counts[f"{first} blocked first"] += 1
             for load in json.loads(verdicts):
                 if load["verdict"] == "allow":
                     continue
-                done[f"{load['rail']} blocked"] += 1
+                coverage_counts[f"{load['rail']} blocked"] += 1
                 if load["rail"] == first and first in ("loop", "cost"):
-                    done[f"{first} blocked: {load['rule']}"] += 1
-        for settled, estimate, state in self._ask(
+                    coverage_counts[f"{first} blocked: {load['rule']}"] += 1
+        for settled, estimate, state in self._query(
             "SELECT c.amount_microusd, c.estimate_microusd, s.state FROM cost_entries c"
             " JOIN sessions s ON s.id = c.session_id WHERE c.state = 'settled'"
         ):
             if state != "interrupted" and settled != estimate:
-                done[f"price {'above' if settled > estimate else 'below'} its estimate"] += 1
+                coverage_counts[f"price {'above' if settled > estimate else 'below'} its estimate"] += 1
         self.engine.close()
         self._stack.close()
 
@@ -130,7 +130,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.engine.database.write(lambda tx: tx.session.add(row))
         return f"pred_{number}"
 
-    def _well(self) -> None:
+    def _reset_to_quiet_morning(self) -> None:
         for word in ("stop", "pause", "month"):
             self._try(lambda word=word: self.engine.safety.resume(word))
         if not self.enabled_this_run:
@@ -139,7 +139,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.dnd_until = self.engine.autonomy.dnd(None)
         now = self.clock.now()
         ten = now.replace(hour=10, minute=0, second=0, microsecond=0) + timedelta(days=1)
-        if oracle.spent(self._ask, now)["month"] > MONTH_CAP // 2:
+        if oracle.spent(self._query, now)["month"] > MONTH_CAP // 2:
             ten = (ten.replace(day=1) + timedelta(days=32)).replace(day=1)
         self.clock.advance(ten - now)
         self.engine.safety.kill_switch.poll()
@@ -158,7 +158,7 @@ class MachineWorld(RuleBasedStateMachine):
                 self.engine.settings.set(key, value)
                 setattr(self, name, value)
 
-    def _every(self, interval: int) -> None:
+    def _set_trigger_interval(self, interval: int) -> None:
         if interval != self.interval:
             self.engine.settings.set("crossPollIntervalMs", interval)
             self.interval = interval
@@ -194,8 +194,8 @@ class MachineWorld(RuleBasedStateMachine):
 
     def _card(self, data: st.DataObject) -> str:
         """One of the newest cards that are pending, or one that is decided; a new one if there is none."""
-        found = self._ask("SELECT id FROM predictions WHERE status = 'pending' ORDER BY rowid DESC LIMIT 6")
-        found += self._ask("SELECT id FROM predictions WHERE status != 'pending' ORDER BY rowid DESC LIMIT 1")
+        found = self._query("SELECT id FROM predictions WHERE status = 'pending' ORDER BY rowid DESC LIMIT 6")
+        found += self._query("SELECT id FROM predictions WHERE status != 'pending' ORDER BY rowid DESC LIMIT 1")
         if not found:
             return self._make_card("lint", "koji-core", 0.95)
         return str(found[data.draw(st.integers(0, len(found) - 1))][0])
@@ -204,15 +204,15 @@ class MachineWorld(RuleBasedStateMachine):
         facts = self._allowed()
         self._try(lambda: self.engine.cards.approve(card, by=by))
         self._settle()
-        self._check(facts)
+        self._check_executions(facts)
 
     def _trusted(self, kind: str, channel: str) -> None:
         """Such cards have earned it, and this is not the first phase."""
         facts = self._allowed()
         if facts["decisions"] < 40 or oracle.bound(*facts["like"].get((kind, channel), (0, 0))) < 0.82:
-            self._decided(DecisionSignal.APPROVED, kind, channel, 40)
+            self._record_decisions(DecisionSignal.APPROVED, kind, channel, 40)
 
-    def _decided(self, signal: DecisionSignal, kind: str, channel: str, count: int) -> None:
+    def _record_decisions(self, signal: DecisionSignal, kind: str, channel: str, count: int) -> None:
         def work(tx: Any) -> None:
             for _ in range(count):
                 self.past += 1
@@ -230,12 +230,12 @@ class MachineWorld(RuleBasedStateMachine):
             act()
 
     def _call(self, estimate: int, price: int | str | None) -> None:
-        costs, before = self.engine.safety.costs, oracle.spent(self._ask, self.clock.now())
+        costs, before = self.engine.safety.costs, oracle.spent(self._query, self.clock.now())
         try:
             entry = self.engine.database.write(lambda tx: costs.reserve_call(tx, "twin", estimate))
         except Refusal:
             assert not oracle.fits(before, estimate), f"{estimate} fits {before} and was refused"
-            done["cost refused a call"] += 1
+            coverage_counts["cost refused a call"] += 1
             return
         assert oracle.fits(before, estimate), f"{estimate} does not fit {before}"
         if price == "released":
@@ -262,7 +262,7 @@ class MachineWorld(RuleBasedStateMachine):
             for thread in list(self.engine.sessions._threads):
                 thread.join(10)
             return
-        for (session,) in self._ask("SELECT id FROM sessions WHERE state IN ('queued', 'running')"):
+        for (session,) in self._query("SELECT id FROM sessions WHERE state IN ('queued', 'running')"):
             self.engine.sessions.wait(session, 10)
 
     def _restart(self) -> None:
@@ -274,7 +274,7 @@ class MachineWorld(RuleBasedStateMachine):
         facts = self._allowed()
         self.engine = self._reopened(old)
         self._settle()
-        self._check(facts, restart=True)
+        self._check_executions(facts, restart=True)
 
     def _reopened(self, old: Engine) -> Engine:
         return open_engine(
@@ -289,14 +289,14 @@ class MachineWorld(RuleBasedStateMachine):
     def _allowed(self) -> dict[str, Any]:
         """What is so before something is tried, as this machine knows it."""
         now = self.clock.now()
-        holds = {word for word, until in self._ask("SELECT word, until FROM holds")
+        holds = {word for word, until in self._query("SELECT word, until FROM holds")
                  if until is None or datetime.fromisoformat(until) > now}  # fmt: skip
         quiet = now.hour >= 23 or now.hour < 8 or (self.dnd_until is not None and now < self.dnd_until)
         counted = "taken_back_at IS NULL AND decided_by != 'autonomy'"
         said = "signal IN ('approved', 'dismissed', 'undone', 'discarded')"
         like = {
             (kind, channel): (approved, decided)
-            for kind, channel, approved, decided in self._ask(
+            for kind, channel, approved, decided in self._query(
                 "SELECT kind, channel, sum(signal = 'approved' AND NOT edited), count(*) FROM decisions"
                 f" WHERE {counted} AND {said} GROUP BY kind, channel"
             )
@@ -304,13 +304,13 @@ class MachineWorld(RuleBasedStateMachine):
         decisions = sum(decided for _, decided in like.values())
         return {
             "holds": holds, "quiet": quiet, "like": like, "decisions": decisions,
-            "spent": oracle.spent(self._ask, now), "silence": now - self.heard_at,
+            "spent": oracle.spent(self._query, now), "silence": now - self.heard_at,
         }  # fmt: skip
 
-    def _check(self, facts: dict[str, Any], *, cycle: bool = False, restart: bool = False) -> None:
+    def _check_executions(self, facts: dict[str, Any], *, cycle: bool = False, restart: bool = False) -> None:
         """Every trigger that was let through since the last check, and every session that is new."""
         self._check_triggers(facts)
-        rows = self._ask(
+        rows = self._query(
             "SELECT s.id, s.mode, s.permit_id, p.kind, p.target_channel, p.confidence, t.digest, t.consumed_at,"
             " p.source,"
             " (SELECT count(*) FROM crosspoll_log l WHERE l.permit_id = s.permit_id AND NOT l.blocked"
@@ -324,7 +324,7 @@ class MachineWorld(RuleBasedStateMachine):
         )
         self.seen_sessions += len(rows)
         for session, mode, permit, kind, channel, confidence, digest, consumed, source, passed, same, times in rows:
-            done[f"{mode} session"] += 1
+            coverage_counts[f"{mode} session"] += 1
             assert permit is not None, f"{session} has no permit"
             assert digest is not None, f"{session} has no permit"
             assert consumed is not None, f"the permit of {session} is not used up"
@@ -337,7 +337,7 @@ class MachineWorld(RuleBasedStateMachine):
             if mode != "autonomous":
                 continue
             if source == Source.FOLLOW_UP:
-                done["follow-up session"] += 1
+                coverage_counts["follow-up session"] += 1
             assert times == 1, f"{session}: its card ran {times} times by itself"
             assert self.autonomous, f"{session} ran by itself though autonomous mode is off"
             assert self.autonomy == "act", f"{session} ran by itself in a workspace that is {self.autonomy}"
@@ -354,7 +354,7 @@ class MachineWorld(RuleBasedStateMachine):
             assert sum(row[1] == "autonomous" for row in rows) <= 1, "two at once"
 
     def _check_triggers(self, facts: dict[str, Any]) -> None:
-        passed = oracle.passed(self._ask)
+        passed = oracle.passed(self._query)
         for place in range(self.seen_passed, len(passed)):
             one, before = passed[place], passed[:place]
             assert oracle.fits(facts["spent"], one.estimate), f"{one} does not fit {facts['spent']}"
@@ -364,7 +364,7 @@ class MachineWorld(RuleBasedStateMachine):
                 assert one.at - alone[-1] >= timedelta(milliseconds=self.interval), f"{one} came too soon"
         self.seen_passed = len(passed)
 
-    def _ask(self, query: str, **values: Any) -> list[Any]:
+    def _query(self, query: str, **values: Any) -> list[Any]:
         with self.engine.database.read() as session:
             return [tuple(row) for row in session.connection().execute(text(query), values)]
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.safety import stateful, stateful_world
+from tests.safety import engine_machine, stateful_world
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 """The machine has the threads of sessions die, as they do with their process."""
@@ -26,7 +26,7 @@ PART = 20
 
 
 def run(examples: int, steps: int, *, number: int | None = None) -> None:
-    machine = stateful.WholeEngine if number is None else seed(number)(stateful.WholeEngine)
+    machine = engine_machine.EngineMachine if number is None else seed(number)(engine_machine.EngineMachine)
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -42,7 +42,7 @@ def run(examples: int, steps: int, *, number: int | None = None) -> None:
 
 
 def table() -> str:
-    return "\n".join(f"{count:>9,}  {what}" for what, count in sorted(stateful_world.done.items()))
+    return "\n".join(f"{count:>9,}  {what}" for what, count in sorted(stateful_world.coverage_counts.items()))
 
 
 @pytest.mark.long
@@ -53,9 +53,9 @@ def test_nothing_runs_that_must_not() -> None:
 @pytest.mark.faults
 def test_nothing_runs_that_must_not_in_a_hundred_thousand_steps() -> None:
     first, steps = int(os.environ.get("CLAWPY_SEED", "1")), int(os.environ.get("CLAWPY_STEPS", LONG))
-    stateful_world.done.clear()
+    stateful_world.coverage_counts.clear()
     began, number = time.perf_counter(), first
-    while stateful_world.done["steps"] < steps:
+    while stateful_world.coverage_counts["steps"] < steps:
         run(PART, STEPS, number=number)
         print(f"\nseeds {first} to {number}, {time.perf_counter() - began:.0f} s\n{table()}", flush=True)
         number += 1
@@ -67,6 +67,6 @@ def test_nothing_runs_that_must_not_in_a_hundred_thousand_steps() -> None:
             *stateful_world.CAPPED,
             *stateful_world.EXECUTED,
         )
-        if not stateful_world.done[what]
+        if not stateful_world.coverage_counts[what]
     ]
     assert not never, f"never seen: {', '.join(never)}"

@@ -1,4 +1,7 @@
-"""A machine that does whatever operator, engine and time can do, in any order, on the whole real engine."""
+"""A machine that does whatever operator, engine and time can do, in any order, on the whole real engine.
+
+`test_stateful` runs it; `stateful_world` checks each execution after it by what `oracle` says may run.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ from tests.safety.oracle import CAPS, DAY_CAP
 from tests.safety.stateful_world import (
     CHANNELS,
     CONFIDENCES,
-    GAPS,
+    GAPS_S,
     KINDS,
-    LEFT,
     PRICES,
     PROMPTS,
-    SPANS,
+    REMAINING_AMOUNTS,
+    TIME_STEPS_S,
     Died,
     MachineWorld,
+    coverage_counts,
     die,
-    done,
 )
 
 
-class WholeEngine(MachineWorld):
+class EngineMachine(MachineWorld):
     """Cards of any confidence and price, chains of them, decisions of anyone, holds, switches, quiet hours, settings,
     crashes, and time."""
 
@@ -47,11 +50,11 @@ class WholeEngine(MachineWorld):
 
     @rule(kind=st.sampled_from(KINDS), channel=st.sampled_from(CHANNELS), count=st.sampled_from((1, 11, 20)))
     def trust_was_earned(self, kind: str, channel: str, count: int) -> None:
-        self._decided(DecisionSignal.APPROVED, kind, channel, count)
+        self._record_decisions(DecisionSignal.APPROVED, kind, channel, count)
 
     @rule(kind=st.sampled_from(KINDS), channel=st.sampled_from(CHANNELS))
     def trust_was_lost(self, kind: str, channel: str) -> None:
-        self._decided(DecisionSignal.DISMISSED, kind, channel, 1)
+        self._record_decisions(DecisionSignal.DISMISSED, kind, channel, 1)
 
     @rule(data=st.data())
     def the_operator_approves(self, data: st.DataObject) -> None:
@@ -76,7 +79,7 @@ class WholeEngine(MachineWorld):
 
     @rule(
         path=st.lists(st.sampled_from(CHANNELS), min_size=2, max_size=6),
-        gaps=st.lists(st.sampled_from(GAPS), min_size=5, max_size=5),
+        gaps=st.lists(st.sampled_from(GAPS_S), min_size=5, max_size=5),
         interval=st.sampled_from((60_000, 60_000, 600_000)),
         price=st.sampled_from(PRICES[:3]),
     )
@@ -84,9 +87,9 @@ class WholeEngine(MachineWorld):
         self, path: list[str], gaps: list[int], interval: int, price: int
     ) -> None:
         """The operator approves the first; each leads to the next, on a good morning and well earned."""
-        self._well()
+        self._reset_to_quiet_morning()
         self.price = price
-        self._every(interval)
+        self._set_trigger_interval(interval)
         for channel in set(path):
             self._trusted("lint", channel)
         self._approve(self._make_card("lint", path[0], 0.95), DecidedBy.OPERATOR)
@@ -97,11 +100,11 @@ class WholeEngine(MachineWorld):
     @rule(
         before=st.sampled_from(CHANNELS),
         channel=st.sampled_from(CHANNELS),
-        gaps=st.lists(st.sampled_from(GAPS[:6]), min_size=4, max_size=4),
+        gaps=st.lists(st.sampled_from(GAPS_S[:6]), min_size=4, max_size=4),
     )
     def the_same_step_is_made_again_and_again(self, before: str, channel: str, gaps: list[int]) -> None:
-        self._well()
-        self._every(60_000)
+        self._reset_to_quiet_morning()
+        self._set_trigger_interval(60_000)
         self._trusted("lint", channel)
         for gap in gaps:
             self._approve(self._make_card("lint", before, 0.95), DecidedBy.OPERATOR)
@@ -110,7 +113,7 @@ class WholeEngine(MachineWorld):
 
     @rule(prompt=st.sampled_from(PROMPTS[3:]), by=st.sampled_from(tuple(DecidedBy)), again=st.booleans())
     def something_hostile_is_approved(self, prompt: str, by: DecidedBy, again: bool) -> None:
-        self._well()
+        self._reset_to_quiet_morning()
         card = self._make_card("lint", "koji-core", 0.95, prompt=prompt)
         self._approve(card, by)
         if again:
@@ -122,7 +125,7 @@ class WholeEngine(MachineWorld):
         by=st.sampled_from(tuple(DecidedBy)),
     )
     def something_is_approved_though_it_must_not(self, meanwhile: str, by: DecidedBy) -> None:
-        self._well()
+        self._reset_to_quiet_morning()
         self._meanwhile(meanwhile)
         self._approve(self._make_card("lint", "koji-core", 0.95), by)
 
@@ -140,23 +143,31 @@ class WholeEngine(MachineWorld):
         """No session: the Twin or the judge. With None nobody settles it: the engine died, or it still waits."""
         self._call(estimate, price)
 
-    @rule(window=st.sampled_from(tuple(CAPS)), left=st.sampled_from(LEFT), by=st.sampled_from(tuple(DecidedBy)))
-    def a_cap_is_almost_reached(self, window: str, left: int, by: DecidedBy) -> None:
-        """All but `left` micro-dollars of what the next trigger is thought to cost are spent."""
+    @rule(
+        window=st.sampled_from(tuple(CAPS)),
+        remaining=st.sampled_from(REMAINING_AMOUNTS),
+        by=st.sampled_from(tuple(DecidedBy)),
+    )
+    def a_cap_is_almost_reached(self, window: str, remaining: int, by: DecidedBy) -> None:
+        """All but `remaining` micro-dollars of what the next trigger is thought to cost are spent."""
         self._restart()  # what a call left reserved is settled, and counts in its windows only
-        self._well()
-        wanted = CAPS[window] - self._estimate("koji-core") - left
+        self._reset_to_quiet_morning()
+        self._spend_up_to(window, CAPS[window] - self._estimate("koji-core") - remaining)
+        self._approve(self._make_card("lint", "koji-core", 0.95), by)
+
+    def _spend_up_to(self, window: str, wanted: int) -> None:
+        """Make calls until `wanted` is spent in a window, by as many hours and days as the other caps need; not beyond
+        the 28th, since a new month would begin with nothing spent."""
         for _ in range(40):
-            spent = oracle.spent(self._ask, self.clock.now())
+            spent = oracle.spent(self._query, self.clock.now())
             missing = wanted - spent[window]
-            free = min(cap - spent[one] for one, cap in CAPS.items() if one != window)
+            free = min(cap - spent[other] for other, cap in CAPS.items() if other != window)
             if missing <= 0 or self.clock.now().day == 28:
-                break
+                return
             if free <= 0:
                 self.clock.advance(timedelta(hours=1 if spent["day"] < DAY_CAP else 24))
                 continue
             self._call(min(missing, free), min(missing, free))
-        self._approve(self._make_card("lint", "koji-core", 0.95), by)
 
     # -- crashes
 
@@ -167,23 +178,23 @@ class WholeEngine(MachineWorld):
     )
     def the_engine_dies_in_a_session(self, by: DecidedBy, gap: int, price: int) -> None:
         """Between reserve and settle: what was set aside is what it cost, unless more is known."""
-        self._well()
+        self._reset_to_quiet_morning()
         self.price = price
         self.dies = True
         self._approve(self._make_card("lint", "koji-core", 0.95), by)
         self.dies = False
-        cut = self._ask("SELECT id, estimate_microusd FROM sessions WHERE state = 'running'")
+        cut = self._query("SELECT id, estimate_microusd FROM sessions WHERE state = 'running'")
         self.clock.advance(timedelta(seconds=gap))
         self._restart()
         for session, estimate in cut:
-            [(state,)] = self._ask("SELECT state FROM sessions WHERE id = :id", id=session)
+            [(state,)] = self._query("SELECT state FROM sessions WHERE id = :id", id=session)
             assert state == "interrupted", f"{session} is {state} after a crash"
-            [(settled, amount)] = self._ask(
+            [(settled, amount)] = self._query(
                 "SELECT state, amount_microusd FROM cost_entries WHERE session_id = :id", id=session
             )
             assert settled == "settled"
             assert amount >= estimate, f"{session} may have spent {estimate}, and is said to have cost {amount}"
-            done["interrupted session"] += 1
+            coverage_counts["interrupted session"] += 1
 
     @rule(
         by=st.sampled_from((DecidedBy.OPERATOR, DecidedBy.AUTONOMY)),
@@ -192,7 +203,7 @@ class WholeEngine(MachineWorld):
     )
     def the_engine_dies_before_a_session(self, by: DecidedBy, gap: int, meanwhile: str) -> None:
         """Between permit and session: it starts once, if it still may, or is pending again and costs nothing."""
-        self._well()
+        self._reset_to_quiet_morning()
         card = self._make_card("lint", "koji-core", 0.95)
         self.engine.cards.approvals._start = die  # type: ignore[method-assign]
         facts = self._allowed()
@@ -204,9 +215,9 @@ class WholeEngine(MachineWorld):
         before = self.seen_sessions
         self._restart()
         if self.seen_sessions > before:
-            done["session after a restart"] += 1
+            coverage_counts["session after a restart"] += 1
         else:
-            held = self._ask("SELECT 1 FROM cost_entries WHERE state = 'reserved' AND prediction_id = :id", id=card)
+            held = self._query("SELECT 1 FROM cost_entries WHERE state = 'reserved' AND prediction_id = :id", id=card)
             assert not held, f"{card} never ran, and its reservation is kept"
 
     @rule()
@@ -223,16 +234,16 @@ class WholeEngine(MachineWorld):
         if schedule.due(ACT) <= self.clock.now():
             schedule.run(ACT)
             self._settle()
-        self._check(facts, cycle=True)
+        self._check_executions(facts, cycle=True)
 
     @rule()
     def the_autonomous_cycle_comes_early(self) -> None:
         facts = self._allowed()
         self.engine.autonomy.act()
         self._settle()
-        self._check(facts, cycle=True)
+        self._check_executions(facts, cycle=True)
 
-    @rule(seconds=st.sampled_from(SPANS))
+    @rule(seconds=st.sampled_from(TIME_STEPS_S))
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(timedelta(seconds=seconds))
         self.engine.safety.kill_switch.poll()
@@ -245,7 +256,7 @@ class WholeEngine(MachineWorld):
     @rule(kind=st.sampled_from(KINDS), channel=st.sampled_from(CHANNELS))
     def everything_is_well(self, kind: str, channel: str) -> None:
         """Nothing stands against acting at ten in the morning on a card that has earned it; other rules may."""
-        self._well()
+        self._reset_to_quiet_morning()
         self._trusted(kind, channel)
         self._make_card(kind, channel, 0.95)
 
@@ -282,12 +293,12 @@ class WholeEngine(MachineWorld):
 
     @rule(interval=st.sampled_from((60_000, 600_000)))
     def triggers_may_come_every(self, interval: int) -> None:
-        self._every(interval)
+        self._set_trigger_interval(interval)
 
     # -- what must hold
 
     @invariant()
     def no_cap_is_exceeded(self) -> None:
-        done["steps"] += 1
-        for window, spent in oracle.spent(self._ask, self.clock.now()).items():
+        coverage_counts["steps"] += 1
+        for window, spent in oracle.spent(self._query, self.clock.now()).items():
             assert spent <= CAPS[window], f"{spent} is more than the {window}'s {CAPS[window]}"

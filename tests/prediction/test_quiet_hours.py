@@ -1,4 +1,4 @@
-"""SPEC 7.3, 2.7: quiet hours across midnight and daylight-saving changes, against a clock walked minute by minute."""
+"""SPEC 7.3, 2.7: quiet hours across midnight and changes of the clock, against one that steps by quarter hours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.prediction.lifecycle import add_active_time, is_quiet, next_hour
+from engine.prediction.quiet_hours import add_active_time, is_quiet, next_hour
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
-CHANGES = [
+CLOCK_CHANGES = [
     (BERLIN, datetime(2026, 3, 29, tzinfo=UTC)), (BERLIN, datetime(2026, 10, 25, tzinfo=UTC)),
     (NEW_YORK, datetime(2026, 3, 8, tzinfo=UTC)), (NEW_YORK, datetime(2026, 11, 1, tzinfo=UTC)),
 ]  # fmt: skip
@@ -28,10 +28,10 @@ def test_the_night_is_quiet(clock: str, quiet: bool) -> None:
 
 
 def test_quiet_hours_within_a_day_and_none_at_all() -> None:
-    noon = datetime(2026, 1, 5, 13, 59, tzinfo=BERLIN)
-    assert is_quiet(noon, 12, 14)
-    assert not is_quiet(noon, 14, 15)
-    assert not is_quiet(noon, 13, 13)
+    before_two = datetime(2026, 1, 5, 13, 59, tzinfo=BERLIN)
+    assert is_quiet(before_two, 12, 14)
+    assert not is_quiet(before_two, 14, 15)
+    assert not is_quiet(before_two, 13, 13)
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-06-01", 9)])
@@ -59,24 +59,27 @@ def test_the_next_hour_comes_within_a_day_and_an_hour(zone: ZoneInfo, minutes: i
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(CHANGES),
+    st.sampled_from(CLOCK_CHANGES),
     st.integers(-36 * 4, 36 * 4),
-    st.integers(0, 30 * 4),
+    st.integers(1, 30 * 4),
     st.integers(0, 23),
     st.integers(0, 23),
 )
-def test_it_agrees_with_a_clock_that_is_walked(
+def test_it_agrees_with_a_clock_that_steps_by_quarter_hours(
     change: tuple[ZoneInfo, datetime], offset: int, quarters: int, start: int, end: int
 ) -> None:
     zone, day = change
     begin = day + timedelta(minutes=15 * offset)
-    now, left = begin, quarters
-    while left > 0:
+    now, remaining = begin, quarters
+    while remaining > 0:
         if not is_quiet(now.astimezone(zone), start, end):
-            left -= 1
+            remaining -= 1
         now += timedelta(minutes=15)
-    found = add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end)
-    if quarters:
-        assert found == now
-    else:
-        assert found >= begin
+    assert add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end) == now
+
+
+@pytest.mark.parametrize(("hour", "then"), [(22, 22), (23, 32)])
+def test_no_time_at_all_is_over_at_once_or_when_the_night_ends(hour: int, then: int) -> None:
+    midnight = datetime(2026, 1, 5, tzinfo=UTC)
+    passed = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
+    assert passed == midnight + timedelta(hours=then)
