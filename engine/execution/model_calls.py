@@ -151,17 +151,14 @@ class ModelCalls:
         messages: Sequence[PromptPart] = (),
         follows: str = "",
     ) -> str:
-        """Store a call before it is made; its id.
-
-        `prompt` is from `PromptAssembly` (its parts come first, its notes and provenance are stored), None for a call
-        that continues a conversation. `messages` are new since the call `follows`, with the model's own last answer and
-        tool results (roles "assistant" and "tool"). All of it is stored as it is sent; parts without a token count get
-        one.
-        """
+        """Store a call before it is made; its id. `prompt` is from `PromptAssembly` (its parts come first, its notes
+        and provenance are stored), None for a call that continues a conversation. `messages` are new since the call
+        `follows`, with the model's own last answer and tool results (roles "assistant" and "tool"). All of it is stored
+        as it is sent; parts without a token count get one."""
         call_id = self._randomness.new_id("call")
         secrets = tuple(self._secrets())
-        parts = [_redact_part(part, secrets) for part in (*(prompt.parts if prompt else ()), *messages)]
-        packed = pack_parts(parts)
+        prompt_parts = prompt.parts if prompt else ()
+        packed = pack_parts([_redact_part(part, secrets) for part in (*prompt_parts, *messages)])
 
         def work(tx: Transaction) -> None:
             provenance = prompt.provenance if prompt is not None else _carried_provenance(tx.session, follows)

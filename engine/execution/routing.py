@@ -87,14 +87,9 @@ class ModelRouter:
     def choose(
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
-        """The model for one run. Raises `Refusal` `no_model`, and those of the agent's folder."""
-        return self.choose_with_hint(self._hints(agent, channel, run_kind, prompt, workspace), agent, channel, run_kind)
-
-    def choose_with_hint(
-        self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str = "task"
-    ) -> ModelChoice:
-        """The model for a run with a hint (a model's id and its reason), if any. Raises as `choose`."""
-        hinted = self._hinted_model(hint)
+        """The model for one run, by a hint if there is one. Raises `Refusal` `no_model`, and those of the agent's
+        folder."""
+        hinted = self._hinted_model(self._hints(agent, channel, run_kind, prompt, workspace))
         if hinted is None:
             return self._configured_model(agent, channel, run_kind)
         if hinted.keyless:

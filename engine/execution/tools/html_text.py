@@ -97,19 +97,25 @@ class _TextWriter:
         elif tag in _HEADINGS or tag in _BLOCKS:
             self.put("\n\n")
 
+    def page_text(self) -> str:
+        text = "\n".join(line.rstrip() for line in "".join(self.pieces).split("\n"))
+        text = re.sub(r"\n{3,}", "\n\n", text).strip()
+        title = " ".join("".join(self.title).split())
+        return f"{title}\n\n{text}" if title else text
+
 
 def html_to_text(html: str) -> str:
     """The text of a page, its title first. Rubbish is read as far as it can be; takes time linear in the length."""
     out = _TextWriter()
     lower = html.lower() if len(html.lower()) == len(html) else html
     silent: list[str] = []
-    place = look = 0
+    place = search_from = 0
     length = len(html)
     while place < length:
-        at = html.find("<", max(place, look))
+        at = html.find("<", max(place, search_from))
         named = _TAG.match(html, at + 1) if at >= 0 else None
         if at >= 0 and named is None and html[at + 1 : at + 2] not in ("!", "?", "/"):
-            look = at + 1  # only a sign among the words
+            search_from = at + 1  # only a sign among the words
             continue
         if at < 0:
             at = length
@@ -140,10 +146,7 @@ def html_to_text(html: str) -> str:
             silent.append(tag)
         else:
             out.open_tag(tag, html[at : end + 1])
-    text = "\n".join(line.rstrip() for line in "".join(out.pieces).split("\n"))
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
-    title = " ".join("".join(out.title).split())
-    return f"{title}\n\n{text}" if title else text
+    return out.page_text()
 
 
 def _attribute(pattern: re.Pattern[str], tag: str) -> str:

@@ -141,18 +141,13 @@ class AcpRunner(AgentRunner):
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
+        login = login_hint(agent.name, agent.home, command)
         environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
         with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
             conversation = Conversation(
-                live,
-                process,
-                requests,
-                transcript,
-                title=agent.title,
-                login=login_hint(agent.name, agent.home, command),
-                version=self._version,
+                live, process, requests, transcript, title=agent.title, login=login, version=self._version,
                 start_seconds=self._start_seconds,
-            )
+            )  # fmt: skip
             try:
                 with conversation.open_session(folder):
                     live.is_listening = True
