@@ -1,4 +1,4 @@
-"""What tests share: a clock that stands still, a real database, real git repositories."""
+"""Fixtures of all tests: a clock that stands still, a home, a real database and repository; and marks of slow tests."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sqlalchemy import Engine, create_engine
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
+from engine.home import Home
 from engine.storage import connections, schema
 from engine.storage import database as storage
 from engine.storage.database import Database
@@ -138,20 +139,20 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
     """
     create, connect = schema._create, connections.open_sqlite
 
-    def copy(path: Path) -> None:
+    def copy_empty_database(path: Path) -> None:
         try:
             path.write_bytes(empty_database())
         except OSError:  # a full disk or one that cannot be written: let the real one say so
             path.unlink(missing_ok=True)
             create(path)
 
-    def quick(path: Path, **how: Any) -> Engine:
-        engine = connect(path, **how | {"durable": False})
+    def open_quickly(path: Path, **options: Any) -> Engine:
+        engine = connect(path, **options | {"durable": False})
         engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
         return engine
 
-    monkeypatch.setattr(schema, "_create", copy)
-    monkeypatch.setattr(storage, "open_sqlite", quick)
+    monkeypatch.setattr(schema, "_create", copy_empty_database)
+    monkeypatch.setattr(storage, "open_sqlite", open_quickly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
@@ -179,6 +180,12 @@ def clock() -> FakeClock:
 @pytest.fixture
 def bus() -> EventBus:
     return EventBus()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """The paths of an operator's home; nothing of it exists yet."""
+    return Home.locate(tmp_path / "home")
 
 
 @pytest.fixture
@@ -230,7 +237,7 @@ class Repository:
         return self._head()
 
     def _head(self) -> str:
-        """What `git rev-parse HEAD` says, mostly without a process."""
+        """The commit of HEAD, mostly read without a process."""
         folder = self.path / ".git"
         if not folder.is_dir():  # that of a submodule is a file
             return self.git("rev-parse", "HEAD")

@@ -17,7 +17,7 @@ TICK = timedelta(microseconds=1)
 LATER = NIGHT + TICK
 
 
-def ended(name: str, at: datetime | None) -> SessionView:
+def session(name: str, at: datetime | None) -> SessionView:
     return SessionView(
         name, "pred_1", "run", "/shop", "koji-core", "", "flow", None, SessionState.SUCCEEDED, "autonomous", "", "",
         NIGHT, NIGHT, at, 0, 0, "",
@@ -36,28 +36,28 @@ ALLOW, ASK = RailVerdict("rate", Verdict.ALLOW, ""), RailVerdict("content", Verd
 BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 
 
-def look(**more: Any) -> ActivitySince:
-    given: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_facts": (), "spent": 0, "waits": ()}
-    return activity_since(NIGHT, **(given | more))
+def activity(**changes: Any) -> ActivitySince:
+    arguments: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_facts": (), "spent": 0, "waits": ()}
+    return activity_since(NIGHT, **(arguments | changes))
 
 
 def test_only_what_is_later_counts_and_the_oldest_end_comes_first() -> None:
-    later, before, running = ended("b", NIGHT + TICK), ended("a", NIGHT), ended("c", None)
-    latest = ended("d", NIGHT + 2 * TICK)
-    assert [one.id for one in look(sessions=[running, latest, later, before]).ran] == ["b", "d"]
+    later, before, running = session("b", LATER), session("a", NIGHT), session("c", None)
+    latest = session("d", NIGHT + 2 * TICK)
+    assert [one.id for one in activity(sessions=[running, latest, later, before]).ran] == ["b", "d"]
 
 
 def test_the_first_rail_that_did_not_allow_is_named() -> None:
-    then = look(blocked_entries=[entry(NIGHT + TICK, ALLOW, ASK, BLOCK), entry(NIGHT, BLOCK)])
+    then = activity(blocked_entries=[entry(LATER, ALLOW, ASK, BLOCK), entry(NIGHT, BLOCK)])
     assert [(one.rail, one.verdict, one.reason) for one in then.blocked] == [("content", Verdict.ASK, "it pushes")]
 
 
 def test_decisions_are_counted_by_who_made_them() -> None:
     confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
-    then = look(
+    then = activity(
         decision_facts=[
-            fact(NIGHT + TICK, confirmed), fact(NIGHT + TICK, confirmed, "autonomy", "pred_2"),
-            fact(NIGHT, confirmed, card="pred_3"), fact(NIGHT + TICK, rejected, card="pred_4"),
+            fact(LATER, confirmed), fact(LATER, confirmed, "autonomy", "pred_2"),
+            fact(NIGHT, confirmed, card="pred_3"), fact(LATER, rejected, card="pred_4"),
             fact(NIGHT, rejected, card="pred_5"),
         ]
     )  # fmt: skip
@@ -68,17 +68,17 @@ def test_a_decision_taken_back_counts_no_more_and_the_one_after_it_counts_once()
     confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
     newest_first = [
         fact(NIGHT + 4 * TICK, confirmed), fact(NIGHT + 3 * TICK, reopened), fact(NIGHT + 2 * TICK, rejected),
-        fact(NIGHT + 2 * TICK, reopened, card="pred_2"), fact(NIGHT + TICK, rejected, card="pred_2"),
+        fact(NIGHT + 2 * TICK, reopened, card="pred_2"), fact(LATER, rejected, card="pred_2"),
     ]  # fmt: skip
-    then = look(decision_facts=newest_first)
+    then = activity(decision_facts=newest_first)
     assert (then.approved, then.rejected) == (1, 0)
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
 
 @pytest.mark.parametrize("waits", [(), (Waiting("change_set", "chg", "land 1 file?", NIGHT),)])
 def test_what_waits_is_there_whenever_it_came_and_is_nothing_that_happened(waits: tuple[Waiting, ...]) -> None:
-    assert look(waits=waits).waits == waits
-    assert look(waits=waits) == replace(look(), waits=waits)
+    assert activity(waits=waits).waits == waits
+    assert activity(waits=waits) == replace(activity(), waits=waits)
 
 
 def test_what_was_learnt_since() -> None:

@@ -30,11 +30,6 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, module, None)
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
-
-
 def test_each_is_one_of_the_package_and_can_be_asked_for() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras.EXTRAS) == set(declared) - {"all", "local-model", "test"}

@@ -57,11 +57,6 @@ class FailingKeyring(MemoryKeyring):
         raise RuntimeError(f"locked; the key was {password}")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
-
-
 def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: str) -> Keys:
     def find() -> KeyringBackend:
         if backend is None:
@@ -288,8 +283,6 @@ def test_a_damaged_file_is_refused_and_its_text_is_not_repeated(home: Home, text
 
 
 def test_a_folder_or_a_pipe_in_place_of_the_file(home: Home):
-    import os
-
     home.config.mkdir(parents=True)
     (home.config / "keys.json").mkdir()
     with pytest.raises(Refusal, match="not a file"):
@@ -337,8 +330,6 @@ def test_keys_are_compared_as_things_not_as_values():
 
 
 def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
-    import subprocess
-
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert key_stores.KEYRING_TIMEOUT_S == 3.0

@@ -27,11 +27,6 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
-
-
 def test_a_second_engine_is_told_who_holds_the_home(home: Home, clock: FakeClock) -> None:
     first = HomeLock(home, clock=clock, version="0.1.0")
     first.acquire()

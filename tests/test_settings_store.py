@@ -13,6 +13,7 @@ from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 
+SECOND = timedelta(seconds=1)
 WRITTEN = """# how I like it
 quietHoursStart = 22   # early bird
 
@@ -28,9 +29,13 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(file: Path, clock: FakeClock, database: Database) -> SettingsStore:
-    store = SettingsStore(file, clock=clock, environment={})
+    store = open_store(file, clock)
     store.attach(database)
     return store
+
+
+def open_store(file: Path, clock: FakeClock, **environment: str) -> SettingsStore:
+    return SettingsStore(file, clock=clock, environment=environment)
 
 
 def save(file: Path, text: str) -> None:
@@ -40,9 +45,8 @@ def save(file: Path, text: str) -> None:
 
 def events(database: Database) -> list[tuple[str, str, str]]:
     database.write(lambda tx: None)  # what was submitted before is done now
-    return [
-        (entry.kind, entry.subject, entry.payload.get("value", "")) for entry in reversed(Ledger(database).latest())
-    ]
+    entries = reversed(Ledger(database).latest())
+    return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
 
 
 def test_set_writes_the_file_and_tells(store: SettingsStore, file: Path, database: Database) -> None:
@@ -57,7 +61,7 @@ def test_set_writes_the_file_and_tells(store: SettingsStore, file: Path, databas
 
 def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
     save(file, WRITTEN)
-    store = SettingsStore(file, clock=clock, environment={})
+    store = open_store(file, clock)
     store.set("quietHoursStart", 21)
     store.set("silenceThresholdMs", "60000")
     store.set("console.bell", False)
@@ -66,7 +70,7 @@ def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
     assert "# how I like it\nquietHoursStart = 21   # early bird\n" in text
     assert 'theme = "paper"  # bright room\nbell = false\n' in text
     assert '[workspaces."/srv/my shop"]\nautonomy = "act"\n' in text
-    again = SettingsStore(file, clock=clock, environment={})
+    again = open_store(file, clock)
     assert again.current == store.current
     assert again.current.silence_threshold_ms == 60_000
 
@@ -82,7 +86,7 @@ def test_a_bad_value_leaves_the_file_alone(store: SettingsStore, file: Path) -> 
 
 def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
     save(file, WRITTEN)
-    store = SettingsStore(file, clock=clock, environment={})
+    store = open_store(file, clock)
     assert store.unset("quietHoursStart") == 23
     assert "# how I like it" in file.read_text()
     with pytest.raises(Refusal) as caught:
@@ -91,7 +95,7 @@ def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
 
 
 def test_a_variable_that_would_win_refuses_the_edit(file: Path, clock: FakeClock) -> None:
-    store = SettingsStore(file, clock=clock, environment={"CLAWPY_QUIET_HOURS_START": "20"})
+    store = open_store(file, clock, CLAWPY_QUIET_HOURS_START="20")
     assert store.get("quietHoursStart") == 20
     assert store.origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
     with pytest.raises(Refusal) as caught:
@@ -105,13 +109,13 @@ def test_an_outside_edit_shows_up_within_a_second(
 ) -> None:
     save(file, "quietHoursStart = 20\n")
     assert store.current.quiet_hours_start == 23  # looked at less than a second ago
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert store.current.quiet_hours_start == 20
     assert events(database) == [("SettingChanged", "quietHoursStart", "20")]
     file.unlink()
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert store.current.quiet_hours_start == 20, "it may be written anew this moment"
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert store.current.quiet_hours_start == 23
 
 
@@ -121,14 +125,14 @@ def test_an_edit_that_breaks_the_file_keeps_the_last_good_settings_and_is_told_o
     store.set("quietHoursStart", "20")
     save(file, "quietHoursStart = 99\n")
     for _ in range(3):
-        clock.advance(timedelta(seconds=1))
+        clock.advance(SECOND)
         assert store.current.quiet_hours_start == 20
     assert [kind for kind, _, _ in events(database)] == ["SettingChanged", "FaultReported"]
     assert "config.toml:1: quietHoursStart: 99" in store.fault
     with pytest.raises(Refusal, match="99"):
         store.set("quietHoursEnd", "7")
     save(file, "quietHoursStart = 9\n")
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert store.current.quiet_hours_start == 9
     assert store.fault == ""
 
@@ -137,7 +141,7 @@ def test_settings_may_be_read_inside_a_transaction(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
 ) -> None:
     save(file, "quietHoursStart = 20\n")
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert database.write(lambda tx: store.current.quiet_hours_start) == 20
 
 
@@ -149,14 +153,14 @@ def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: byte
     file.parent.mkdir()
     file.write_bytes(raw)
     with pytest.raises(Refusal, match=said) as caught:
-        SettingsStore(file, clock=clock, environment={})
+        open_store(file, clock)
     assert caught.value.code == "bad_config"
 
 
 def test_lines_of_windows_and_a_byte_order_mark_are_fine(file: Path, clock: FakeClock) -> None:
     file.parent.mkdir()
     file.write_bytes(b"\xef\xbb\xbfquietHoursStart = 1\r\n[console]\r\nbell = false\r\n")
-    store = SettingsStore(file, clock=clock, environment={})
+    store = open_store(file, clock)
     assert store.get("console.bell") is False
 
 
@@ -177,15 +181,15 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
 def test_a_file_that_is_being_written_anew_lets_nothing_go(store: SettingsStore, file: Path, clock: FakeClock) -> None:
     store.set("crossPollEnabled", False)
     file.write_text("")
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert not store.current.cross_poll_enabled
     file.write_text("crossPollEnabled = false\nquietHoursStart = 21\n")
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert (store.current.cross_poll_enabled, store.current.quiet_hours_start) == (False, 21)
     file.unlink()
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert not store.current.cross_poll_enabled
-    clock.advance(timedelta(seconds=1))
+    clock.advance(SECOND)
     assert store.current.cross_poll_enabled, "it is gone indeed"
 
 

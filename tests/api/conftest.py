@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.home import Home
 from tests.api.stand_in import StandIn
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
 
 
 @pytest.fixture

@@ -94,11 +94,6 @@ def _at_eleven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
-
-
-@pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A repository with two cards."""
     repository = Repository(tmp_path / "shop")

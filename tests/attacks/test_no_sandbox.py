@@ -27,11 +27,6 @@ def mark(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
-
-
-@pytest.fixture
 def engine(home: Home, repository: Repository, mark: Path) -> Iterator[Engine]:
     repository.commit("begin", {"Makefile": f"test:\n\ttouch {mark}\n", "a.c": "int a;\n"})
     home.config.mkdir(parents=True, exist_ok=True)

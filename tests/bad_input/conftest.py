@@ -1,8 +1,7 @@
-"""What these tests share: `clawpy` on a real engine, the console under Pilot, and disks that are full or read-only."""
+"""Runs `clawpy` on a real engine and the console under Pilot, checks its results, and mounts disks that fill up."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -14,50 +13,61 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine import Home, open_engine
-from tests.cli.conftest import Clawpy, Said, clawpy, home, shop
+from tests.cli.conftest import Clawpy, Said, clawpy, shop
 from tests.console.conftest import screen_text
 
-__all__ = ["Clawpy", "clawpy", "home", "shop"]
+__all__ = ["Clawpy", "clawpy", "shop"]
 
-ConsoleSays = Callable[..., Awaitable[str]]
+FailedStart = Callable[..., Awaitable[str]]
 
-PASSING = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "clawpy.db-wal")
+FILES_OF_A_HOLDER = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "clawpy.db-wal")
 """Files of whoever has the home open."""
 
 
-def ok(said: Said) -> dict[str, Any]:
+def assert_ok(result: Said) -> dict[str, Any]:
     """The document of a verb that was done."""
-    assert said.code == 0, said.out + said.err
-    return said.document
+    assert result.code == 0, result.out + result.err
+    return result.document
 
 
-def refused(said: Said, code: str, *words: str) -> dict[str, str]:
+def predicted(clawpy: Clawpy, *arguments: str) -> list[dict[str, Any]]:
+    """The cards after `clawpy predict`, or of another verb that prints cards."""
+    return list(assert_ok(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
+
+
+def doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:
+    """One check of `clawpy doctor`."""
+    [check] = [check for check in clawpy("doctor", "--json").document["checks"] if check["name"] == name]
+    return dict(check)
+
+
+def assert_refused(result: Said, code: str, *words: str) -> dict[str, str]:
     """The refusal of a verb asked with --json: exit code 1, one document, `code`, and a message that has `words`."""
-    assert said.code == 1, said.out + said.err
-    error: dict[str, str] = said.document["error"]
+    assert result.code == 1, result.out + result.err
+    error: dict[str, str] = result.document["error"]
     assert error["code"] == code
     for word in words:
         assert word in error["message"] + error["fix"], error
     assert error["fix"], "how to fix it is missing"
-    assert "Traceback" not in said.err
+    assert "Traceback" not in result.err
     return error
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def file_contents(folder: Path) -> dict[str, bytes]:
     """Every file under `folder`, but for those of whoever has the home open."""
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in PASSING
+        if file.is_file() and file.name not in FILES_OF_A_HOLDER
     }
 
 
 @pytest.fixture
-def console_says(home: Home) -> ConsoleSays:
-    """Opens the console on a real engine and gives what its screen says once the engine would not open."""
+def failed_start(home: Home) -> FailedStart:
+    """Opens the console on an engine that cannot start, and gives the text of its screen."""
 
-    async def says(workspaces: Sequence[str] = (), *, of: Home = home) -> str:
-        app = ConsoleApp(lambda: open_engine(of, workspaces=list(workspaces), start_schedule=False), of, workspaces)
+    async def open_console(workspaces: Sequence[str] = ()) -> str:
+        app = ConsoleApp(lambda: open_engine(home, workspaces=list(workspaces), start_schedule=False), home, workspaces)
         app.animation_level = "none"
         async with app.run_test(size=(120, 40)) as pilot:
             deadline = time.monotonic() + 10
@@ -71,11 +81,11 @@ def console_says(home: Home) -> ConsoleSays:
         assert app.return_code == 1
         return text
 
-    return says
+    return open_console
 
 
 @contextmanager
-def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
+def mount_disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
     """A disk of its own mounted at `folder`; call what is given with mount options to mount it anew, "ro" for instance.
 
     Skips the test where nothing can be mounted.
@@ -95,7 +105,7 @@ def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
         subprocess.run(["umount", "-l", folder], check=True, capture_output=True)
 
 
-def fill(folder: Path) -> Path:
+def fill_disk(folder: Path) -> Path:
     """Use up what the disk has left; returns the file to remove again."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as out:
@@ -106,8 +116,3 @@ def fill(folder: Path) -> Path:
             except OSError:
                 continue
     return filler
-
-
-def as_json(text: str) -> Any:
-    """The one document of `text`."""
-    return json.loads(text)

@@ -12,13 +12,13 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.lock import read_holder
-from tests.bad_input.conftest import Clawpy, ok, refused
+from tests.bad_input.conftest import Clawpy, assert_ok, assert_refused, doctor_check, predicted
 from tests.conftest import Repository
 
 
 @pytest.mark.long
 def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    ok(clawpy("agents", "list", "--json"))
+    assert_ok(clawpy("agents", "list", "--json"))
     (home.agents / "ceo" / "tools.json").write_text("{not json")
     (home.agents / "cto" / "comms.json").unlink()
     (home.agents / "coo" / "comms.json").write_text("[]")
@@ -28,36 +28,31 @@ def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home,
     (home.agents / "gardener").write_text("a file")
     (home.agents / "bad name\x1b[31m").mkdir()
     (home.agents / "loose").symlink_to("/nowhere")
-    people = {agent["id"]: agent["broken"] for agent in ok(clawpy("agents", "list", "--json"))["agents"]}
-    broken = {name: why for name, why in people.items() if why}
+    problems = {agent["id"]: agent["broken"] for agent in assert_ok(clawpy("agents", "list", "--json"))["agents"]}
+    broken = {name: problem for name, problem in problems.items() if problem}
     assert {"ceo", "cto", "coo", "cmo", "cfo", "gardener", "loose", "bad name"} == set(broken)
     assert "tools.json" in broken["ceo"]
     assert broken["cto"] == "comms.json: is missing"
     assert "reports_to" in broken["cmo"]
-    assert people["backend_builder"] == ""
-    said = clawpy("doctor", "--json").document["checks"]
-    assert "ceo: tools.json" in next(check["message"] for check in said if check["name"] == "agents")
-    assert ok(clawpy("predict", "--json"))["predictions"], "cards are made all the same"
-    refused(clawpy("agents", "move", "ceo", "--to", "alfred", "--json"), "broken_agent", "tools.json")
+    assert problems["backend_builder"] == ""
+    assert "ceo: tools.json" in doctor_check(clawpy, "agents")["message"]
+    assert predicted(clawpy), "cards are made all the same"
+    assert_refused(clawpy("agents", "move", "ceo", "--to", "alfred", "--json"), "broken_agent", "tools.json")
     assert (home.agents / "ceo" / "tools.json").read_text() == "{not json"
 
 
 def test_an_agents_folder_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     home.data.mkdir(parents=True)
     home.agents.write_text("my notes")
-    refused(clawpy("agents", "list", "--json"), "bad_agents", str(home.agents))
-    assert ok(clawpy("predict", "--json"))["predictions"]
-    assert any(
-        check["name"] == "agents" and check["state"] == "fail"
-        for check in clawpy("doctor", "--json").document["checks"]
-    )
+    assert_refused(clawpy("agents", "list", "--json"), "bad_agents", str(home.agents))
+    assert predicted(clawpy)
+    assert doctor_check(clawpy, "agents")["state"] == "fail"
     assert home.agents.read_text() == "my notes"
 
 
 @pytest.mark.parametrize("name", ["../escape", "-x", "owner", "a\nb", "x" * 99, "ü"])
 def test_agent_names_that_are_none(clawpy: Clawpy, home: Home, shop: Repository, name: str) -> None:
-    said = clawpy("agents", "add", "--json", "--to", "ceo", "--", name)
-    refused(said, "bad_id")
+    assert_refused(clawpy("agents", "add", "--json", "--to", "ceo", "--", name), "bad_id")
     assert not (home.data / "escape").exists()
 
 
@@ -115,24 +110,24 @@ def test_rubbish_on_the_control_socket(send: Callable[[bytes], bytes], clawpy: C
         assert answer["error"]["code"] == code or (not code and answer["error"]["code"] != "internal"), answer
         assert answer["error"]["message"]
     assert send(b"") == b""
-    assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or ok(clawpy("status", "--json"))
-    assert ok(clawpy("cards", "--json")) == {"predictions": []}
+    assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or assert_ok(clawpy("status", "--json"))
+    assert assert_ok(clawpy("cards", "--json")) == {"predictions": []}
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"pid": "x"}', b'{"pid": 1, "since": 7, "address": "/dev/null"}'])
 def test_a_note_of_the_holder_that_is_rubbish(clawpy: Clawpy, home: Home, shop: Repository, note: bytes) -> None:
     home.data.mkdir(parents=True)
     (home.data / "engine.json").write_bytes(note)
-    assert ok(clawpy("cards", "--json")) == {"predictions": []}
+    assert assert_ok(clawpy("cards", "--json")) == {"predictions": []}
 
 
 @pytest.mark.long
 def test_a_line_of_another_program_that_nobody_can_read_is_named_once(
     clawpy: Clawpy, home: Home, shop: Repository
 ) -> None:
-    ok(clawpy("status", "--json"))
+    assert_ok(clawpy("status", "--json"))
     (home.data / "predictions.jsonl").write_text('{"prediction": "run the tests", "channel": "koji-core"}\nrubbish\n')
-    (fault,) = ok(clawpy("predict", "--json"))["errors"]
+    (fault,) = assert_ok(clawpy("predict", "--json"))["errors"]
     assert "predictions.jsonl" in fault
     assert "line 2" in fault
-    assert ok(clawpy("predict", "--json"))["errors"] == []
+    assert assert_ok(clawpy("predict", "--json"))["errors"] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, contents, ok, refused
+from tests.bad_input.conftest import Clawpy, assert_ok, assert_refused, file_contents, predicted
 from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
 
@@ -25,9 +25,9 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.long
 def test_a_folder_that_is_no_repository(clawpy: Clawpy, home: Home, plain: Path) -> None:
-    refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
-    refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
-    assert ok(clawpy("status", "--json"))["workspaces"] == []  # needs none
+    assert_refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
+    assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
+    assert assert_ok(clawpy("status", "--json"))["workspaces"] == []  # needs none
     found = clawpy("doctor", "--workspace", str(plain), "--json")
     assert found.code == 1
     assert any(check["name"] == "workspace" and check["state"] == "fail" for check in found.document["checks"])
@@ -47,20 +47,22 @@ def test_the_console_in_such_a_folder_says_so_before_it_takes_the_screen(
 def test_a_bare_repository(clawpy: Clawpy, repository: Repository, tmp_path: Path) -> None:
     repository.commit("one", {"a.txt": "1\n"}, at=A_FORMER_DAY)
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
-    before = contents(tmp_path / "bare.git")
-    refused(clawpy("--workspace", str(tmp_path / "bare.git"), "predict", "--json"), "bare_repository", "clone it first")
-    assert contents(tmp_path / "bare.git") == before
+    before = file_contents(tmp_path / "bare.git")
+    assert_refused(
+        clawpy("--workspace", str(tmp_path / "bare.git"), "predict", "--json"), "bare_repository", "clone it first"
+    )
+    assert file_contents(tmp_path / "bare.git") == before
 
 
 @pytest.mark.long
 def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
     at = ("--workspace", str(repository.path))
-    said = ok(clawpy(*at, "predict", "--json"))
+    said = assert_ok(clawpy(*at, "predict", "--json"))
     assert said["predictions"] == []
     assert "no commit yet" in said["errors"][0]
     assert "no commit yet" in clawpy(*at, "predict").out
-    [card] = ok(clawpy(*at, "propose", "tidy up", "--json"))["predictions"]
+    [card] = predicted(clawpy, *at, "propose", "tidy up")
     assert card["status"] == "pending"
     assert clawpy(*at, "doctor", "--json").document["ok"]
 
@@ -74,9 +76,9 @@ def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     shop.write("vendor/lib/cart.py", "breakpoint()\n")
     shop.write("cart.py", "total = 1\n")
     status = shop.git("status", "--porcelain")
-    said = ok(clawpy("predict", "--json"))
+    said = assert_ok(clawpy("predict", "--json"))
     assert said["errors"] == []
-    inside = ok(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
+    inside = assert_ok(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
     assert {prediction["workspace"] for prediction in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
     assert shop.git("status", "--porcelain") == status
 
@@ -90,7 +92,7 @@ def test_a_path_with_spaces_signs_and_unicode(
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     collide(shop)
     monkeypatch.chdir(shop.path)
-    predicted = ok(clawpy("predict", "--json"))
+    predicted = assert_ok(clawpy("predict", "--json"))
     assert predicted["errors"] == []
     card = next(prediction for prediction in predicted["predictions"] if prediction["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)
@@ -107,9 +109,9 @@ def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this file system takes only UTF-8")
     shop.commit("begin", at=A_FORMER_DAY)
-    refused(clawpy("--workspace", str(folder), "predict", "--json"), "unfit_path", "not UTF-8", "rename")
+    assert_refused(clawpy("--workspace", str(folder), "predict", "--json"), "unfit_path", "not UTF-8", "rename")
 
 
 def test_the_current_folder_is_gone(clawpy: Clawpy, plain: Path) -> None:
     plain.rmdir()
-    refused(clawpy("predict", "--json"), "no_folder", "does not exist")
+    assert_refused(clawpy("predict", "--json"), "no_folder", "does not exist")

@@ -13,18 +13,27 @@ from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal
 from engine.safety.stop_file import stop_file
-from tests.bad_input.conftest import Clawpy, ConsoleSays, contents, disk, fill, ok, refused
+from tests.bad_input.conftest import (
+    Clawpy,
+    FailedStart,
+    assert_ok,
+    assert_refused,
+    file_contents,
+    fill_disk,
+    mount_disk,
+    predicted,
+)
 from tests.conftest import Repository
 
 
 @pytest.fixture
 def card(clawpy: Clawpy, shop: Repository) -> str:
     """A card that is in the home already: what must not be lost."""
-    return str(ok(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]["id"])
+    return str(predicted(clawpy, "propose", "tidy the cart")[0]["id"])
 
 
 def cards(clawpy: Clawpy) -> list[str]:
-    return [prediction["id"] for prediction in ok(clawpy("cards", "--json"))["predictions"]]
+    return [prediction["id"] for prediction in predicted(clawpy, "cards")]
 
 
 def in_database(home: Home, statement: str) -> None:
@@ -36,48 +45,48 @@ def in_database(home: Home, statement: str) -> None:
 def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     assert home.root is not None
     home.root.write_text("my notes")
-    refused(clawpy("cards", "--json"), "unwritable_home", str(home.root), "--home DIR")
-    refused(clawpy("stop", "--json"), "unwritable_home", str(home.root))
+    assert_refused(clawpy("cards", "--json"), "unwritable_home", str(home.root), "--home DIR")
+    assert_refused(clawpy("stop", "--json"), "unwritable_home", str(home.root))
     assert clawpy("doctor", "--json").code == 1
     assert home.root.read_text() == "my notes"
 
 
 @pytest.mark.long
-async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, console_says: ConsoleSays) -> None:
+async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart) -> None:
     assert home.root is not None
-    with disk(home.root, "8m") as remount:
+    with mount_disk(home.root, "8m") as remount:
         remount("ro")
-        refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
+        assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
         remount("rw")
-        ok(clawpy("propose", "tidy the cart", "--json"))
-        before = contents(home.root)
+        assert_ok(clawpy("propose", "tidy the cart", "--json"))
+        before = file_contents(home.root)
         remount("ro")
-        refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
-        refused(clawpy("stop", "--json"), "unwritable_home", "F12")
-        assert "cannot be written" in await console_says([str(shop.path)])
-        assert contents(home.root) == before
+        assert_refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
+        assert_refused(clawpy("stop", "--json"), "unwritable_home", "F12")
+        assert "cannot be written" in await failed_start([str(shop.path)])
+        assert file_contents(home.root) == before
 
 
 @pytest.mark.long
-async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, console_says: ConsoleSays) -> None:
+async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart) -> None:
     assert home.root is not None
-    with disk(home.root, "3m"):
-        [card] = ok(clawpy("propose", "tidy the cart", "--json"))["predictions"]
-        filler = fill(home.root)
-        before = contents(home.data)
+    with mount_disk(home.root, "3m"):
+        [card] = predicted(clawpy, "propose", "tidy the cart")
+        filler = fill_disk(home.root)
+        before = file_contents(home.data)
         for verb in (
             ["predict"],
             ["propose", "more"],
             ["dismiss", card["id"]],
             ["agents", "add", "zoe", "--to", "ceo"],
         ):
-            refused(clawpy(*verb, "--json"), "disk_full", str(home.data), "free some space")
-        refused(clawpy("config", "set", "quietHoursStart", "22", "--json"), "disk_full")
-        assert "is full" in await console_says([str(shop.path)])
-        assert contents(home.data) == before
+            assert_refused(clawpy(*verb, "--json"), "disk_full", str(home.data), "free some space")
+        assert_refused(clawpy("config", "set", "quietHoursStart", "22", "--json"), "disk_full")
+        assert "is full" in await failed_start([str(shop.path)])
+        assert file_contents(home.data) == before
         filler.unlink()
         assert cards(clawpy) == [card["id"]]
-        assert ok(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
+        assert assert_ok(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
 
 
 @pytest.mark.long
@@ -85,25 +94,25 @@ def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
     home: Home, clawpy: Clawpy, shop: Repository
 ) -> None:
     assert home.root is not None
-    with disk(home.root, "96k") as remount:
-        refused(clawpy("propose", "tidy the cart", "--json"), "disk_full", "free some space")
+    with mount_disk(home.root, "96k") as remount:
+        assert_refused(clawpy("propose", "tidy the cart", "--json"), "disk_full", "free some space")
         remount("size=8m")
-        ok(clawpy("propose", "tidy the cart", "--json"))
-        assert len(ok(clawpy("agents", "list", "--json"))["agents"]) == 19
+        assert_ok(clawpy("propose", "tidy the cart", "--json"))
+        assert len(assert_ok(clawpy("agents", "list", "--json"))["agents"]) == 19
 
 
 @pytest.mark.long
 def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, shop: Repository) -> None:
     assert home.root is not None
-    with disk(home.root, "6m"):
+    with mount_disk(home.root, "6m"):
         engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
         try:
             card = engine.cards.propose("tidy the cart", workspace=str(shop.path))
-            filler = fill(home.root)
+            filler = fill_disk(home.root)
             with pytest.raises(Refusal, match="is full"):
                 engine.cards.dismiss(card.id)
             assert engine.cards.get(card.id).status.value == "pending"
-            said = refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
+            said = assert_refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
             assert "as long as this engine runs" in said["fix"]
             assert engine.safety.kill_switch.ask(by_operator=True).verdict.value == "block"
             filler.unlink()
@@ -115,23 +124,23 @@ def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, sho
 
 @pytest.mark.long
 async def test_a_home_of_a_newer_version(
-    home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays
+    home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart
 ) -> None:
     in_database(home, "PRAGMA user_version = 9999")
-    before = contents(home.data)
-    refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
-    refused(clawpy("approve", card, "--json"), "newer_home")
-    assert "upgrade Clawpy Console" in await console_says([str(shop.path)])
+    before = file_contents(home.data)
+    assert_refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
+    assert_refused(clawpy("approve", card, "--json"), "newer_home")
+    assert "upgrade Clawpy Console" in await failed_start([str(shop.path)])
     found = clawpy("doctor", "--json")
     assert found.code == 1
     assert any("newer" in check["message"] for check in found.document["checks"] if check["state"] == "fail")
-    assert contents(home.data) == before
+    assert file_contents(home.data) == before
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short", "empty"])
 async def test_a_damaged_database(
-    home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays, damage: str
+    home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart, damage: str
 ) -> None:
     whole = home.database.read_bytes()
     home.database.write_bytes(
@@ -142,12 +151,12 @@ async def test_a_damaged_database(
             "empty": b"",
         }[damage]
     )
-    before = contents(home.data)
+    before = file_contents(home.data)
     for verb in (["cards"], ["approve", card], ["propose", "more"]):
-        refused(clawpy(*verb, "--json"), "damaged_home", str(home.database), "afresh")
-    assert "is damaged" in await console_says([str(shop.path)])
+        assert_refused(clawpy(*verb, "--json"), "damaged_home", str(home.database), "afresh")
+    assert "is damaged" in await failed_start([str(shop.path)])
     assert clawpy("doctor", "--json").code == 1
-    assert contents(home.data) == before
+    assert file_contents(home.data) == before
     home.database.write_bytes(whole)
     assert cards(clawpy) == [card]
 
@@ -161,11 +170,11 @@ def holding(home: Home, shop: Repository) -> Iterator[Engine]:
 
 
 @pytest.mark.long
-async def test_a_held_home(home: Home, holding: Engine, console_says: ConsoleSays, shop: Repository) -> None:
+async def test_a_held_home(home: Home, holding: Engine, failed_start: FailedStart, shop: Repository) -> None:
     with pytest.raises(Refusal, match="process id") as told:
         open_engine(home, workspaces=[str(shop.path)])
     assert told.value.code == "home_held"
-    said = await console_says([str(shop.path)])
+    said = await failed_start([str(shop.path)])
     assert "is held by the engine with process id" in said
     assert "--home DIR" in said
     holding.cards.propose("still at work", workspace=str(shop.path))
@@ -174,8 +183,8 @@ async def test_a_held_home(home: Home, holding: Engine, console_says: ConsoleSay
 @pytest.mark.long
 def test_a_stop_file_that_is_rubbish_is_a_stop(home: Home, clawpy: Clawpy, card: str) -> None:
     stop_file(home.data).write_bytes(b"\xff\x00{{{")
-    assert [hold["word"] for hold in ok(clawpy("status", "--json"))["holds"]] == ["stop"]
-    refused(clawpy("predict", "--json"), "stopped", "clawpy resume")
+    assert [hold["word"] for hold in assert_ok(clawpy("status", "--json"))["holds"]] == ["stop"]
+    assert_refused(clawpy("predict", "--json"), "stopped", "clawpy resume")
 
 
 def test_a_last_screen_that_is_rubbish_is_drawn_anew(home: Home, tmp_path: Path) -> None:

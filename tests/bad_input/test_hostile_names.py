@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal, SessionState
-from tests.bad_input.conftest import Clawpy, ok
+from tests.bad_input.conftest import Clawpy, predicted
 from tests.conftest import Repository
 from tests.console.conftest import live, screen_text
 
@@ -53,7 +53,7 @@ def engine(home: Home, hostile: Repository) -> Iterator[Engine]:
     engine.close()
 
 
-def no_controls(text: str) -> bool:
+def is_printable(text: str) -> bool:
     return not any((ord(sign) < 32 and sign != "\n") or sign in "\x7f\u202e" for sign in text)
 
 
@@ -64,11 +64,11 @@ def test_every_card_of_a_hostile_repository_is_clean_and_runs(engine: Engine, ho
     assert report.created
     before = {file.name for file in hostile.path.iterdir()}
     for card in engine.cards.pending():
-        assert no_controls(card.assignment.prompt + card.reasoning)
+        assert is_printable(card.assignment.prompt + card.reasoning)
         session = engine.sessions.wait(engine.cards.approve(card.id).session_id or "", 30)
         assert session.state is SessionState.SUCCEEDED, (card.assignment.flow, session.summary)
         lines = engine.sessions.transcript(session.id)
-        assert all(no_controls(line.text) for line in lines)
+        assert all(is_printable(line.text) for line in lines)
     assert {file.name for file in hostile.path.iterdir()} == before, "nothing in a name was carried out"
 
 
@@ -87,12 +87,12 @@ def test_what_the_terminal_is_given_has_no_escapes(clawpy: Clawpy, hostile: Repo
     at = ("--workspace", str(hostile.path))
     said = clawpy(*at, "predict")
     assert said.code == 0
-    assert no_controls(said.out + said.err)
-    [card] = ok(clawpy(*at, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J", "--json"))["predictions"]
+    assert is_printable(said.out + said.err)
+    [card] = predicted(clawpy, *at, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
     assert card["prompt"] == "tidy  [b]up[/b]"
     for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):
         said = clawpy(*at, *verb)
-        assert no_controls(said.out + said.err), verb
+        assert is_printable(said.out + said.err), verb
 
 
 @pytest.mark.long
@@ -113,4 +113,4 @@ async def test_the_console_shows_them_literally(engine: Engine, home: Home, host
             while app._is_reading and time.monotonic() < deadline:
                 await pilot.pause(0.01)
         assert "[b]up[/b] [/oops]" in seen
-        assert no_controls(seen)
+        assert is_printable(seen)

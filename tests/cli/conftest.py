@@ -41,11 +41,6 @@ class Said:
 Clawpy = Callable[..., Said]
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
-
-
 @pytest.fixture(scope="session")
 def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     """Makes the demo's repository in a folder; its history is written once."""

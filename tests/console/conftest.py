@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,11 +171,6 @@ def _a_line_keeps_nothing() -> Iterator[None]:
 def frames_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """For who watches the loop: frames are drawn as in a terminal."""
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 1 / 60)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home.locate(tmp_path / "home")
 
 
 @pytest.fixture

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from engine.events import Event, EventBus, TaskAdded
+from engine.events.bus import Subscription
+
+
+def titles(subscription: Subscription) -> list[str]:
+    return [event.title for event in subscription.drain() if isinstance(event, TaskAdded)]
 
 
 def test_a_burst_wakes_a_reader_once_and_is_read_in_order(bus: EventBus) -> None:
@@ -11,9 +16,7 @@ def test_a_burst_wakes_a_reader_once_and_is_read_in_order(bus: EventBus) -> None
     for number in range(100):
         bus.publish(TaskAdded(title=str(number)))
     assert len(woken) == 1
-    assert [event.title for event in subscription.drain() if isinstance(event, TaskAdded)] == [
-        str(number) for number in range(100)
-    ]
+    assert titles(subscription) == [str(number) for number in range(100)]
     bus.publish(TaskAdded(title="later"))
     assert len(woken) == 2
 
@@ -22,8 +25,7 @@ def test_a_slow_reader_loses_the_oldest_and_knows_how_many(bus: EventBus) -> Non
     subscription = bus.subscribe(lambda: None, capacity=10)
     for number in range(25):
         bus.publish(TaskAdded(title=str(number)))
-    titles = [event.title for event in subscription.drain() if isinstance(event, TaskAdded)]
-    assert titles == [str(number) for number in range(15, 25)]
+    assert titles(subscription) == [str(number) for number in range(15, 25)]
     assert subscription.dropped == 15
 
 

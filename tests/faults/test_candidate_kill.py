@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +20,7 @@ from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, append
 from tests.conftest import MONDAY_MORNING
+from tests.faults.kill import run_until_killed
 from tests.learning.candidates.world import World
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "100"))
@@ -33,26 +30,26 @@ LONGEST = 0.3
 DECIDER = """
 import sys
 from pathlib import Path
-from tests.faults.test_candidate_kill import opened
-world = opened(Path(sys.argv[1]))
-one = world.adaptation.candidates()[0]
-promoted = one.status == "promoted"
+from tests.faults.test_candidate_kill import open_world
+world = open_world(Path(sys.argv[1]))
+candidate = world.adaptation.candidates()[0]
+promoted = candidate.status == "promoted"
 while True:
-    (world.adaptation.roll_back if promoted else world.adaptation.approve)(one.id)
+    (world.adaptation.roll_back if promoted else world.adaptation.approve)(candidate.id)
     promoted = not promoted
     print("promoted" if promoted else "rolled_back", flush=True)
 """
 
 
-def opened(folder: Path) -> World:
+def open_world(folder: Path) -> World:
     """An engine's adaptation in `folder`."""
     clock = FakeClock(MONDAY_MORNING)
     return World(Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append), clock)
 
 
 @pytest.mark.faults
-def test_never_half(tmp_path: Path) -> None:
-    world = opened(tmp_path)
+def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
+    world = open_world(tmp_path)
     world.heal("sess_1")
     world.heal("sess_2")
     world.adaptation.run_round()
@@ -61,17 +58,8 @@ def test_never_half(tmp_path: Path) -> None:
     chance = random.Random(1)
     ended = {"promoted": 0, "rolled_back": 0}
     for _ in range(KILLS):
-        decider = subprocess.Popen(
-            [sys.executable, "-c", DECIDER, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
-        )
-        assert decider.stdout is not None
-        first = decider.stdout.readline()
-        time.sleep(chance.uniform(0, LONGEST))
-        os.killpg(decider.pid, signal.SIGKILL)
-        acknowledged = [line for line in (first + decider.stdout.read()).decode().split("\n")[:-1] if line]
-        decider.wait()
-        decider.stdout.close()
-        world = opened(tmp_path)
+        acknowledged = run_until_killed(chance, LONGEST, DECIDER, tmp_path)
+        world = open_world(tmp_path)
         try:
             row = CandidateReader(world.database).get(candidate.id)
             steps = [step["status"] for step in row.history]

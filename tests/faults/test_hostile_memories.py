@@ -45,8 +45,8 @@ RECALL_BAR = 2.0
 ACKNOWLEDGE_BAR = 2.0
 
 
-class MadeUp:
-    """A direction for each text, quickly; the texts that it is asked for are as long as what is really embedded."""
+class RandomEmbedder:
+    """Gives each text a random direction, quickly, and counts what is really embedded."""
 
     name = "made-up"
 
@@ -62,7 +62,7 @@ class MadeUp:
         return [Embedding(row.tobytes()) for row in rows]
 
 
-def hostile(number: int, chance: random.Random) -> str:
+def hostile_text(number: int, chance: random.Random) -> str:
     text = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
     if number % LONG_ONES:
         return text if text.strip() else "x"
@@ -72,10 +72,10 @@ def hostile(number: int, chance: random.Random) -> str:
     return text.translate(dict.fromkeys([0, 0xD800], "\ufffd")).encode()[:size].decode(errors="ignore")
 
 
-class Peak:
+class MemoryPeak:
     """The most memory that this process had meanwhile, in MiB over what it had."""
 
-    def __enter__(self) -> Peak:
+    def __enter__(self) -> MemoryPeak:
         self._process = psutil.Process()
         self._before = self.most = self._process.memory_info().rss
         self._over = threading.Event()
@@ -99,13 +99,15 @@ class Peak:
 @pytest.mark.faults
 def test_hostile_memories(make_memory: Making) -> None:
     chance = random.Random(4)
-    embedder = MadeUp()
+    embedder = RandomEmbedder()
     memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
     acknowledged, recalled = [], []
-    with Peak() as peak:
+    with MemoryPeak() as peak:
         for start in range(0, HOSTILE, 50):
             some = [
-                NewMemory(hostile(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES))
+                NewMemory(
+                    hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES)
+                )
                 for n in range(start, start + 50)
             ]
             began = time.perf_counter()
@@ -125,7 +127,9 @@ def test_hostile_memories(make_memory: Making) -> None:
             assert not recall.left_out, recall.left_out
             contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
             assert contribution.part is not None
-            check_passages([line.text for line in contribution.part.lines], texts(memory, contribution.provenance))
+            check_passages(
+                [line.text for line in contribution.part.lines], prompt_texts(memory, contribution.provenance)
+            )
             lines += len(contribution.part.lines)
     print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_ONES} of a megabyte")
     print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
@@ -147,7 +151,7 @@ def check_passages(lines: list[str], texts: list[str]) -> None:
         assert (child.text or "") in sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
 
 
-def texts(memory: MemoryService, provenance: dict[str, object]) -> list[str]:
+def prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[str]:
     """The whole texts of the memories in a prompt, read from the store."""
     sources = provenance["memory_sources"]
     assert isinstance(sources, list)

@@ -34,11 +34,11 @@ one.upsert(ids=ids[100:] + ["900001"], embeddings=[[float(n % 5)] * 32 for n in 
 """
 
 
-def deleted(folder: Path) -> None:
+def delete(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def overwritten(folder: Path) -> None:
+def overwrite(folder: Path) -> None:
     for file in folder.rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
@@ -50,7 +50,7 @@ def cut(folder: Path) -> None:
             os.truncate(file, file.stat().st_size // 2)
 
 
-def bits_flipped(folder: Path) -> None:
+def flip_bits(folder: Path) -> None:
     chance = random.Random(3)
     for file in folder.rglob("*"):
         if file.is_file() and file.stat().st_size:
@@ -60,12 +60,12 @@ def bits_flipped(folder: Path) -> None:
             file.write_bytes(bytes(data))
 
 
-def opened_twice(folder: Path) -> None:
+def open_twice(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", OPEN_TWICE, str(folder)], check=True, capture_output=True)
 
 
 @pytest.fixture
-def many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
+def open_many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
     monkeypatch.setattr(dense, "MAX_EXACT", 10)
     monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
 
@@ -82,12 +82,12 @@ def many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], M
 
 
 @pytest.mark.faults
-def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], MemoryService]) -> None:
+def test_the_operator_works_on_and_the_index_comes_back(open_many: Callable[[], MemoryService]) -> None:
     chance = random.Random(9)
     print(f"\n{MEMORIES} memories{'':24} first answer, by   right   index back after   right again")
-    for fault in (deleted, overwritten, cut, bits_flipped, opened_twice):
+    for fault in (delete, overwrite, cut, flip_bits, open_twice):
         for running in (False, True):
-            memory = many()
+            memory = open_many()
             try:
                 if running:
                     assert memory.index.wait(LONG)
@@ -99,28 +99,27 @@ def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], Memor
                 recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)
                 first = time.monotonic() - began
                 by = "words" if recalled.left_out else "all"
-                meanwhile = right(memory, numbers)
+                meanwhile = share_found(memory, numbers)
                 assert memory.index.wait(LONG), memory.index.state
                 seconds = time.monotonic() - began
-                afterwards = right(memory, numbers)
+                afterwards = share_found(memory, numbers)
                 when = "while it runs" if running else "before it starts"
                 print(f"  {fault.__name__:13} {when:18} {first:11.2f} s {by:5} {meanwhile:6.0%} {seconds:16.2f} s "
                       f"{afterwards:12.0%}")  # fmt: skip
                 assert meanwhile == afterwards == 1.0
-                assert answers(memory)
+                assert index_answers(memory)
             finally:
                 memory.close()
 
 
-def right(memory: MemoryService, numbers: list[int]) -> float:
+def share_found(memory: MemoryService, numbers: list[int]) -> float:
     """The share of memories that are first for their own word."""
     hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in numbers]
-    return sum(bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)) / len(
-        numbers
-    )
+    found = [bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)]
+    return sum(found) / len(found)
 
 
-def answers(memory: MemoryService) -> bool:
+def index_answers(memory: MemoryService) -> bool:
     """Whether the index does: for exact search there are too many."""
     query = memory.vectors.embed("word1 thing1")
     assert query is not None

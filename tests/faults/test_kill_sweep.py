@@ -17,6 +17,7 @@ import signal
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from engine.home import Home
 from engine.model import Card, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
 from tests.conftest import Repository
+from tests.execution.landing_world import Picture, picture
 
 pytestmark = pytest.mark.faults
 
@@ -59,15 +61,6 @@ class Lap:
         return {entry["word"]: entry for entry in map(json.loads, self.said.read_text().splitlines())}
 
 
-def tree(repository: Path) -> dict[str, bytes]:
-    """Every file of the operator's tree, .git left out."""
-    return {
-        str(path.relative_to(repository)): path.read_bytes()
-        for path in sorted(repository.rglob("*"))
-        if path.is_file() and ".git" not in path.relative_to(repository).parts
-    }
-
-
 def changelog_card(engine: Engine) -> Card:
     return next(card for card in engine.cards.pending() if card.assignment.flow == FLOW)
 
@@ -93,21 +86,26 @@ def whole_lap(lap: Lap) -> None:
     lap.say("closed")
 
 
-def in_child(work: object, *arguments: object) -> int:
+def fork_child(work: Callable[..., object], *arguments: object) -> int:
     """Fork, and run `work` in a process group of its own; returns the child's pid."""
     pid = os.fork()
     if pid:
         return pid
     try:
         os.setpgid(0, 0)
-        work(*arguments)  # type: ignore[operator]
+        work(*arguments)
         os._exit(0)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
 
 
-def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
+def run_in_child(work: Callable[..., object], *arguments: object, about: str = "") -> None:
+    """Run `work` in a child to its end, which must be a good one."""
+    assert os.waitpid(fork_child(work, *arguments), 0)[1] == 0, about
+
+
+def check(lap: Lap, before: Picture) -> Counter[str]:
     """Open the home again and hold every promise against what was left; returns what was found, for the table."""
     words = lap.words()
     stages: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in words)
@@ -140,14 +138,12 @@ def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
             stages["interrupted runs"] += 1
 
         # Landed whole or not at all, and the record says which.
-        now = tree(lap.repository)
+        now = picture(lap.repository)
         change = engine.changes.for_session(sessions[0].id) if sessions else None
         if change is not None and change.state is ChangeState.LANDED:
             assert now != before
-            assert now["CHANGELOG.md"].startswith(b"#")
-            assert {path: data for path, data in now.items() if path != "CHANGELOG.md"} == {
-                path: data for path, data in before.items() if path != "CHANGELOG.md"
-            }
+            assert now["CHANGELOG.md"][2].startswith(b"#")
+            assert {**now, "CHANGELOG.md": None} == {**before, "CHANGELOG.md": None}
         else:
             assert now == before, (change and change.state, set(now) ^ set(before))
         if "landed" in words:
@@ -160,9 +156,9 @@ def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
         # The operator can go on: what waits can be landed and taken back.
         if change is not None and change.state is ChangeState.WAITING:
             engine.changes.land(change.id)
-            assert tree(lap.repository) != before
+            assert picture(lap.repository) != before
             engine.changes.undo(change.id)
-            assert tree(lap.repository) == before
+            assert picture(lap.repository) == before
     finally:
         engine.close()
     return stages
@@ -179,8 +175,7 @@ def test_kill_at_any_instant(tmp_path: Path) -> None:
     # One lap to its end, to know how long it takes, and that it works at all.
     first = new_round(tmp_path, 0, template)
     began = time.monotonic()
-    pid = in_child(whole_lap, first)
-    assert os.waitpid(pid, 0)[1] == 0
+    run_in_child(whole_lap, first)
     length = time.monotonic() - began
     assert "undone" in first.words()
 
@@ -188,18 +183,17 @@ def test_kill_at_any_instant(tmp_path: Path) -> None:
     totals: Counter[str] = Counter()
     for number in range(1, ROUNDS + 1):
         lap = new_round(tmp_path, number, template)
-        before = tree(lap.repository)
-        pid = in_child(whole_lap, lap)
+        before = picture(lap.repository)
+        pid = fork_child(whole_lap, lap)
         time.sleep(rng.uniform(0.0, LATEST * length))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         result = tmp_path / f"result-{number}.json"
 
-        def verify(lap: Lap = lap, before: dict[str, bytes] = before, result: Path = result) -> None:
+        def verify(lap: Lap = lap, before: Picture = before, result: Path = result) -> None:
             result.write_text(json.dumps(check(lap, before)))
 
-        checker = in_child(verify)
-        assert os.waitpid(checker, 0)[1] == 0, f"round {number}: {lap.words()}"
+        run_in_child(verify, about=f"round {number}: {lap.words()}")
         totals.update(json.loads(result.read_text()))
         assert not [p for p in psutil.process_iter(["cwd"]) if str(lap.repository) in (p.info["cwd"] or "")]
         shutil.rmtree(lap.repository.parent)
@@ -214,8 +208,7 @@ def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
     repository = root / "shop"
     shutil.copytree(template.path, repository, symlinks=True)
     lap = Lap(Home.locate(root / "home"), repository, root / "said")
-    pid = in_child(prepare, lap)
-    assert os.waitpid(pid, 0)[1] == 0
+    run_in_child(prepare, lap)
     return lap
 
 

@@ -29,8 +29,8 @@ INSTANTS = 200
 TEXT = "\n".join(f"line {number}" for number in range(30)) + "\n"
 
 
-def session(folder: Path) -> None:
-    """A bit of everything that a landing can do."""
+def edit(folder: Path) -> None:
+    """Make each sort of change that a landing can do."""
     (folder / "a.txt").write_text((folder / "a.txt").read_text().replace("line 3\n", "theirs\n"))
     (folder / "b.txt").chmod(0o755)
     shutil.rmtree(folder / "d")
@@ -43,7 +43,7 @@ def session(folder: Path) -> None:
     (folder / "gone.txt").unlink()
 
 
-def prepare(folder: Path, work: Callable[[Path], object] = session) -> tuple[str, str]:
+def prepare(folder: Path, work: Callable[[Path], object] = edit) -> tuple[str, str]:
     """A repository with a waiting change set in `folder`; returns its id and its session's."""
     world = World(folder)
     world.repository.commit(
@@ -100,7 +100,7 @@ def decide(change_set_id: str, verb: str) -> Callable[[World], object]:
     return lambda world: getattr(world.changes, verb)(change_set_id)
 
 
-def whole(folder: Path, change_set_id: str, before: Picture, after: Picture, done: ChangeState) -> bool:
+def recover_whole(folder: Path, change_set_id: str, before: Picture, after: Picture, done: ChangeState) -> bool:
     """Recover and look: True when everything happened, False when nothing did, AssertionError for a half."""
     world = World(folder)
     try:
@@ -139,7 +139,7 @@ def test_killed_at_every_step_of_landing_and_undoing(case: tuple[Path, str]) -> 
     ):
         at = 0
         while in_a_process(folder, decide(change_set_id, verb), at=at):
-            happened = whole(folder, change_set_id, start, end, done)
+            happened = recover_whole(folder, change_set_id, start, end, done)
             counted[f"{verb} {'finished' if happened else 'undone'}"] += 1
             if happened:
                 world = World(folder)
@@ -147,7 +147,7 @@ def test_killed_at_every_step_of_landing_and_undoing(case: tuple[Path, str]) -> 
                 world.close()
             at += 1
         assert at > 10
-        assert whole(folder, change_set_id, start, end, done)
+        assert recover_whole(folder, change_set_id, start, end, done)
     print(f"\nkill -9 at every step: {dict(counted)}")
 
 
@@ -166,7 +166,7 @@ def test_killed_at_random_instants(case: tuple[Path, str]) -> None:
         start, end, done = (
             (after, before, ChangeState.UNDONE) if verb == "undo" else (before, after, ChangeState.LANDED)
         )
-        happened = whole(folder, change_set_id, start, end, done)
+        happened = recover_whole(folder, change_set_id, start, end, done)
         assert happened or killed
         landed = (verb == "land") == happened
         counted[f"{verb} {'done' if happened else 'not done'}"] += 1

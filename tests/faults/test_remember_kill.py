@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +18,7 @@ from engine.memory.memory import MemoryService
 from engine.model import Layer
 from engine.storage.database import Database
 from engine.storage.ledger import append
+from tests.faults.kill import run_until_killed
 from tests.memory.conftest import WordVectors
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "200"))
@@ -32,9 +29,9 @@ WRITER = """
 import sys
 from pathlib import Path
 from engine.model import NewMemory
-from tests.faults.test_remember_kill import opened
+from tests.faults.test_remember_kill import open_memory
 run, folder = sys.argv[1], Path(sys.argv[2])
-memory, _ = opened(folder)
+memory, _ = open_memory(folder)
 number = 0
 while True:
     some = [NewMemory(f"run{run} item{number + n} of things", ref=f"{run}:{number + n}", session=run) for n in range(5)]
@@ -44,7 +41,7 @@ while True:
 """
 
 
-def opened(folder: Path) -> tuple[MemoryService, Database]:
+def open_memory(folder: Path) -> tuple[MemoryService, Database]:
     """A memory in `folder`, with vectors that are quickly made."""
     clock = SystemClock()
     database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
@@ -58,18 +55,8 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
     chance = random.Random(1)
     acknowledged: dict[int, int] = {}
     for run in range(KILLS):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(run), str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
-        )
-        assert writer.stdout is not None
-        first = writer.stdout.readline()
-        time.sleep(chance.uniform(0, LONGEST))
-        os.killpg(writer.pid, signal.SIGKILL)
-        lines = (first + writer.stdout.read()).split(b"\n")
-        writer.wait()
-        writer.stdout.close()
-        acknowledged[run] = max((int(line) for line in lines[:-1] if line), default=0)
-    memory, database = opened(tmp_path)
+        acknowledged[run] = max(map(int, run_until_killed(chance, LONGEST, WRITER, run, tmp_path)), default=0)
+    memory, database = open_memory(tmp_path)
     try:
         for run, number in acknowledged.items():
             by_ref = {entry.ref for entry in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}

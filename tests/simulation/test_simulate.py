@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -78,8 +79,6 @@ def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -> None:
-    import random
-
     with open_world(tmp_path, 1) as world:
         engine = world.engine
         month = SimulatedMonth(

@@ -12,7 +12,7 @@ from tests.execution.flows.conftest import project, run_flow
 
 __all__ = ["project", "run_flow"]
 
-BASIC = (
+EVERYDAY_PROGRAMS = [
     "sh",
     "git",
     "make",
@@ -28,7 +28,7 @@ BASIC = (
     "rustc",
     "cc",
     "gcc",
-)
+]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     def leave_out(*names: str) -> None:
         folder = tmp_path / "only these"
         folder.mkdir()
-        for program in BASIC:
+        for program in EVERYDAY_PROGRAMS:
             found = shutil.which(program)
             if found and program not in names:
                 (folder / program).symlink_to(found)

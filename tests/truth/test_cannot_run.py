@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from engine.execution.runners.flow import CannotRun
+from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -113,22 +114,22 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def works(program: str) -> bool:
+def program_answers(program: str) -> bool:
     """Whether it is there and answers: a version manager may have none to run."""
     asked = "version" if program == "go" else "--version"
     return shutil.which(program) is not None and not subprocess.run([program, asked], capture_output=True).returncode
 
 
-def run(case: Case, repository: Repository, run_flow: RunFlow, without: Callable[..., None]) -> CannotRun:
+def run_case(case: Case, repository: Repository, run_flow: RunFlow, without: Callable[..., None]) -> CannotRun:
     for program in case.needs:
-        if not works(program):
+        if not program_answers(program):
             pytest.skip(f"needs {program}")
     repository.commit("begin", case.files)
     if case.without:
         without(*case.without)
-    with pytest.raises(CannotRun) as told:
+    with pytest.raises(CannotRun) as caught:
         run_flow(case.flow)
-    return told.value
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def run(case: Case, repository: Repository, run_flow: RunFlow, without: Callable
 def test_what_is_missing_and_what_brings_it_is_said(
     case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
 ) -> None:
-    refusal = run(case, request.getfixturevalue("project" if case in PYTEST else "repository"), run_flow, without)
+    refusal = run_case(case, request.getfixturevalue("project" if case in PYTEST else "repository"), run_flow, without)
     assert case.missing in refusal.message
     assert case.fix in refusal.fix
 
@@ -151,13 +152,19 @@ def test_a_database_that_is_down(project: Repository, run_flow: RunFlow) -> None
         port = taken.getsockname()[1]
         body = f"import socket\ndef test_a(): socket.create_connection(('127.0.0.1', {port}))\ndef test_b(): pass\n"
         project.commit("tests", {"test_a.py": body})
-        with pytest.raises(CannotRun, match="1 of 2 tests could not run: nothing answers") as told:
+        with pytest.raises(CannotRun, match="1 of 2 tests could not run: nothing answers") as caught:
             run_flow("run_tests")
-    assert "start it" in told.value.fix
+    assert "start it" in caught.value.fix
 
 
-class TestWhatIsStillAFailure:
-    """What has all that it needs and is not right stays red, whatever else is missing."""
+def run_tests(run_flow: RunFlow) -> CheckResult:
+    check = run_flow("run_tests").result.check
+    assert check is not None
+    return check
+
+
+class TestFailures:
+    """A check that has all that it needs and finds something fails, whatever else is missing."""
 
     @pytest.mark.long
     def test_a_red_test_beside_one_without_network(self, project: Repository, run_flow: RunFlow) -> None:
@@ -171,8 +178,7 @@ class TestWhatIsStillAFailure:
     @pytest.mark.long
     def test_a_green_test_that_logs_a_refused_connection(self, project: Repository, run_flow: RunFlow) -> None:
         project.commit("tests", {"test_a.py": "def test_a(): print('sh: 1: x: not found, Connection refused')\n"})
-        check = run_flow("run_tests").result.check
-        assert check is not None
+        check = run_tests(run_flow)
         assert check.green
 
     @pytest.mark.long
@@ -180,15 +186,13 @@ class TestWhatIsStillAFailure:
         project.commit("begin", {"shop/__init__.py": "", "test_a.py": "import shop\ndef test_a(): pass\n"})
         project.git("mv", "shop", "store")
         project.commit("renamed")
-        check = run_flow("run_tests").result.check
-        assert check is not None
+        check = run_tests(run_flow)
         assert check.errors == 1
 
     @pytest.mark.long
     def test_a_file_that_a_test_does_not_find(self, project: Repository, run_flow: RunFlow) -> None:
         project.commit("tests", {"test_a.py": "def test_a(): open('data.json')\n"})
-        check = run_flow("run_tests").result.check
-        assert check is not None
+        check = run_tests(run_flow)
         assert check.failed == 1
 
     @pytest.mark.long
@@ -197,8 +201,7 @@ class TestWhatIsStillAFailure:
         """Where the others are installed, one that package.json does not name is a slip in the code."""
         repository.commit("begin", npm("test", "node --test", "test('a', () => require('expresss'));"))
         (repository.path / "node_modules").mkdir()
-        check = run_flow("run_tests").result.check
-        assert check is not None
+        check = run_tests(run_flow)
         assert check.failed == 1
 
     def test_a_script_of_the_projects_own_that_says_no(self, repository: Repository, run_flow: RunFlow) -> None:

@@ -24,7 +24,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 from tests.truth.conftest import without
-from tests.truth.test_cannot_run import works
+from tests.truth.test_cannot_run import program_answers
 
 __all__ = ["without"]
 
@@ -184,7 +184,7 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def make(case: Case) -> None:
         for program in case.needs:
-            if not works(program):
+            if not program_answers(program):
                 pytest.skip(f"needs {program}")
         if case.tool == "gradle" and not all(jar.exists() for jar in JARS):
             pytest.skip("needs JUnit 4 in /usr/share/java")

@@ -1,0 +1,23 @@
+"""Runs a program that acknowledges its work line by line, and kills it at a random instant."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+
+def run_until_killed(chance: random.Random, longest: float, code: str, *arguments: object) -> list[str]:
+    """Run Python code, and kill it with its children at most `longest` seconds after its first line. Returns the whole
+    lines that it printed until then."""
+    argv = [sys.executable, "-c", code, *map(str, arguments)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as program:
+        assert program.stdout is not None
+        first = program.stdout.readline()
+        time.sleep(chance.uniform(0, longest))
+        os.killpg(program.pid, signal.SIGKILL)
+        text = (first + program.stdout.read()).decode()
+    return [line for line in text.split("\n")[:-1] if line]
