@@ -69,7 +69,7 @@ _HOMES = {
     "simulate": "engine.simulation.simulate",
     "stop": "engine.api.calling",
 }
-"""Where each name is; a module is loaded when one of its names is first asked for."""
+"""The module of each name; a module is loaded when one of its names is first asked for."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What happened since an instant: work that ran or was blocked, decisions, costs and what was learned (SPEC 9.3)."""
+"""Activity since an instant: work that ran or was blocked, decisions, costs and what was learned (SPEC 9.3)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class BlockedWork:
 
 @frozen
 class LearnedCounts:
-    """What was learned: `learnings` promoted to a project or to all, `facts`, candidates `proposed` to you, and
-    candidates activated `by_itself` (SPEC 5.6)."""
+    """Counts of what was learned: `learnings` promoted to a project or to all, `facts`, candidates `proposed` to you,
+    and candidates activated `by_itself` (SPEC 5.6)."""
 
     learnings: int = 0
     facts: int = 0
@@ -44,7 +44,7 @@ class LearnedCounts:
 
 
 def count_learned(facts: Iterable[LedgerEntry], instant: datetime) -> LearnedCounts:
-    """What these facts of the kinds `LEARNING_KINDS` say was learned since `instant`. Pure."""
+    """Count what was learned since `instant`, by facts of the kinds `LEARNING_KINDS`. Pure."""
     later = [fact for fact in facts if fact.at > instant]
     return LearnedCounts(
         learnings=sum(fact.kind == "LearningPromoted" for fact in later),
@@ -58,7 +58,7 @@ def count_learned(facts: Iterable[LedgerEntry], instant: datetime) -> LearnedCou
 
 @frozen
 class ActivitySince:
-    """What happened since an instant. `spent` in micro-dollars; `approved_by_itself` is part of `approved`; `waits` is
+    """The activity since an instant. `spent` in micro-dollars; `approved_by_itself` is part of `approved`; `waits` is
     what waits for you now."""
 
     instant: datetime
@@ -82,7 +82,7 @@ def activity_since(
     waits: Sequence[Waiting],
     learning_facts: Iterable[LedgerEntry] = (),
 ) -> ActivitySince:
-    """What is later than `instant`. Pure; `Services.since` reads. Sessions are sorted by their end.
+    """Select what is later than `instant`. Pure; `Services.since` reads. Sessions are sorted by their end.
 
     `decision_facts`: facts of the kinds `DECISION_KINDS`, newest first; a decision that was reversed does not count.
     """

@@ -84,7 +84,7 @@ class Services:
     randomness: Randomness
     version: str
 
-    # the ground (`engine.wiring.foundation`)
+    # storage, settings and memory (`engine.wiring.foundation`)
     bus: EventBus
     settings: SettingsStore
     database: Database
@@ -92,7 +92,7 @@ class Services:
     validation_runs: ValidationRuns
     memory: MemoryService
 
-    # who and what (`engine.wiring.people`)
+    # the organisation (`engine.wiring.people`)
     agents: Agents
     agent_files: AgentFiles
     agent_file_watcher: AgentFileWatcher
@@ -103,13 +103,13 @@ class Services:
     # rails (`engine.wiring.foundation`)
     safety: Safety
 
-    # what was learnt and is in force (`engine.wiring.foundation`)
+    # active candidates (`engine.wiring.foundation`)
     overlays: Overlays
     trials: Trials
     learned_guidance: LearnedGuidance
     flows: FlowRegistry
 
-    # what sessions learned (`engine.wiring.learnings`)
+    # learnings (`engine.wiring.learnings`)
     learnings: Learnings
     learnings_part: LearningsPart
 
@@ -143,7 +143,7 @@ class Services:
     contexts: Contexts
     predictions: Predictions
 
-    # what is known (`engine.wiring.people`)
+    # knowledge (`engine.wiring.people`)
     knowledge: Knowledge
     importer: Importer
     summary_sharing: SummarySharing
@@ -151,10 +151,10 @@ class Services:
     # candidates (`engine.wiring.adaptation`)
     adaptation: Adaptation
 
-    # how long rows are kept (`engine.wiring.retention`)
+    # retention (`engine.wiring.retention`)
     retention: RetentionRounds
 
-    # acting by itself (`engine.wiring.acting`)
+    # autonomy (`engine.wiring.acting`)
     heartbeat: Heartbeat
     autonomy: Autonomy
 

@@ -16,7 +16,7 @@ from engine.model import Refusal
 
 @frozen
 class ChannelModel:
-    """What answers the text prompts of a channel: a `model`, or another `runner`; both are "" when nothing does, and
+    """A channel and the `model` that answers its text prompts, or another `runner`. Both are "" when nothing does, and
     `reason` says why."""
 
     channel: str
@@ -47,7 +47,7 @@ def offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRou
 
 
 def channel_models(settings: SettingsSource, router: ModelRouter) -> list[ChannelModel]:
-    """What answers the text prompts of each channel."""
+    """The model or runner that answers the text prompts of each channel."""
     models = []
     for name, channel in settings.current.channels.items():
         if channel.runner not in (AUTO, MODEL):

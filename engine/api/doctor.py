@@ -142,7 +142,7 @@ def _check_engine(home: Home) -> Check:
 
 
 def _check_gateway(home: Home, settings: Settings) -> Check:
-    """Where the gateway listens, and whether its settings allow that."""
+    """The address of the gateway, and whether its settings allow it."""
     from engine.api.gateway.addresses import listen_address
 
     holder = read_holder(home)
@@ -248,7 +248,7 @@ def _check_index(home: Home, *, is_local: bool) -> Check:
 
 
 def _check_embedder(settings: Settings) -> Check:
-    """What makes vectors, by which memories are found by meaning."""
+    """The model that makes vectors, by which memories are found by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
     from engine.memory.minilm import WHEEL, fault

@@ -95,7 +95,7 @@ def _known_names(keys: Keys) -> tuple[str, ...]:
 
 
 def _next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
-    """What happens now, for the operator."""
+    """The next step, in words for the operator."""
     if name == CHROMA:
         return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:

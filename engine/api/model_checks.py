@@ -29,7 +29,7 @@ def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
 
 
 def key_storage_check(keys: Keys) -> Check:
-    """Where keys are stored; a plain file is a warning (SPEC 11.1)."""
+    """The place where keys are stored; a plain file is a warning (SPEC 11.1)."""
     badge = keys.badge()
     try:
         keyring = keys.backend()
@@ -73,7 +73,7 @@ def _usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check
 
 
 def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
-    """Which model or agent would answer text prompts now, and how to set one up."""
+    """The models and agents that would answer text prompts now, and how to set one up."""
     models = channel_models(FixedSettings(settings), router)
     answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]
     answers += [f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP)]

@@ -71,7 +71,7 @@ def shared_database_checks(*, online: bool) -> list[Check]:
 
 
 def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
-    """Where notifications go, and what was not delivered (SPEC 10.2)."""
+    """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
     checks = []
     for surface in Surface:

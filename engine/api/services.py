@@ -23,7 +23,7 @@ class ApiServices(Services):
 
 @frozen
 class OfflineServices:
-    """What `calling.OFFLINE_VERBS` use of an engine's services."""
+    """The services that `calling.OFFLINE_VERBS` use."""
 
     home: Home
     workspaces: Sequence[str]

@@ -36,7 +36,7 @@ from engine.frozen import frozen
 
 
 class Autonomy(StrEnum):
-    """What the engine may do by itself in a workspace (SPEC 7.4)."""
+    """The freedom of the engine in a workspace (SPEC 7.4)."""
 
     OFF = "off"  # no cards
     CARDS = "cards"  # cards, nothing runs by itself
@@ -56,7 +56,7 @@ class WorkspaceSettings(Section):
     hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for example ["localhost:5432"]')] = ()
     """Hosts that sandboxed sessions may reach besides, "name" or "name:port", those on this machine among them."""
     readable: Annotated[tuple[str, ...], Field(description='a list of folders, for example ["~/data"]')] = ()
-    """What sandboxed sessions may read besides the system, installed tools and the workspace."""
+    """Folders that sandboxed sessions may read besides the system, installed tools and the workspace."""
     environment: Annotated[tuple[str, ...], Field(description='a list of names, for example ["CFLAGS"]')] = ()
     """Environment variables that sandboxed sessions inherit besides the usual ones."""
     without_sandbox: bool = False
@@ -179,7 +179,7 @@ class MemorySettings(Section):
 
 
 class AdaptationMode(StrEnum):
-    """Who promotes a change of behaviour that evidence bears out (SPEC 5.6)."""
+    """The decider on a change of behaviour that evidence supports (SPEC 5.6)."""
 
     MANUAL = "manual"  # the operator
     AUTONOMOUS = "autonomous"  # the engine, from phase 1 on and while nothing is held; and it rolls back what does harm
@@ -351,7 +351,7 @@ def workspace_path(name: str) -> str:
 
 
 class SettingsSource(Protocol):
-    """What services are handed: the settings as they are now (they can change while the engine runs)."""
+    """Gives services the settings as they are now; they can change while the engine runs."""
 
     @property
     def current(self) -> Settings: ...

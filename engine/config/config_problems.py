@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words (SPEC 7.6, 11.2).
+"""Describes what is wrong with settings, in words (SPEC 7.6, 11.2).
 
 Every problem names the file and line, or the variable; the key; what was found, and what is accepted or was probably
 meant. All problems are reported at once.

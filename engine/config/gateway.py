@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from engine.config.agents import Section, checked
 
 PORT = 8477
-"""Where it listens unless said."""
+"""The default port."""
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")

@@ -17,7 +17,7 @@ from engine.config.agents import Section, checked, url_problem, without_slash
 
 
 class Surface(StrEnum):
-    """What a notification reaches (SPEC 10.2)."""
+    """A device or service that shows notifications (SPEC 10.2)."""
 
     PHONE = "phone"
     WATCH = "watch"

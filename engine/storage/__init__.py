@@ -1,4 +1,4 @@
-"""Where truth is kept: one SQLite database with one writer, and files that are never half-written.
+"""Storage of the truth: one SQLite database with one writer, and files that are never half-written.
 
 Serves SPEC 4.2, 4.10, 11.2, 11.3. May import events, clock and values; knows no service and no table.
 """

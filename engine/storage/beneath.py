@@ -26,7 +26,7 @@ _READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR, errno.EXDEV)
-"""What opening says of a link, of a file, and of a folder of another mount."""
+"""Errors of opening a link, a file, and a folder of another mount."""
 
 REPLACED = (*_NO_FOLDER, errno.EINVAL, errno.ENXIO)
 """Why a file that `lstat` saw can no longer be read as one: another thing stands there now."""
@@ -67,7 +67,7 @@ class Beneath:
     # Looking
 
     def lstat(self, path: str) -> os.stat_result | None:
-        """What stands at `path`, a link not followed; None for nothing, and behind a parent that is no real folder."""
+        """The status of `path`, a link not followed; None for nothing, and behind a parent that is no real folder."""
         if not path:
             return os.fstat(self._top)
         try:

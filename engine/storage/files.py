@@ -72,7 +72,7 @@ def create_filled_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def recovery_hint(database: Path) -> str:
-    """How to repair a home whose database is damaged, in words."""
+    """Advice, in words, on how to repair a home whose database is damaged."""
     recover = f"`sqlite3 {database.name} .recover` may restore much of it"
     return f"move {database.name} away to start afresh, but keep it: {recover}"
 

@@ -50,7 +50,7 @@ def drop(database: Database, intent_id: int) -> None:
 
 
 def of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
-    """What was begun for `subject` and not done, in `transaction`: what is changed on it is stored."""
+    """Intents for `subject` that were begun and not done. They belong to `transaction`: changes of them are stored."""
     query = select(Intent).where(col(Intent.kind) == kind, col(Intent.subject) == subject)
     return list(transaction.session.exec(query.order_by(col(Intent.id))))
 

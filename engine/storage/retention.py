@@ -51,7 +51,7 @@ class TableDay(Row, table=True):
 
 @frozen
 class Rule:
-    """Which rows of a table may be deleted. All fields but `table` are constant SQL expressions on the row `t`."""
+    """The rows of a table that may be deleted. All fields but `table` are constant SQL expressions on the row `t`."""
 
     table: str
     at: str

@@ -257,7 +257,7 @@ def _mapping_of(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
-    """What `session.get` gives for a table with a key of one column: an object as in `load_all`, or None."""
+    """The row with this key, an object as in `load_all`, or None. The table must have a key of one column."""
     return next(iter(load_all(session, model, _by_key(model), {"key": key})), None)
 
 

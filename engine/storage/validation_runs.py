@@ -136,8 +136,8 @@ def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
 
 
 def seconds_of(run: ValidationRun, test: str) -> float | None:
-    """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
-    at most as long as the last of them. None when the run does not say."""
+    """The seconds that a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite
+    took at most as long as the last of them. None when the run does not say."""
     times = dict(run.check.durations)
     if test not in times and run.full and len(times) >= KEPT_DURATIONS:
         return min(times.values())

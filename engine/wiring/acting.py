@@ -151,8 +151,8 @@ def _pulse(core: Services) -> None:
 
 
 def last_heard(core: Services) -> datetime | None:
-    """When the operator last wrote in a workspace, or talked with another agent whose transcripts are imported (SPEC
-    2.2)."""
+    """The time when the operator last wrote in a workspace, or talked with another agent whose transcripts are imported
+    (SPEC 2.2)."""
     signs = (last_sign(core, core.workspaces), core.threads.grew())
     return max((sign for sign in signs if sign is not None), default=None)
 

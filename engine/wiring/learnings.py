@@ -63,7 +63,7 @@ def build(core: Services) -> None:
 
 
 class SessionSource:
-    """What the chain reads of the engine; see `distil_rules.SessionSource`."""
+    """Reads sessions for the chain; see `distil_rules.SessionSource`."""
 
     def __init__(self, core: Services) -> None:
         self._core = core

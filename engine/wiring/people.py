@@ -92,7 +92,7 @@ def _decided(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[Le
 
 
 def correction(core: Services, card_id: str) -> Correction | None:
-    """How the operator edited the prompt of a card before approving it; None when nothing was edited or there is no
+    """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
     card."""
     about = card(core, card_id)
     correction_texts = None if about is None else core.cards.correction(card_id)
@@ -111,7 +111,7 @@ def correction(core: Services, card_id: str) -> Correction | None:
 
 
 def reach(core: Services, channel: str) -> int:
-    """How many of the latest decided cards were on a channel, at least 1: how much work a rule of it concerns."""
+    """The number of the latest decided cards on a channel, at least 1: how much work a rule of it concerns."""
     return max(1, sum(decision.channel == channel for decision in core.decisions.load_newest(MAX_DECISIONS)))
 
 

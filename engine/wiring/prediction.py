@@ -109,7 +109,7 @@ def _record_twin_answer(core: Services, model: str, usable: bool, words: str) ->
 
 @frozen
 class _TwinTraining:
-    """What a training needs of the settings, the keys and the Twin model (SPEC 8.4)."""
+    """Gives a training the settings, the keys and the Twin model (SPEC 8.4)."""
 
     settings: SettingsStore
     keys: Keys
@@ -258,7 +258,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
 
 
 def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:
-    """When anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
+    """The time when anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
     return core.contexts.last_activity(
         workspaces, last_input=None, ours={path: _own_writes(core, path) for path in workspaces}
     )

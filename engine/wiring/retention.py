@@ -107,7 +107,7 @@ def events(followers: Set[str]) -> Rule:
 
 
 def build(core: Services) -> None:
-    """What the rounds work by. The records come before the facts that they were made of."""
+    """Build the rounds of retention. The records come before the facts that they were made of."""
     rules = (RECORDS, RUNS, COSTS, TRIGGERS, events(core.ledger.cursors.keys()))
     core.retention = RetentionRounds(
         core.database, core.clock, rules, lambda table, workspace: core.settings.current.kept_days(table, workspace)
@@ -124,7 +124,7 @@ def _read(session: Session, followers: Set[str]) -> int:
 
 
 def _unread(session: Session, read: int, now: datetime) -> datetime:
-    """When the first fact after `read` happened, or now."""
+    """The time of the first fact after `read`, or now."""
     query = text("SELECT at FROM memory_events WHERE id > :read ORDER BY id LIMIT 1")
     first_at = session.connection().execute(query, {"read": read}).scalar()
     return now if first_at is None else min(now, datetime.fromisoformat(first_at))

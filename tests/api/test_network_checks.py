@@ -14,7 +14,7 @@ from engine.config.notify import NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.keys import Keys
 from engine.storage import schema
-from tests.api.notify.post_office import PostOffice
+from tests.api.notify.notification_server import NotificationServer
 
 
 def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     [one] = index_server_checks(named, online=True)
     assert one.state == "warn"
     assert "hunter2" not in one.message
-    with PostOffice() as silent:
+    with NotificationServer() as silent:
         monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
     [one] = index_server_checks(named, online=True)
     assert one.state == "warn"

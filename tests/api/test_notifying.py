@@ -29,7 +29,7 @@ def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
 
 def ask(world: World, **given: Any) -> dict[str, Any]:
     engine: Any = SimpleNamespace(
-        notify=world.router,
+        notify=world.notifications,
         settings=world.settings,
         autonomy=SimpleNamespace(quiet=lambda: world.quiet, heard=lambda what: None),
     )

@@ -8,7 +8,7 @@ from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.events import StateChanged
 from engine.home import Home
-from tests.api.notify.post_office import PostOffice
+from tests.api.notify.notification_server import NotificationServer
 from tests.console.conftest import live, screen_text, until
 
 PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row")
@@ -18,7 +18,7 @@ PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in 
 async def test_it_is_tried_again_from_what_waits(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ConsoleApp(lambda: open_engine(home, start_schedule=False), home, [])
     app.animation_level = "none"
-    with PostOffice(status=401) as office:
+    with NotificationServer(status=401) as office:
         monkeypatch.setenv("CLAWPY_NOTIFY_PHONE_URL", office.ntfy)
         async with app.run_test(size=(160, 40)) as pilot:
             await live(pilot)

@@ -25,7 +25,7 @@ from engine.model import (
     Trigger,
     TriggerType,
 )
-from tests.api.notify.post_office import PostOffice
+from tests.api.notify.notification_server import NotificationServer
 from tests.cli.conftest import collide
 from tests.execution.model.world import CHANNEL
 from tests.seeds.world import Document, World
@@ -211,7 +211,7 @@ def test_swiping_cards(world: World) -> None:
 def test_notifications(world: World) -> None:
     """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
     collide(world.repository)
-    with PostOffice() as office:
+    with NotificationServer() as office:
         for surface in ("phone", "watch", "glasses"):
             world.set(f"notify.{surface}.url", f"json://127.0.0.1:{office.port}/{surface}")
         world.engine.notify.catch_up()

@@ -43,7 +43,7 @@ class ListenOptions:
 
 @frozen
 class ListenAddress:
-    """Where the gateway listens. `port` 0 chooses a free one; `names` are the values of Host that it answers to."""
+    """The address of the gateway. `port` 0 chooses a free one; `names` are the values of Host that it answers to."""
 
     host: str
     port: int

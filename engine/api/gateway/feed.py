@@ -63,7 +63,7 @@ class Feed:
         self._status_stale = False
         """Whether the status may have changed since it was sent."""
         self._status_read_at = float("-inf")
-        """When the status was read last, on the loop's clock."""
+        """The time of the last read of the status, on the loop's clock."""
         self._threads = ThreadPoolExecutor(THREAD_COUNT, "clawpy-gateway-feed")
         self.news = asyncio.Event()
         """Set when there are new messages; each time it is another event."""
@@ -73,7 +73,7 @@ class Feed:
 
     @property
     def token_generation(self) -> int:
-        """Which token is valid."""
+        """The number of the present token: it grows with each new one."""
         return self._access.generation
 
     async def run(self) -> None:

@@ -60,7 +60,7 @@ class GatewayService:
         return crosspoll.status(self._engine)
 
     def health(self) -> Document:
-        """That the engine answers."""
+        """The document of a health check."""
         return {"status": "ok", "version": self._engine.version, **self._timestamp_and_status()}
 
     def _timestamp_and_status(self) -> Document:
@@ -187,7 +187,7 @@ class GatewayService:
         return {"config": config, "crossPollStatus": status}
 
     def serve_twin(self, body: TwinBody) -> Document:
-        """What the Twin would do (SPEC 2.3): the answer of the configured model within every cap, else the best
+        """The Twin's proposal (SPEC 2.3): the answer of the configured model within every cap, else the best
         card."""
         twin = self._engine.model_twin
         model = twin.named if self._engine.settings.current.twin_model_enabled else None

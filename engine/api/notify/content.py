@@ -1,4 +1,4 @@
-"""What a fact of the ledger means to somebody who is away: one of the seven kinds of event, or nothing. Pure.
+"""Reads the content of a notification from a fact of the ledger (SPEC 10.2). Pure.
 
 The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or forgotten
 meanwhile (SPEC 4.10) is not sent.
@@ -41,8 +41,8 @@ NEW_CARDS = frozenset({NotificationKind.NEW_MEDIUM, NotificationKind.NEW_HIGH})
 
 @frozen
 class NotificationContent:
-    """What a notification says, before it has the form of a surface. `words` says what happened, or is the prompt of a
-    card. `confidence` in [0, 1] and `tier` are those of the card, None for none; `stated`: the confidence is
+    """The content of a notification, before it has the form of a surface. `words` says what happened, or is the prompt
+    of a card. `confidence` in [0, 1] and `tier` are those of the card, None for none; `stated`: the confidence is
     meaningful; `asks`: a person must look at the card itself, because the content filter asks or no sandbox works."""
 
     kind: NotificationKind
@@ -80,7 +80,7 @@ def kind_of(fact: LedgerEntry) -> NotificationKind | None:
 def content_of(
     fact: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
 ) -> NotificationContent | None:
-    """What to send about a fact now; None when that is no longer needed."""
+    """The content to send about a fact now; None when that is no longer needed."""
     kind, payload = kind_of(fact), fact.payload
     match kind:
         case None:

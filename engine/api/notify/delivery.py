@@ -33,7 +33,7 @@ RETRYABLE_STATUS = frozenset({408, 425, 429})
 """Status codes below 500 after which a delivery is tried again."""
 
 BUTTON_LIFETIME = timedelta(hours=4)
-"""How long a button works; later the card is decided in the console."""
+"""The time that a button works; later the card is decided in the console."""
 
 ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 """The last part of the gateway's path for each action."""

@@ -22,7 +22,7 @@ class NotificationKind(StrEnum):
 
 
 class Form(StrEnum):
-    """How a notification appears."""
+    """The appearance of a notification."""
 
     CARD = "banner + card"  # with approve, reject, snooze
     BANNER = "banner"
@@ -41,7 +41,7 @@ class Form(StrEnum):
 
 
 class Urgency(StrEnum):
-    """How a notification is timed: low ones are collected, urgent ones ignore quiet hours."""
+    """The timing of a notification: low ones are collected, urgent ones ignore quiet hours."""
 
     LOW = "low"
     NORMAL = "normal"

@@ -29,7 +29,7 @@ MAX_DIGEST_LINES = 10
 """Lines of a digest; the rest is counted."""
 
 HAPTICS = ("success", "notice", "failure")
-"""What a tap on the wrist means, weakest first."""
+"""Meanings of a tap on the wrist, weakest first."""
 
 QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 """Forms that make no sound."""
@@ -185,7 +185,7 @@ def badge_text(pending: int) -> str:
 
 
 def format_age(span: timedelta) -> str:
-    """How long ago: `2m`, `3h`, `4d`; `0m` for less than a minute."""
+    """An age: `2m`, `3h`, `4d`; `0m` for less than a minute."""
     minutes = max(0, int(span.total_seconds() // 60))
     if minutes < 60:
         return f"{minutes}m"

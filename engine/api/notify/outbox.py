@@ -35,7 +35,7 @@ KEPT_FOR = {
     DeliveryState.DROPPED: timedelta(days=7),
     DeliveryState.DEAD: timedelta(days=28),
 }
-"""How long a finished row is kept."""
+"""The time that a finished row is kept."""
 
 
 class NotificationRow(SQLModel, table=True):
@@ -60,7 +60,7 @@ class NotificationRow(SQLModel, table=True):
 
 @frozen
 class UndeliveredNotes:
-    """What was given up on a surface: how many, since when, and the reason of the last failure."""
+    """Notifications that were given up on a surface: how many, since when, and the reason of the last failure."""
 
     surface: Surface
     count: int
@@ -102,7 +102,7 @@ class Outbox:
         return self._database.write(work)
 
     def waiting(self, surface: Surface) -> list[NotificationRow]:
-        """What waits for a surface, oldest first."""
+        """Rows that wait for a surface, oldest first."""
         query = select(NotificationRow).where(_IS_WAITING, _surface == surface).order_by(_id).limit(500)
         with self._database.read() as session:
             return list(session.exec(query))
@@ -113,7 +113,7 @@ class Outbox:
             return frozenset(map(Surface, session.exec(select(_surface).distinct().where(_IS_WAITING))))
 
     def undelivered(self) -> list[UndeliveredNotes]:
-        """What was given up, by surface."""
+        """Notifications that were given up, by surface."""
         with self._database.read() as session:
             dead = session.exec(select(NotificationRow).where(_IS_DEAD).order_by(_surface, _id)).all()
         return [

@@ -1,4 +1,4 @@
-"""When notifications are sent (SPEC 10.2). Pure.
+"""Decides when notifications are sent (SPEC 10.2). Pure.
 
 Low ones are collected and sent as one. In quiet hours only urgent ones are sent; the rest follows in the morning. A
 surface that fails is tried again at growing intervals, for a day.
@@ -31,7 +31,7 @@ MAX_BATCH = 50
 
 @frozen
 class DeliveryPlan:
-    """What to send now as one, or after how many seconds to look again; None when nothing waits."""
+    """Rows to send now as one, or the seconds after which to look again; None when nothing waits."""
 
     batch: tuple[NotificationRow, ...] = ()
     wait: float | None = None
@@ -49,7 +49,7 @@ def schedule(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta)
 
 
 def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
-    """What to send next on a surface: urgent ones first, then by age. Collected ones go together."""
+    """Plan the next delivery on a surface: urgent ones first, then by age. Collected ones go together."""
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:

@@ -101,7 +101,7 @@ def learnings(
 
 
 def _lesson_uses(engine: Services, lesson: str) -> Document:
-    """Where else a lesson is used: by which leaders, and in which active candidates."""
+    """Other uses of a lesson: by which leaders, and in which active candidates."""
     leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
     promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
     candidates = [
@@ -246,7 +246,7 @@ def _read_lines(file: str) -> list[str]:
 
 @operation()
 def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
-    """How good the cards of the last `days` were, today included (SPEC 8.5, 8.6)."""
+    """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
     trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
     last = instant(next((run.updated_at for run in trained), None))
     return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}

@@ -218,7 +218,7 @@ def _is_draft(engine: Services, draft_id: str) -> bool:
 
 @operation(marks_presence=True)
 def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
-    """What forgetting an id or words would delete; with `yes` delete it, which cannot be undone.
+    """Preview what forgetting an id or words would delete; with `yes` delete it, which cannot be undone.
 
     Raises `Refusal`: `nothing_found`, and as `Forgetting.forget`.
     """

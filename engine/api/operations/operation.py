@@ -1,4 +1,4 @@
-"""What an operation is: a function on the engine's services whose signature declares its arguments (SPEC 9.8)."""
+"""Operations: functions on the engine's services whose signature declares their arguments (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def require(name: str, value: str) -> str:
 
 
 def describe_fault(fault: Mapping[str, Any]) -> str:
-    """What is wrong with an argument, without its value: that may be a secret in the wrong place."""
+    """Describe what is wrong with an argument, without its value: that may be a secret in the wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
     no_object = fault["type"] == NOT_AN_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")

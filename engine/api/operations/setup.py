@@ -56,7 +56,7 @@ def notify(
 
 @operation()
 def doctor(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
-    """What is configured, found and missing, and how to fix it."""
+    """Check the installation: what is configured, found and missing, and how to fix it."""
     return examine(engine.home, workspaces or list(engine.workspaces), online=online)
 
 

@@ -12,7 +12,7 @@ from engine.api.gateway.limits import Limits
 from engine.config.notify import Surface
 from engine.model import DecidedBy, Status
 from tests.api.gateway.conftest import Serve, Served
-from tests.api.notify.post_office import PostOffice
+from tests.api.notify.notification_server import NotificationServer
 
 
 def press(button: dict[str, Any]) -> httpx.Response:
@@ -35,7 +35,7 @@ def predict(served: Served, *flows: str) -> None:
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
     served = serve(Limits())  # of a slow machine no request is cut short
     engine = served.engine
-    with PostOffice() as office:
+    with NotificationServer() as office:
         engine.settings.set("notify.phone.url", office.ntfy)
         engine.settings.set("notify.gateway", served.url)
         engine.settings.set("notify.digestMinutes", 0)

@@ -72,7 +72,7 @@ def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
     def begin() -> World:
         world = World(database, clock, EventBus())
         world.at(phone=URL)
-        world.router.deliver = post.deliver
+        world.notifications.deliver = post.deliver
         return world
 
     world = begin()
@@ -82,7 +82,7 @@ def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
             spent = microusd(float(told[-1][1:]))
             database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
         elif step == "read":
-            world.router.catch_up()
+            world.notifications.catch_up()
         elif step in ("fail", "work"):
             post.fails = step == "fail"
         elif step == "wait":
@@ -99,7 +99,7 @@ def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
                 crashed = True
                 world = begin()
             post.crashes = False
-    missed = {one.surface for one in world.router.outbox.undelivered()}
+    missed = {one.surface for one in world.notifications.outbox.undelivered()}
     assert set(post.got) == set(told) or missed
     if not crashed:
         assert all(number == 1 for number in post.got.values())

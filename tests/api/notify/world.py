@@ -1,4 +1,4 @@
-"""A router over a real database and ledger; cards and sessions are values."""
+"""Notifications over a real database and ledger; cards and sessions are values."""
 
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ class World:
             sessions=_Sessions(self.sessions),
             autonomy=SimpleNamespace(quiet=lambda: self.quiet),
         )
-        self.router = Notifications(engine, pass_for=self._pass_for, deliver=deliver if real else self.courier.deliver)
-        self.router.addresses = Addresses(self.settings, self.keys, environment=self.environment)
+        self.notifications = Notifications(
+            engine, pass_for=self._pass_for, deliver=deliver if real else self.courier.deliver
+        )
+        self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
     def at(self, digest: float = 5, gateway: str = "", **urls: str) -> None:
         """Have these surfaces be reached there."""
@@ -109,12 +111,12 @@ class World:
         """These are true now, and are read."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
-        self.router.catch_up()
+        self.notifications.catch_up()
 
     def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)) -> None:
         """Everything that goes now."""
         for surface in surfaces:
-            while self.router.step(surface) == 0:
+            while self.notifications.step(surface) == 0:
                 pass
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +30,7 @@ from engine.events import (
 from engine.model import CheckResult, Source, Tier, microusd
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.world import World
 from tests.api.stand_in import session
 
@@ -174,12 +179,12 @@ def test_a_surface_that_is_dead_is_tried_ever_more_seldom_and_given_up(world: Wo
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     world.happen(PAUSED)
     waits = []
-    while (wait := world.router.step(Surface.PHONE)) is not None:
+    while (wait := world.notifications.step(Surface.PHONE)) is not None:
         waits.append(wait)
         clock.advance(timedelta(seconds=wait))
     assert len(world.courier.to(Surface.PHONE)) == MAX_TRIES
     assert waits[: len(BACKOFF_S)] == list(BACKOFF_S)
-    [waiting] = world.router.waiting()
+    [waiting] = world.notifications.waiting()
     assert waiting.kind == "notification"
     assert waiting.title == "phone missed a notification: it cannot be reached"
     world.deliver()
@@ -194,13 +199,13 @@ def test_while_the_circuit_is_open_nothing_is_even_tried(world: World, clock: Fa
     assert len(world.courier.sent) == 1
     clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
     world.happen(PAUSED)
-    assert world.router.step(Surface.PHONE) == 1
+    assert world.notifications.step(Surface.PHONE) == 1
     assert len(world.courier.sent) == 1
     world.courier.failures.clear()
     clock.advance(timedelta(seconds=1))
     world.deliver()
     assert len(world.courier.sent) == 4
-    assert world.router.trouble(Surface.PHONE) == ""
+    assert world.notifications.trouble(Surface.PHONE) == ""
 
 
 def test_what_nobody_will_ever_take_is_given_up_at_once_and_comes_when_it_is_mended(world: World) -> None:
@@ -208,12 +213,12 @@ def test_what_nobody_will_ever_take_is_given_up_at_once_and_comes_when_it_is_men
     world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
     world.happen(PAUSED)
     world.deliver()
-    assert world.router.outbox.undelivered()[0].count == 1
+    assert world.notifications.outbox.undelivered()[0].count == 1
     world.courier.failures.clear()
-    assert world.router.retry(Surface.PHONE) == 1
+    assert world.notifications.retry(Surface.PHONE) == 1
     world.deliver()
     assert [note.body for note in world.courier.to(Surface.PHONE)] == ["Paused: 3 rejections in a row"] * 2
-    assert world.router.waiting() == []
+    assert world.notifications.waiting() == []
 
 
 def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World) -> None:
@@ -222,7 +227,7 @@ def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World
     world.at(phone="")
     world.deliver()
     assert not world.courier.sent
-    assert world.router.outbox.waiting_surfaces() == frozenset()
+    assert world.notifications.outbox.waiting_surfaces() == frozenset()
 
 
 # -- once, and never never
@@ -235,7 +240,7 @@ def test_a_fact_that_is_read_twice_is_told_once(
     world.at(phone=EVERYWHERE["phone"])
     world.happen(PAUSED)
     facts = Ledger(database).since(0)
-    world.router._store([fact for fact in facts if fact.kind == "StateChanged"])
+    world.notifications._store([fact for fact in facts if fact.kind == "StateChanged"])
     world.deliver()
     assert len(world.courier.sent) == 1
 
@@ -247,7 +252,7 @@ def test_what_was_not_delivered_before_a_crash_is_delivered_after_it(
     world.happen(PAUSED)
     again = World(database, clock, bus)
     again.at(phone=EVERYWHERE["phone"])
-    again.router.catch_up()
+    again.notifications.catch_up()
     again.deliver()
     assert len(again.courier.sent) == 1
 
@@ -299,6 +304,47 @@ def test_a_fact_that_cannot_be_understood_holds_up_no_other(world: World) -> Non
     assert len(world.courier.sent) == 1
 
 
+# -- secrets
+
+
+@pytest.fixture
+def server() -> Iterator[NotificationServer]:
+    with NotificationServer() as server:
+        yield server
+
+
+@pytest.fixture
+def log_text() -> Iterator[io.StringIO]:
+    """What reaches the root's handlers, and the engine's log."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    loggers = [logging.getLogger(), logging.getLogger("engine")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield text
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def test_no_part_of_an_address_is_written_anywhere(
+    server: NotificationServer, database: Database, clock: FakeClock, bus: EventBus, log_text: io.StringIO
+) -> None:
+    """SPEC 11.1: what failed is told, in the database, in the queue and in the log, and the token is in none of it."""
+    server.status = 401
+    world = World(database, clock, bus, real=True)
+    world.environment["CLAWPY_NOTIFY_PHONE_URL"] = f"ntfy://tk_verysecrettoken@127.0.0.1:{server.port}/secrettopic"
+    world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="cost cap reached"))
+    world.deliver()
+    assert server.posts[0].headers["authorization"] == "Bearer tk_verysecrettoken"
+    told = "".join(one.title for one in world.notifications.waiting()) + log_text.getvalue()
+    kept = b"".join(file.read_bytes() for file in Path(database.path).parent.glob("clawpy.db*"))
+    assert "the server answers 401" in told
+    for secret in ("verysecrettoken", "secrettopic"):
+        assert secret not in told
+        assert secret.encode() not in kept
+        assert secret not in repr(world.notifications.addresses.of(Surface.PHONE))
+
+
 # -- threads
 
 
@@ -315,12 +361,12 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
             heard.set()
         return None
 
-    world.router.deliver = hanging
+    world.notifications.deliver = hanging
     world.at(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
-    world.router.start()
+    world.notifications.start()
     try:
         world.database.write(lambda tx: tx.record(PAUSED))
         assert heard.wait(20)
     finally:
         stuck.set()
-        world.router.close()
+        world.notifications.close()

@@ -21,46 +21,46 @@ class Post:
 
 
 @dataclass
-class PostOffice:
+class NotificationServer:
     status: int = 200
     posts: list[Post] = field(default_factory=list)
     open: threading.Event = field(default_factory=threading.Event)
     arrived: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> PostOffice:
+    def __enter__(self) -> NotificationServer:
         self.open.set()
-        office = self
+        server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                office.posts.append(Post(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                office.arrived.set()
-                office.open.wait()
+                server.posts.append(Post(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                server.arrived.set()
+                server.open.wait()
                 # Discord answers 204 to a webhook; ntfy the message with its id, or its own code of an error.
                 discord = self.path.startswith("/api/webhooks/")
-                self.send_response(204 if discord and office.status == 200 else office.status)
-                said = b"" if discord else json.dumps({"id": "a", "code": office.status * 100 + 1}).encode()
-                self.send_header("content-length", str(len(said)))
+                self.send_response(204 if discord and server.status == 200 else server.status)
+                reply = b"" if discord else json.dumps({"id": "a", "code": server.status * 100 + 1}).encode()
+                self.send_header("content-length", str(len(reply)))
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(reply)
 
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self._http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http_server.daemon_threads = True
+        threading.Thread(target=self._http_server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.open.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._http_server.shutdown()
+        self._http_server.server_close()
 
     @property
     def port(self) -> int:
-        return self._server.server_port
+        return self._http_server.server_port
 
     @property
     def ntfy(self) -> str:
