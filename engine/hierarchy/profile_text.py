@@ -13,9 +13,10 @@ import hashlib
 import re
 from collections.abc import Iterator
 
-from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal, sanitise
+from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
 from engine.model.lessons import lesson_id
 from engine.model.sections import INHERITED, without_section
+from engine.model.text import plain
 
 MAX_ITEMS = 60
 MAX_ITEM_LENGTH = 600
@@ -78,8 +79,7 @@ def without_lessons(soul: str, lessons: frozenset[str]) -> str:
 
 def item_text(text: str) -> str:
     """An item as it is stored: one line of at most `MAX_ITEM_LENGTH`, without control characters or invalid XML."""
-    flat = " ".join(sanitise(text).replace("\ufffe", "").replace("\uffff", "").split())
-    return flat if len(flat) <= MAX_ITEM_LENGTH else flat[: MAX_ITEM_LENGTH - 1].rstrip() + "…"
+    return plain(text.replace("\ufffe", "").replace("\uffff", ""), MAX_ITEM_LENGTH)
 
 
 def slug(text: str) -> str:

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from engine.model.asking import TWIN_INSTRUCTION, TWIN_TASK, Answer, Asks, NoAnswer, NobodyAsks, Question
-    from engine.model.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
+    from engine.model.decisions import CalibrationCheck, DecidedCard, DecisionSignal, Phase
     from engine.model.figures import (
         ConfidenceBucket,
         Drift,
@@ -250,7 +250,6 @@ __all__ = [
     "Outcome",
     "ParaFact",
     "PartOfDay",
-    "PastDecision",
     "Pattern",
     "PatternSource",
     "PatternVersion",

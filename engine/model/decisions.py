@@ -6,7 +6,6 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.frozen import frozen
-from engine.model.base import PartOfDay
 from engine.model.triggers import DecidedBy
 
 
@@ -46,31 +45,6 @@ class DecidedCard:
     """Its text features when it was made (`TextFeatures.pack`), b"" without any."""
     raw: float | None = None
     """The weighted sum of the confidence before calibration, in [0, 1]; None for cards without one."""
-
-
-@frozen
-class PastDecision:
-    """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` is in (0, 1].
-
-    `part`, `weekend` and `hour` (0 to 23; None if unknown) are of the operator's local time; `waited_hours` is the time
-    from the evidence to the decision. `seen` and `raw` are those of `DecidedCard`.
-    """
-
-    kind: str
-    channel: str
-    workspace: str
-    flow: str
-    words: frozenset[str]
-    part: PartOfDay
-    weekend: bool
-    chosen: bool
-    weight: float
-    waited_hours: float | None
-    at: datetime
-    id: int = 0
-    hour: int | None = None
-    seen: bytes = b""
-    raw: float | None = None
 
 
 @frozen

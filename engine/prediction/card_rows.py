@@ -55,6 +55,7 @@ class Prediction(Row, table=True):
     executed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
     task_id: str | None = None
     dpo_exported: bool = False
+    """Not used any more; it stays until the schema changes."""
 
     kind: str
     workspace: str

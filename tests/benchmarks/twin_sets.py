@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from engine.frozen import frozen
-from engine.learning.decisions.card_features import CardFeatures, TextFeatures
+from engine.learning.decisions.card_features import CardFeatures, PastDecision, TextFeatures, unpack_features
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import extract_features
 from engine.memory.minilm import MiniLM
-from engine.model import PartOfDay, PastDecision, prompt_words
+from engine.model import PartOfDay, prompt_words
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -40,10 +40,8 @@ class Row:
 
     def decision(self, number: int) -> PastDecision:
         """As the Twin meets it: nothing is known of its kind, channel or time."""
-        return PastDecision(
-            "proposal", "research", self.trace, "", prompt_words(self.task), PartOfDay.MORNING, False, self.wanted,
-            1.0, None, BEGIN + timedelta(minutes=number), id=number + 1, seen=self.seen.pack(),
-        )  # fmt: skip
+        card = replace(self.query(number), text=unpack_features(self.seen.pack()))
+        return PastDecision(card, self.wanted, 1.0, None, id=number + 1)
 
     def query(self, number: int) -> CardFeatures:
         return CardFeatures(

@@ -13,7 +13,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.decisions.card_features import unpack_features
+from engine.learning.decisions.card_features import PastDecision, unpack_features
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import extract_features
@@ -23,7 +23,6 @@ from engine.model import (
     DecidedBy,
     DecidedCard,
     DecisionSignal,
-    PastDecision,
     Phase,
 )
 from engine.prediction import twin as module
@@ -56,20 +55,19 @@ def known(twin: Learner | EmbeddedTwin) -> list[float]:
 
 class TestLearner:
     def test_a_few_decisions_move_it(self) -> None:
-        lint = [replace(NO, kind="lint", flow="lint", words=frozenset({"lint"}))] * 6
-        learner = taught([YES] * 6 + lint)
-        assert learner.estimate(ASKED).probability > 0.7
         disliked = replace(ASKED, kind="lint", flow="lint", words=frozenset({"lint"}))
+        learner = taught([YES] * 6 + [replace(NO, card=disliked)] * 6)
+        assert learner.estimate(ASKED).probability > 0.7
         assert learner.estimate(disliked).probability < 0.3
 
     def test_it_notices_that_the_taste_has_changed(self) -> None:
-        past = [item for _ in range(60) for item in (YES, replace(NO, kind="lint"))]
+        past = [item for _ in range(60) for item in (YES, replace(NO, card=replace(ASKED, kind="lint")))]
         assert taught(past).estimate(ASKED).probability > 0.75
         assert taught([*past, *[NO] * 10]).estimate(ASKED).probability < 0.4
 
     def test_what_it_says_of_a_decision_it_says_before_it_knows(self) -> None:
         learner = taught([YES] * 5)
-        before = learner.estimate(replace(ASKED, at=NO.at)).probability
+        before = learner.estimate(NO.card).probability
         assert learner.learn(replace(NO, id=6)).probability == before
         assert learner.calibration.outcomes[-1][1] is False
 
@@ -77,9 +75,9 @@ class TestLearner:
         near = extract_features("run the cart tests", "the cart tests changed")
         far = extract_features("write a poem about the sea", "the cart tests changed")
         past = [
-            replace(decision, seen=seen.pack(), words=frozenset({str(number)}))
+            replace(decision, card=replace(ASKED, text=text, words=frozenset({str(number)})))
             for number in range(40)
-            for decision, seen in ((YES, near), (NO, far))
+            for decision, text in ((YES, near), (NO, far))
         ]
         learner, asked = taught(past), replace(ASKED, words=frozenset({"new"}))
         assert learner.estimate(replace(asked, text=near)).probability > 0.7

@@ -1,4 +1,5 @@
-"""The features of a card that learners compare, and the part of them that is stored with a decision. Without numpy."""
+"""The features of a card that learners compare, past decisions with them, and the part of them that is stored with a
+decision. Without numpy."""
 
 from __future__ import annotations
 
@@ -60,3 +61,17 @@ class CardFeatures:
     at: datetime
     hour: int | None = None
     text: TextFeatures = NO_FEATURES
+
+
+@frozen
+class PastDecision:
+    """One signal of SPEC 8.1 about a `card`, as learners read it. `chosen` is its label, `weight` is in (0, 1];
+    `waited_hours` is the time from the evidence to the decision."""
+
+    card: CardFeatures
+    chosen: bool
+    weight: float
+    waited_hours: float | None
+    id: int = 0
+    raw: float | None = None
+    """The confidence of the card before calibration, see `DecidedCard.raw`."""

@@ -16,8 +16,9 @@ from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, func, select
 
 from engine.clock import Clock
+from engine.learning.decisions.card_features import CardFeatures, PastDecision, unpack_features
 from engine.learning.decisions.pairs import add_pair, add_pair_of_edit, forget_pairs, pair_text
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load_all, select_all
 from engine.storage.table_cache import TableCache
@@ -101,8 +102,8 @@ _REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
 _NEWEST = sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
 _LEARNER_COLUMNS: tuple[Any, ...] = (
     Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
-    Decision.weekend, Decision.chosen, Decision.weight, Decision.waited_hours, Decision.decided_at, Decision.hour,
-    Decision.seen, Decision.raw,
+    Decision.weekend, Decision.decided_at, Decision.hour, Decision.seen, Decision.chosen, Decision.weight,
+    Decision.waited_hours, Decision.raw,
 )  # fmt: skip
 _AFTER = (
     sqlalchemy.select(*_LEARNER_COLUMNS)
@@ -286,8 +287,8 @@ def is_weekend(local: datetime) -> bool:
 
 
 def _past(row: Any) -> PastDecision:
-    id, kind, channel, workspace, flow, prompt, part, weekend, chosen, weight, waited, at, hour, seen, raw = row
-    return PastDecision(
-        kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, chosen, weight, waited, at, id,
-        hour, seen, raw,
-    )  # fmt: skip
+    id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
+    card = CardFeatures(
+        kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, at, hour, unpack_features(seen)
+    )
+    return PastDecision(card, chosen, weight, waited_hours, id, raw)

@@ -26,6 +26,7 @@ from engine.learning.decisions.training_lines import (
     Shape,
     answer,
     check_preferences,
+    encode_lines,
     exchange_line,
     preference_line,
     read_preference,
@@ -46,15 +47,15 @@ BATCH_INTERVAL = timedelta(hours=24)
 LAST_BATCH_AT = "feedback.exported_at"
 """Key in the state table: when the last batch was written."""
 
-INTENT = "dpo_export"
+EXPORT_INTENT = "dpo_export"
 
 OPERATOR_INSTRUCTION = (
     "You answer as the operator of a team of software agents does: with the same words and the same decisions."
 )
 """System prompt of examples from conversations."""
 
-CARDS = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
-"""The columns of cards that are read and written here."""
+PREDICTIONS_TABLE = table("predictions", column("id"), column("context"), column("reasoning"))
+"""The columns of cards that are read here."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
 """Reads (message of an agent, reply of the operator), oldest first."""
@@ -80,8 +81,8 @@ class Exporter:
         database: Database,
         folder: Path,
         *,
-        conversations: Conversations = tuple,
-        secrets: Callable[[], Iterable[str]] = tuple,
+        conversations: Conversations = lambda: (),
+        secrets: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
         """`secrets` are values that are redacted in all exports (SPEC 11.1), besides texts that look like one."""
         self._database = database
@@ -96,7 +97,7 @@ class Exporter:
 
     def recover(self) -> int:
         """Finish the batches that a crash interrupted; returns how many."""
-        unfinished = intents.unfinished(self._database, INTENT)
+        unfinished = intents.unfinished(self._database, EXPORT_INTENT)
         for intent in unfinished:
             assert intent.id is not None
             self._write_batch(intent.id, intent.payload)
@@ -126,7 +127,7 @@ class Exporter:
                 "offset": _size(self.file),
                 "weights_offset": _size(_weights_file(self.file)),
             }
-            return intents.begin(tx, INTENT, self.file.name, payload), payload
+            return intents.begin(tx, EXPORT_INTENT, self.file.name, payload), payload
 
         intent, payload = self._database.write(begin)
         return self._write_batch(intent, payload)
@@ -134,20 +135,19 @@ class Exporter:
     def export_preferences(self, shape: Shape) -> ExportedFile:
         """Write all exported pairs into a file in the format of a provider, after a new batch if there are enough new
         pairs. Raises `Refusal` `few_pairs` if there was never a batch."""
-        new = 0
-        try:
-            new = self.export_batch().new
-        except Refusal as refusal:
-            if refusal.code != "few_pairs" or not self._count():
-                raise
-        if shape is Shape.PLAIN:
-            return ExportedFile(self.file, _weights_file(self.file), self._count(), new)
+        self.recover()
         with self._database.read() as session:
-            pairs = self._redacted(load_pairs(session, exported=True))
-        file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
-        write_atomic(file, _lines(preference_line(pair, shape) for pair in pairs))
-        write_atomic(_weights_file(file), _lines(weight_line(pair) for pair in pairs))
-        return ExportedFile(file, _weights_file(file), len(pairs), new)
+            exported_before = len(load_pairs(session, exported=True))
+            has_batch = len(load_pairs(session, exported=False)) >= MIN_BATCH
+        new = self.export_batch().new if has_batch or not exported_before else 0
+        file = self.file
+        if shape is not Shape.PLAIN:
+            file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
+            with self._database.read() as session:
+                pairs = self._redacted(load_pairs(session, exported=True))
+            write_atomic(file, encode_lines(preference_line(pair, shape) for pair in pairs))
+            write_atomic(_weights_file(file), encode_lines(weight_line(pair) for pair in pairs))
+        return ExportedFile(file, _weights_file(file), records=exported_before + new, new=new)
 
     def export_conversations(self) -> ExportedFile:
         """Write all conversations into a file: cards that the operator approved or carried out, and replies to agents.
@@ -157,7 +157,7 @@ class Exporter:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
-        write_atomic(file, _lines(exchange_line(exchange) for exchange in exchanges))
+        write_atomic(file, encode_lines(exchange_line(exchange) for exchange in exchanges))
         return ExportedFile(file, None, len(exchanges), max(0, len(exchanges) - before))
 
     def load_preferences(self) -> list[Preference]:
@@ -191,16 +191,16 @@ class Exporter:
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
         batch = self._redacted(rows)
-        cards = {card for row in rows for card in (row.chosen_prediction_id, row.rejected_prediction_id)}
-        plain = _lines(preference_line(pair, Shape.PLAIN) for pair in batch)
+        plain = encode_lines(preference_line(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, payload["offset"], plain)
-        _append_once(_weights_file(self.file), payload["weights_offset"], _lines(weight_line(pair) for pair in batch))
+        _append_once(
+            _weights_file(self.file), payload["weights_offset"], encode_lines(weight_line(pair) for pair in batch)
+        )
 
         def done(tx: Transaction) -> None:
             tx.session.execute(
                 sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(pair_ids)).values(exported_at=tx.now)
             )
-            tx.session.execute(sqlalchemy.update(CARDS).where(CARDS.c.id.in_(cards)).values(dpo_exported=True))
             state.put(tx, LAST_BATCH_AT, tx.now.isoformat())
             intents.finish(tx, intent)
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
@@ -220,15 +220,17 @@ class Exporter:
             for pair in (row.preference for row in rows)
         ]
 
-    def _count(self) -> int:
-        with self._database.read() as session:
-            return len(load_pairs(session, exported=True))
-
 
 def _approved_cards(session: Session) -> list[tuple[str, str]]:
     rows = session.execute(
-        sqlalchemy.select(Decision.prompt, Decision.channel, Decision.confidence, CARDS.c.context, CARDS.c.reasoning)  # type: ignore[call-overload]
-        .join(CARDS, CARDS.c.id == Decision.prediction_id)
+        sqlalchemy.select(
+            Decision.prompt,
+            Decision.channel,
+            Decision.confidence,
+            PREDICTIONS_TABLE.c.context,
+            PREDICTIONS_TABLE.c.reasoning,
+        )  # type: ignore[call-overload]
+        .join(PREDICTIONS_TABLE, PREDICTIONS_TABLE.c.id == Decision.prediction_id)
         .where(
             col(Decision.signal).in_([DecisionSignal.APPROVED.value, DecisionSignal.DID_HIMSELF.value]),
             col(Decision.taken_back_at).is_(None),
@@ -254,10 +256,6 @@ def _append_once(file: Path, offset: int, data: bytes) -> None:
 
 def _weights_file(file: Path) -> Path:
     return file.with_suffix(".weights.jsonl")
-
-
-def _lines(lines: Iterable[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _size(file: Path) -> int:

@@ -11,8 +11,8 @@ from statistics import median
 from zlib import crc32
 
 from engine.frozen import frozen
-from engine.learning.decisions.card_features import CardFeatures
-from engine.model import PartOfDay, PastDecision
+from engine.learning.decisions.card_features import CardFeatures, PastDecision
+from engine.model import PartOfDay
 
 NEUTRAL = 0.5
 """Share that is expected to be approved before the first decision."""
@@ -40,9 +40,6 @@ WORD_BUCKETS = 65_536
 
 Key = tuple[str, ...]
 """A feature by which decisions are counted: a name and its values."""
-
-Card = CardFeatures | PastDecision
-"""A card with the fields that decisions are compared by."""
 
 
 @dataclass(slots=True)
@@ -82,25 +79,25 @@ def shrink_share(chosen: float, decided: float, prior: float, strength: float = 
     return (prior * strength + chosen) / (strength + decided)
 
 
-def level_keys(card: Card) -> tuple[Key, ...]:
+def level_keys(card: CardFeatures) -> tuple[Key, ...]:
     """From the general to the particular: everything, the kind, on this channel, in this workspace."""
     kind, channel = card.kind, card.channel
     return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, card.workspace)
 
 
-def time_keys(card: Card) -> tuple[Key, ...]:
+def time_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The kind in this part of the day, on such days of the week, at this hour."""
     part = ("part", card.kind, card.part.value)
     week = ("week", card.kind, card.part.value, "1" if card.weekend else "0")
     return (part, week) if card.hour is None else (part, week, ("hour", *week[1:], str(card.hour)))
 
 
-def place_keys(card: Card) -> tuple[Key, ...]:
+def place_keys(card: CardFeatures) -> tuple[Key, ...]:
     """All kinds in this workspace, and all kinds on this channel."""
     return ("any kind", card.workspace), ("any kind on", card.channel)
 
 
-def word_keys(card: Card) -> tuple[Key, ...]:
+def word_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The words of the prompt in all kinds: a hash of each, so that the counts stay small and hold no word that the
     operator wants forgotten (SPEC 4.10)."""
     hashes = {crc32(word.encode()) % WORD_BUCKETS for word in card.words}
@@ -116,13 +113,14 @@ class Habits:
 
     def add(self, decision: PastDecision) -> None:
         """Count one decision."""
-        keys = (*level_keys(decision), *time_keys(decision), *place_keys(decision), *word_keys(decision))
-        for key in (*keys, ("in time", decision.kind, decision.channel, decision.part.value)):
+        card = decision.card
+        keys = (*level_keys(card), *time_keys(card), *place_keys(card), *word_keys(card))
+        for key in (*keys, ("in time", card.kind, card.channel, card.part.value)):
             self.counts.setdefault(key, Counts()).add(decision.chosen, decision.weight)
         if decision.chosen and decision.weight >= EXPLICIT_WEIGHT and decision.waited_hours is not None:
-            self.waiting_hours.setdefault(decision.kind, deque(maxlen=MAX_WAITS)).append(decision.waited_hours)
+            self.waiting_hours.setdefault(card.kind, deque(maxlen=MAX_WAITS)).append(decision.waited_hours)
 
-    def time_share(self, card: Card) -> float:
+    def time_share(self, card: CardFeatures) -> float:
         """The share approved of this kind in this part of the day and week, and at this hour, in [0, 1]."""
         return self.shares_of((*level_keys(card)[:2], *time_keys(card)))[-1].overall
 
@@ -153,7 +151,7 @@ class Habits:
         approved, decided = self._explicit_counts(("channel", kind, best))
         return best if approved >= MIN_CHANNEL_APPROVALS and 2 * approved > decided else None
 
-    def explain(self, card: Card) -> tuple[str, ...]:
+    def explain(self, card: CardFeatures) -> tuple[str, ...]:
         """The reason of an estimate in one line, from the closest level on which the operator decided anything."""
         kind, channel = card.kind, card.channel
         for key, where in (

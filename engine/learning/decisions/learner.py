@@ -1,8 +1,8 @@
 """The embedded Twin's model (SPEC 2.3b): an online learner over past decisions, oldest first. Pure.
 
 A card becomes a row of numbers: its features, the shares chosen of similar decisions (`Habits`) and of the nearest ones
-(`Neighbours`). A Bayesian logistic regression weighs them. Each decision is predicted before it is learned, and these
-predictions teach `calibration` how far to trust the next.
+(`NewestDecisions`). A Bayesian logistic regression weighs them. Each decision is predicted before it is learned, and
+these predictions teach `calibration` how far to trust the next.
 
 The same decisions give the same learner. Learning a decision takes about 0.1 ms, however many came before.
 """
@@ -17,10 +17,9 @@ import numpy
 
 from engine.frozen import frozen
 from engine.learning.decisions.calibration import Calibration, KindCalibration, logistic, logistic_update, logit
-from engine.learning.decisions.card_features import FEATURE_NAMES, CardFeatures, unpack_features
+from engine.learning.decisions.card_features import FEATURE_NAMES, CardFeatures, PastDecision
 from engine.learning.decisions.habits import EXPLICIT_WEIGHT, Habits, level_keys, place_keys, time_keys, word_keys
-from engine.learning.decisions.neighbours import Neighbours
-from engine.model import PastDecision
+from engine.learning.decisions.neighbours import NewestDecisions
 
 Array = Any
 
@@ -85,7 +84,7 @@ class Learner:
 
     def __init__(self) -> None:
         self.habits = Habits()
-        self.neighbours = Neighbours()
+        self.neighbours = NewestDecisions()
         _, means, deviations = zip(*FEATURE_PRIORS, strict=True)
         self._regression = LogisticRegression(means, deviations)
         self.calibration = Calibration(level=0.0, slope=0.3)
@@ -100,20 +99,15 @@ class Learner:
 
     def learn(self, decision: PastDecision) -> Estimate:
         """Learn one decision, newer than all before; returns the estimate made before it was learned."""
-        features = unpack_features(decision.seen)
-        query = CardFeatures(
-            decision.kind, decision.channel, decision.workspace, decision.flow, decision.words, decision.part,
-            decision.weekend, decision.at, decision.hour, features,
-        )  # fmt: skip
-        row = self._row(query)
+        row = self._row(decision.card)
         estimate = self._estimate(row)
         if decision.weight >= EXPLICIT_WEIGHT:
             self.calibration.learn(estimate.raw, decision.chosen, decision.weight)
             if decision.raw is not None:
-                self.kind_calibration.learn(decision.kind, decision.raw, decision.chosen, decision.weight)
+                self.kind_calibration.learn(decision.card.kind, decision.raw, decision.chosen, decision.weight)
         self._regression.learn(row, decision.chosen, decision.weight)
         self.habits.add(decision)
-        self.neighbours.add(decision, features)
+        self.neighbours.add(decision)
         self.last_id = max(self.last_id, decision.id)
         return estimate
 

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Sequence
 from engine.frozen import frozen
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.pairs import MORE_PAIRS
-from engine.learning.decisions.training_lines import ARROW, Preference, Shape, exchange_line, preference_line
+from engine.learning.decisions.training_lines import (
+    ARROW,
+    Preference,
+    Shape,
+    encode_lines,
+    exchange_line,
+    preference_line,
+)
 from engine.model import Refusal
 from engine.model.text import count, jaccard
 
@@ -124,7 +131,7 @@ def make_batch(exporter: Exporter, *, first: bool) -> Batch:
     exchanges = exporter.load_exchanges()
     if first and len(exchanges) >= MIN_CONVERSATIONS:
         lines = [exchange_line(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
-        return Batch(SFT, len(lines), _encode(lines), 0, len(exchanges) - len(lines))
+        return Batch(SFT, len(lines), encode_lines(lines), 0, len(exchanges) - len(lines))
     pairs = exporter.load_preferences()
     if len(pairs) < MIN_PAIRS:
         message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"
@@ -133,8 +140,4 @@ def make_batch(exporter: Exporter, *, first: bool) -> Batch:
     training, held_back = split(pairs)
     distinct = {(pair.context, pair.chosen, pair.rejected): pair for pair in training}
     lines = [preference_line(pair, Shape.OPENAI) for pair in distinct.values()]
-    return Batch(DPO, len(lines), _encode(lines), max(pair.id for pair in pairs), len(held_back))
-
-
-def _encode(lines: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
+    return Batch(DPO, len(lines), encode_lines(lines), max(pair.id for pair in pairs), len(held_back))

@@ -85,6 +85,11 @@ def weight_line(pair: Preference) -> str:
     return json.dumps({"pair": pair.id, "weight": pair.weight})
 
 
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """The content of a file with these lines."""
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
 def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
     if shape is Shape.PLAIN:
         confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}

@@ -35,6 +35,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.lessons import lesson_id, normalise
+from engine.model.text import plain
 
 ROOT = "learnings"
 NO_WORKSPACE = "none"
@@ -288,8 +289,7 @@ def domain_of(kind: LearningKind) -> str:
 
 def title_of(text: str) -> str:
     """The title of a text: its beginning, in one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1].rstrip() + "…"
+    return plain(text, MAX_TITLE)
 
 
 def format_time(instant: datetime | None) -> str:

@@ -35,6 +35,7 @@ from engine.model import (
 )
 from engine.model.lessons import Correction, Rule, added_sentences
 from engine.model.secrets import redact
+from engine.model.text import plain
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
 """What the cost of each is booked as, and the kind of run in the X-ray."""
@@ -114,11 +115,11 @@ def read_verdict(text: str) -> Verdict:
     try:
         document: Any = json.loads(_unfenced(text))
     except (ValueError, RecursionError):
-        return Verdict(None, f"the answer is not a JSON object: {_short(text)}")
+        return Verdict(None, f"the answer is not a JSON object: {plain(text, 200)}")
     holds = document.get("generalises") if isinstance(document, dict) else None
     if not isinstance(holds, bool):
-        return Verdict(None, f"the answer says neither true nor false: {_short(text)}")
-    return Verdict(holds, _short(str(document.get("reason", ""))) or "no reason was given")
+        return Verdict(None, f"the answer says neither true nor false: {plain(text, 200)}")
+    return Verdict(holds, plain(str(document.get("reason", "")), 200) or "no reason was given")
 
 
 def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
@@ -242,8 +243,3 @@ def _unfenced(text: str) -> str:
     if len(lines) > 2 and lines[0].startswith("```") and lines[-1] == "```":
         return "\n".join(lines[1:-1])
     return bare
-
-
-def _short(text: str) -> str:
-    flat = " ".join(sanitise(text).split())
-    return flat if len(flat) <= 200 else flat[:199] + "…"

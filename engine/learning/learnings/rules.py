@@ -30,10 +30,10 @@ from engine.model import (
     SessionView,
     TranscriptLine,
     Trust,
-    sanitise,
 )
 from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
 from engine.model.secrets import redact
+from engine.model.text import plain
 from engine.model.trust import trust_of_names
 from engine.storage.ledger import LedgerEntry
 
@@ -355,8 +355,7 @@ def _spent(record: SessionRecord) -> Impact:
 
 
 def _short(text: str) -> str:
-    flat = " ".join(sanitise(text).split())
-    return flat if len(flat) <= MAX_QUOTE_LENGTH else flat[: MAX_QUOTE_LENGTH - 1].rstrip() + "…"
+    return plain(text, MAX_QUOTE_LENGTH)
 
 
 # -- what concerns an agent's own tools only

@@ -10,29 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.decisions.card_features import CardFeatures
+from engine.learning.decisions.card_features import CardFeatures, PastDecision
 from engine.learning.decisions.habits import WORD_BUCKETS, Habits, shrink_share
-from engine.model import PartOfDay, PastDecision
+from engine.model import PartOfDay
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 ASKED = CardFeatures(
     "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, NOW, 9
 )
-YES = PastDecision(
-    "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, True, 1.0,
-    2.0, NOW, hour=9,
-)  # fmt: skip
+YES = PastDecision(ASKED, True, 1.0, 2.0)
 NO = replace(YES, chosen=False)
-ANY = st.builds(
+CARDS = st.builds(
     replace,
-    st.just(YES),
+    st.just(ASKED),
     kind=st.sampled_from(["run_tests", "lint", "bisect"]),
     channel=st.sampled_from(["koji-core", "garden"]),
     part=st.sampled_from(PartOfDay),
     weekend=st.booleans(),
-    chosen=st.booleans(),
-    weight=st.sampled_from([0.3, 0.5, 0.7, 0.8, 1.0]),
 )
+ANY = st.builds(PastDecision, CARDS, st.booleans(), st.sampled_from([0.3, 0.5, 0.7, 0.8, 1.0]), st.just(2.0))
 
 
 def of(past: Sequence[PastDecision]) -> Habits:
@@ -50,19 +46,19 @@ def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision])
 
 @pytest.mark.long
 def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
-    many = [replace(YES, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
-    learnt = of(many)
+    many = [replace(ASKED, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
+    learnt = of([replace(YES, card=card) for card in many])
     assert "hunter" not in repr(learnt.counts)
     assert len(learnt.counts) < WORD_BUCKETS + 100 < 200_000
 
 
 def test_time_relevance_knows_part_of_day_week_and_hour() -> None:
-    evenings = [replace(NO, part=PartOfDay.EVENING, hour=20)] * 10
-    weekends = [replace(NO, weekend=True)] * 10
+    evenings = [replace(NO, card=replace(ASKED, part=PartOfDay.EVENING, hour=20))] * 10
+    weekends = [replace(NO, card=replace(ASKED, weekend=True))] * 10
     habits = of([YES] * 10 + evenings + weekends)
     assert habits.time_share(ASKED) > 0.6 > habits.time_share(replace(ASKED, part=PartOfDay.EVENING, hour=20))
     assert habits.time_share(ASKED) > 0.6 > habits.time_share(replace(ASKED, weekend=True, hour=None))
-    early = of([YES] * 10 + [replace(NO, hour=6)] * 10)
+    early = of([YES] * 10 + [replace(NO, card=replace(ASKED, hour=6))] * 10)
     assert early.time_share(ASKED) > 0.6 > 0.4 > early.time_share(replace(ASKED, hour=6))
 
 
@@ -82,7 +78,7 @@ def test_the_usual_wait_is_learnt_from_five_approvals_on() -> None:
 
 @pytest.mark.parametrize(("there", "against", "named"), [(2, 0, None), (3, 0, "garden"), (3, 3, None)])
 def test_a_channel_is_named_after_enough_approvals_there(there: int, against: int, named: str | None) -> None:
-    garden = replace(YES, channel="garden")
+    garden = replace(YES, card=replace(ASKED, channel="garden"))
     habits = of([garden] * there + [replace(garden, chosen=False)] * against)
     assert habits.usual_channel("run_tests", ["koji-core", "garden"]) == named
     assert habits.usual_channel("run_tests", ["koji-core"]) is None
