@@ -1,4 +1,4 @@
-"""Comments on lines of a change set, which the agent receives as one message (SPEC 3.9)."""
+"""Stores comments on lines of a change set, and makes the message of them that the agent receives (SPEC 3.9)."""
 
 from __future__ import annotations
 

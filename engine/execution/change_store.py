@@ -1,4 +1,4 @@
-"""The rows of change sets in the database (SPEC 3.9): their table, their legal transitions, and how to read them."""
+"""Stores and reads the rows of change sets, and checks their transitions (SPEC 3.9)."""
 
 from __future__ import annotations
 

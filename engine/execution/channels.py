@@ -1,4 +1,4 @@
-"""The channels of the settings, and the limits of their sessions (SPEC 1.1, 2.4, 3.8)."""
+"""Reads the channels of the settings, and the limits of their sessions (SPEC 1.1, 2.4, 3.8)."""
 
 from __future__ import annotations
 

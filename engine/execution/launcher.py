@@ -1,4 +1,4 @@
-"""The interface between cards and sessions: choose a runner, start, stop and edit work (SPEC 2.7, 3.8)."""
+"""Chooses the runner of a card's work, and starts, stops and edits it (SPEC 2.7, 3.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One running session: its commands, its transcript, its budget, and requests to stop it (SPEC 3.8)."""
+"""Represents one running session: its commands, its transcript, its budget, and requests to stop it (SPEC 3.8)."""
 
 from __future__ import annotations
 

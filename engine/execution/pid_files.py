@@ -1,8 +1,8 @@
-"""PID files of every session in the home, by which its processes are found without the engine (SPEC 3.7).
+"""Writes PID files for every session, and finds its processes by them without the engine (SPEC 3.7).
 
 The first process of each command writes its line of /proc before it becomes the command: its number and its start time.
-Where the number belongs to another process by now, the start time differs; and a process without the session's mark in
-its environment is not the session's, whatever a file says: neither is touched. A second file names the control
+Where the number belongs to another process now, the start time differs; and a process without the session's mark in its
+environment is not the session's, whatever a file says: neither is touched. A second file names the control
 group."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of every session's prompt: the agent's identity, rules, the project's guidance, the task (SPEC 1.10)."""
+"""Makes the parts of every session's prompt: the agent's identity, rules, project guidance, task (SPEC 1.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of a running session, which its time limits are checked against (SPEC 3.8, 9.3)."""
+"""Measures the time of a running session, and checks its time limits (SPEC 3.8, 9.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of sessions in the database (SPEC 3.8): legal transitions only, each in one transaction with the observers.
+"""Stores and reads the rows of sessions (SPEC 3.8): legal transitions only, each in one transaction with the observers.
 
 A session becomes QUEUED in the transaction that uses up its permit, RUNNING in the one that observers join, and over in
 a last one. A crash between two of them leaves a row in the earlier state.

@@ -1,5 +1,5 @@
-"""Transcripts (SPEC 3.8): one append-only JSONL file for each session, written in batches, read in pages, limited in
-size.
+"""Writes and reads transcripts (SPEC 3.8): an append-only JSONL file for each session, written in batches, read in
+pages, limited in size.
 
 A line on the screen is always on disk, because readers read the file, also while the session runs. Control characters
 and secrets are removed before a line is written (SPEC 11.1), so that screens, prompts and exports can use it as it is.

@@ -63,6 +63,12 @@ class Permits:
         self.used.add(permit.id)
 
 
+def permit_for(assignment: Assignment, number: int, clock: Clock) -> Permit:
+    until = clock.now() + timedelta(minutes=15)
+    card_id = f"pred_{number}"
+    return Permit(f"permit_{number}", card_id, assignment.digest, TriggerType.MANUAL, clock.now(), until)
+
+
 @dataclass
 class Brakes:
     reason: str = ""
@@ -176,16 +182,7 @@ class World:
         self.watcher.observe(self.sessions)
 
     def permit(self, assignment: Assignment) -> Permit:
-        number = next(self._numbers)
-        now = self.clock.now()
-        return Permit(
-            f"permit_{number}",
-            f"pred_{number}",
-            assignment.digest,
-            TriggerType.MANUAL,
-            now,
-            now + timedelta(minutes=15),
-        )
+        return permit_for(assignment, next(self._numbers), self.clock)
 
     def assignment(self, work: str | Callable[[LiveSession], str], prompt: str = "do it") -> Assignment:
         name = work if isinstance(work, str) else f"work_{len(self.runner.works)}"

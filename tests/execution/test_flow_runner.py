@@ -7,7 +7,6 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +31,16 @@ from engine.home import Home
 from engine.model import (
     Assignment,
     CheckResult,
-    Permit,
     Randomness,
     Refusal,
     SessionState,
     SessionView,
-    TriggerType,
     Verdict,
 )
 from engine.storage.database import Database
 from engine.storage.validation_runs import ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import Watcher, rails, until
+from tests.execution.session_world import Watcher, permit_for, rails, until
 
 
 class Hunt(Flow):
@@ -113,10 +110,7 @@ class World:
 
     def start(self, flow: str | None, **parameters: Any) -> SessionView:
         assignment = self.assignment(flow, **parameters)
-        now = self.clock.now()
-        permit = Permit(
-            f"permit_{next(self.numbers)}", "pred_1", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
-        )
+        permit = permit_for(assignment, next(self.numbers), self.clock)
         return self.launcher.start(
             permit, assignment, agent="builder", mode="approved", estimate=0, without_sandbox=True
         )
@@ -333,8 +327,8 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
         world.start(None)
     world.script(Place.CHECK, lambda job: FlowResult("free"))
     assert world.launcher.check(world.assignment("run_tests", paths=[])).estimate == 0
-    assert world.launcher.session_of("pred_1") is not None
-    assert world.launcher.session_of("pred_2") is None
+    assert world.launcher.session_of("pred_2") is not None
+    assert world.launcher.session_of("pred_3") is None
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:

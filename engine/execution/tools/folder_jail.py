@@ -1,4 +1,4 @@
-"""The files of one folder and nothing else, whatever a path says and whoever changes the tree meanwhile (SPEC 3.8).
+"""Reads and writes files of one folder and no others, whatever a path says and whoever changes the tree (SPEC 3.8).
 
 A path is walked name by name, and a link is not followed by the kernel but read and walked like the rest, so that `..`
 and links may lead anywhere within the folder and nowhere else. That only finds out where a path leads: the files are

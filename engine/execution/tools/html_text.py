@@ -1,4 +1,4 @@
-"""The text of a page of HTML: words, headings, lists, links; no scripts, styles or hidden parts.
+"""Makes text of a page of HTML: words, headings, lists, links; no scripts, styles or hidden parts.
 
 Not `html.parser`: that takes minutes for some megabytes of rubbish, and pages are hostile. Here every step goes
 forward, so the time is linear in the length, and nothing is an error.

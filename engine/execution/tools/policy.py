@@ -1,4 +1,4 @@
-"""Tool calls that an agent's `tools.json` allows (SPEC 4.1), and production targets of a call (SPEC 3.6). Pure."""
+"""Decides which tool calls an agent's `tools.json` allows (SPEC 4.1), and finds production targets (SPEC 3.6). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of the tools on text: parts of a file, one replacement, results of bounded size. Pure."""
+"""Edits and shows text for the tools: parts of a file, one replacement, diffs, results of bounded size. Pure."""
 
 from __future__ import annotations
 

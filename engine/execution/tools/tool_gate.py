@@ -1,4 +1,4 @@
-"""The checks of every tool call before it is done: the agent's policy, the content filter, production targets, and
+"""Checks every tool call before it is done: by the agent's policy, the content filter, production targets, and
 where one of them asks for it a person (SPEC 3.5, 3.6, 4.1)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The web as sessions see it (SPEC 3.8): pages as text, and a search by the endpoint that the operator configured.
+"""Fetches web pages as text for sessions (SPEC 3.8), and searches by the endpoint that the operator configured.
 
 A name is resolved once, its addresses are judged, and the connection goes to the address that was judged, so that a
 name which changes its mind reaches nothing; each redirect goes through the same. No proxy, no cookies, no credentials,

@@ -14,7 +14,7 @@ from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.config.agents import AcpSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.live_session import LiveSession, SessionRails
+from engine.execution.live_session import LiveSession
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.agent_runner import AgentServices
@@ -25,23 +25,20 @@ from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.model import (
     Assignment,
-    Permit,
     Prompt,
     PromptLine,
     PromptPart,
     PromptRequest,
     PromptSource,
-    RailVerdict,
     Randomness,
     Refusal,
     SessionView,
     SourceKind,
-    TriggerType,
     Verdict,
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.execution.session_world import Brakes, Permits, until
+from tests.execution.session_world import Permits, permit_for, rails, until
 
 AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
 
@@ -153,13 +150,7 @@ class AcpWorld:
             bus=bus,
             randomness=randomness,
             settings=self.settings,
-            rails=SessionRails(
-                self.permits.consume,
-                Brakes().stop_reason,
-                lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
-                purse,
-                sandbox=sandbox or NoSandbox(),
-            ),
+            rails=rails(verdict, consume=self.permits.consume, reserve=purse, sandbox=sandbox or NoSandbox()),
             runners=[self.runner],
         )
 
@@ -172,19 +163,8 @@ class AcpWorld:
     def start(self, *steps: Mapping[str, Any], prompt: str = "", mode: str = "approved") -> SessionView:
         task = prompt or "SCRIPT " + json.dumps(steps)
         assignment = Assignment(task, "koji-core", str(self.repository.path), "acp:small")
-        number, now = next(self._numbers), self.clock.now()
-        from datetime import timedelta
-
-        permit = Permit(
-            f"permit_{number}",
-            f"pred_{number}",
-            assignment.digest,
-            TriggerType.MANUAL,
-            now,
-            now + timedelta(minutes=15),
-        )
         return self.sessions.start(
-            permit,
+            permit_for(assignment, next(self._numbers), self.clock),
             assignment,
             agent="builder",
             mode=mode,

@@ -1,4 +1,4 @@
-"""Known coding agents: how they are found and logged in, and what an agent may touch (SPEC 3.8, 11.1)."""
+"""Finds and describes known coding agents, and confines them (SPEC 3.8, 11.1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The conversation with one agent process: begin, turns, end (SPEC 3.8, 9.4).
+"""Holds the conversation with one agent process: start, turns, end (SPEC 3.8, 9.4).
 
-The session's own thread drives it; its event loop runs only while something is said. Between turns (while tests judge
+The session's own thread drives it; its event loop runs only during a turn. Between turns (while tests judge
 what was done) the agent waits with its pipes.
 """
 
@@ -194,7 +194,7 @@ class Conversation:
         return kind(f"{self._title} is not logged in: {message}", self._login)
 
     async def _connection_lost(self) -> FlowError:
-        """The error that tells why the connection ended."""
+        """The error with the reason why the connection ended."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
             return FlowError(f"{self._title} was ended: {self._pipe.problem}")

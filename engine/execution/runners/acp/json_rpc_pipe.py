@@ -1,4 +1,4 @@
-"""JSON-RPC messages over an agent's pipes, whatever the agent writes there.
+"""Sends and receives JSON-RPC messages over an agent's pipes, whatever the agent writes there.
 
 A `Transport` of the protocol's library. It takes the place of the library's own, which reads lines without bound, dies
 of JSON that is no message, waits for ever on an agent that does not read, and logs to the terminal.

@@ -1,4 +1,4 @@
-"""Terminals: commands that an agent has the client run, each ended alone or with the session (SPEC 3.8)."""
+"""Runs the commands of an agent's terminals, each ended alone or with the session (SPEC 3.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations on disk, so that a finished session can be continued (SPEC 9.4): `SESSION.messages.jsonl` beside its
+"""Stores conversations, so that a finished session can be continued (SPEC 9.4): `SESSION.messages.jsonl` beside its
 transcript, a message a line as the model host dumped it, secrets cut out."""
 
 from __future__ import annotations

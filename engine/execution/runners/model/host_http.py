@@ -1,4 +1,4 @@
-"""The HTTP client of the model host, which bounds answers and follows no redirect, and its failures by kind.
+"""Makes the HTTP clients of the model host, which bound answers and follow no redirect, and classifies their failures.
 
 Runs in the model host only.
 """

@@ -1,5 +1,7 @@
-"""Prices of models, as genai-prices knows them. For the model host; and for who compares prices now and then: the list
-alone takes half a second to load, the clients are not needed for it."""
+"""Looks up prices of models in genai-prices.
+
+For the model host, and for the rare comparison of prices: the list takes half a second to load, but needs no client.
+"""
 
 from __future__ import annotations
 

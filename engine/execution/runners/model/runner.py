@@ -1,4 +1,4 @@
-"""The model runner (SPEC 3.8): work in prose, done by a model of the operator's with tools, in a worktree."""
+"""Runs text prompts by a model of the operator's with tools, in a worktree (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ModelRunner(AgentRunner):
             f"{choice.provider}:{choice.model} ({choice.reason}) · "
             f"sandbox: {live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))}"
         )
-        with suppress(HostGone):  # told when it is spoken to
+        with suppress(HostGone):  # the first request reports it
             self._providers.host.start()  # it starts while the worktree is made
         with self._services.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
@@ -94,17 +94,17 @@ class ModelRunner(AgentRunner):
             finally:
                 live.is_listening = False
                 loop.close()
-            # What it said before a red test sent it back tells of files that are no longer so.
+            # An answer before failed tests sent it back describes files that have changed since.
             parts = [next((message for message in reversed(messages) if message), ""), validated.summary]
             summary = "\n\n".join(filter(None, parts))
             return self._result(live, view, workspace, validated, summary=summary, closing=validated.summary, facts={})
 
     def _begin(self, loop: AgentLoop, prompt: Prompt, previous: str, messages: list[str]) -> None:
-        """The first turn, after what was said in the session that this one continues."""
+        """Run the first turn, after the conversation of the session that this one continues."""
         follows = self._last_call(previous) if previous else ""
         loop.begin(continues=previous, follows=follows)
         stored = prompt
-        if follows:  # what was said last is part of what is sent now
+        if follows:  # the last answer is part of the new request
             reply = assistant_part(self._services.calls.reply(follows), (), follows)
             stored = replace(prompt, parts=(reply, *prompt.parts))
         messages.append(loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored))
