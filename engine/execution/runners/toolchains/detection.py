@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cached_property
@@ -84,10 +84,12 @@ class ProjectFolder:
         except OSError:
             return frozenset()
 
-    def in_folder_above(self, folder: Path) -> ProjectFolder:
-        """Another folder of the same repository, one above this."""
-        workspace = self.top / folder.relative_to(self.root) if folder.is_relative_to(self.root) else folder
-        return ProjectFolder(folder, workspace, self.root, self.top, self.pytest_by_interpreter)
+    def with_folders_above(self) -> Iterator[ProjectFolder]:
+        """This folder and those above it, up to the top of the files."""
+        yield self
+        for folder in folders_up_to(self.folder, self.root)[1:]:
+            workspace = self.top / folder.relative_to(self.root)
+            yield ProjectFolder(folder, workspace, self.root, self.top, self.pytest_by_interpreter)
 
     def find_files(self, patterns: Sequence[str]) -> list[str]:
         """The existing files that match `patterns`, in which `*` matches anything but `/`."""
@@ -333,8 +335,7 @@ def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file in the folder configures the linter; where it reads parent settings, also in a folder above."""
     for sign in row.configured:
         name, _, pattern = sign.partition(":")
-        for path in folders_up_to(folder.folder, folder.root) if row.uses_parent_settings else [folder.folder]:
-            here = folder if path == folder.folder else folder.in_folder_above(path)
+        for here in folder.with_folders_above() if row.uses_parent_settings else [folder]:
             files = here.find_files((name,))
             if files and (not pattern or here.search_files(files, pattern)):
                 return True
@@ -361,21 +362,15 @@ def _find_formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) 
 def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
     """The package setup of each language of a folder: by the nearest lock file that applies to it, else by its
     manifest."""
-    chosen: dict[str, PackageSetup] = {}
+    rows_by_language: dict[str, list[PackageManagerRow]] = {}
     for row in PACKAGE_MANAGERS.values():
-        if row.kind not in chosen and folder.find_files(row.manifests):
-            rows = [
-                other
-                for other in PACKAGE_MANAGERS.values()
-                if other.kind == row.kind and folder.find_files(other.manifests)
-            ]
-            chosen[row.kind] = _choose_manager(folder, rows)
-    return tuple(chosen.values())
+        if folder.find_files(row.manifests):
+            rows_by_language.setdefault(row.kind, []).append(row)
+    return tuple(_choose_manager(folder, rows) for rows in rows_by_language.values())
 
 
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
-    for path in folders_up_to(folder.folder, folder.root):
-        here = folder if path == folder.folder else folder.in_folder_above(path)
+    for here in folder.with_folders_above():
         holding = rows if here is folder else [row for row in rows if _is_workspace_of(here, row)]
         for row in holding:
             if locks := here.find_files(row.lock_files):

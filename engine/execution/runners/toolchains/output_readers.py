@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -48,7 +49,12 @@ def read_result(name: str, run: FinishedRun) -> CheckResult | None:
 
 
 def make_result(
-    tool: str, counts: Mapping[str, int], *, seconds: float, failing: Iterable[str], durations: Mapping[str, float]
+    tool: str,
+    counts: Mapping[str, int],
+    *,
+    seconds: float = 0.0,
+    failing: Iterable[str] = (),
+    durations: Mapping[str, float] = MappingProxyType({}),
 ) -> CheckResult:
     """A `CheckResult` with its lists in order: failing tests without repeats, durations with the slowest first."""
     slowest = sorted(durations.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -67,13 +73,13 @@ def make_result(
 def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
     """The result of a command whose output names no tests: all that is known is how it ended."""
     counts = {"failed" if exit_code else "passed": 1}
-    check = make_result(tool, counts, seconds=0, failing=[title] if exit_code else [], durations={})
+    check = make_result(tool, counts, failing=[title] if exit_code else ())
     return replace(check, counted=False)
 
 
 def _broken_run(run: FinishedRun) -> CheckResult | None:
     """One error when a run broke before any test, None when all that is known is that it succeeded."""
-    nothing = make_result(run.tool, {}, seconds=0, failing=(), durations={})
+    nothing = make_result(run.tool, {})
     return _with_exit_code(run, nothing) if run.exit_code else None
 
 
@@ -97,7 +103,7 @@ def _read_junit(run: FinishedRun) -> CheckResult:
     if root is None:
         reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
         errors = 0 if run.exit_code == 5 else 1
-        return make_result(run.tool, {"errors": errors}, seconds=0, failing=[reason], durations={})
+        return make_result(run.tool, {"errors": errors}, failing=[reason])
     return _read_junit_cases(run.tool, root, lambda case: _pytest_id(case, run.folder))
 
 
