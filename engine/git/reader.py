@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from engine.git import Git, GitError, submodule_paths
+from engine.git import Git, GitError
 from engine.git.answers import GitAnswers
 from engine.git.co_changes import CoChanges, Partner
 from engine.git.commits import is_ancestor
@@ -62,7 +62,7 @@ class GitReader:
         history = answers.latest(
             "refs",
             (key,),
-            lambda: read_ref_state(git, repository, status, refs.decode(errors="surrogateescape")),
+            lambda: read_ref_state(git, status, refs.decode(errors="surrogateescape")),
             keep_errors=False,
         )
         tags = [line for line in refs.splitlines() if b" refs/tags/" in line]
@@ -78,7 +78,6 @@ class GitReader:
             files=status.files,
             more_files=status.more_files,
             operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
-            submodules=submodule_paths(workspace),
             has_remote=b"[remote " in config,
             on_github=b"github" in config,
             touches=_list_touches(repository.git_dir, status.files),

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Final
 
-from engine.git import Git, Repository, is_session_branch
+from engine.git import Git, is_session_branch
 from engine.git.commits import count_apart, log_commits, tags_by_commit, to_datetime
 from engine.git.state import Branch, GitState, bare_name
 from engine.git.status import MAX_FILES, Status, is_litter
@@ -18,7 +18,7 @@ MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
-def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) -> GitState:
+def read_ref_state(git: Git, status: Status, refs: str) -> GitState:
     """The values that only change when HEAD or a ref moves."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -53,10 +53,8 @@ def read_ref_state(git: Git, repository: Repository, status: Status, refs: str) 
         recent=tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else (),
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
         tag=tag,
-        previous_tag=previous_tag,
         commits_since_tag=since,
         subjects=_subjects_since(git, status.head, tag if since else previous_tag),
-        shallow=(repository.common / "shallow").exists(),
     )
 
 

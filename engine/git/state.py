@@ -60,10 +60,10 @@ class GitState:
     `head` is "" before the first commit, `branch` "" when detached, `upstream` "" when there is none. `ahead` and
     `behind` count against the upstream, `ahead_of_base` and `behind_base` against `base`, the branch that others
     start from (`main`, `origin/main`, …; "" for unknown). `tag` is the newest tag among the last 5,000
-    commits of HEAD, `previous_tag` the one before it; `commits_since_tag` counts from there, or, without a tag, all
-    commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
-    `previous_tag`, merges left out. `own_files`: at most 2,000 files that this branch changed
-    since it left its upstream, or its base where it has none. `me`: git's own `user.email`, "" when it is not set.
+    commits of HEAD; `commits_since_tag` counts from there, or, without a tag, all commits up to 301. `subjects`: of at
+    most 50 commits since `tag`, or, when HEAD is `tag`, between it and the tag before it, merges left out.
+    `own_files`: at most 2,000 files that this branch changed since it left its upstream, or its base where it has none.
+    `me`: git's own `user.email`, "" when it is not set.
     `operation`: what is unfinished, see `engine.git.operation`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
     the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
@@ -87,15 +87,12 @@ class GitState:
     recent: tuple[Commit, ...] = ()
     branches: tuple[Branch, ...] = ()
     tag: str = ""
-    previous_tag: str = ""
     commits_since_tag: int = 0
     subjects: tuple[str, ...] = ()
     own_files: tuple[str, ...] = ()
     me: str = ""
     operation: str = ""
     refs: str = ""
-    submodules: tuple[str, ...] = ()
-    shallow: bool = False
     has_remote: bool = False
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
@@ -116,16 +113,6 @@ class GitState:
     def is_mine(self, commit: Commit) -> bool:
         """Whether the operator wrote it, as far as git can tell."""
         return bool(self.me) and commit.email == self.me
-
-    @cached_property
-    def staged(self) -> tuple[FileState, ...]:
-        """Files with changes in the index."""
-        return tuple(file for file in self.files if file.staged)
-
-    @cached_property
-    def modified(self) -> tuple[FileState, ...]:
-        """Tracked files whose working copy differs from the index."""
-        return tuple(file for file in self.files if file.modified)
 
     @cached_property
     def untracked(self) -> tuple[FileState, ...]:

@@ -51,9 +51,9 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> Non
     assert names(found) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
     assert found[""].untested_reason == "it has no tests"
     assert found["packages/py"].name == "cart"
-    assert found["packages/py"].install == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
-    assert found["web"].install == "npm install"
-    assert found["srv/x"].install == "go mod download"
+    assert found["packages/py"].packages[0].install == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    assert found["web"].packages[0].install == "npm install"
+    assert found["srv/x"].packages[0].install == "go mod download"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_top_runs_what_lies_outside_of_the_projects_below(repository: Reposi
 def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> None:
     found = look(repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **below("packages/py", PYTHON)})
     assert names(found) == {"": [], "packages/py": ["pytest"]}
-    assert (found["packages/py"].lock, found["packages/py"].packages[0].folder) == ("uv.lock", "")
+    assert (found["packages/py"].packages[0].lock, found["packages/py"].packages[0].folder) == ("uv.lock", "")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_script_that_hands_on_gives_way_to_the_members(repository: Repository,
         repository, {**node(script, workspaces=["p/*"]), "package-lock.json": "", **below("p/a", node("vitest"))}
     )
     assert names(found) == {"": [], "p/a": ["vitest"]}
-    assert (found["p/a"].install, found["p/a"].lock, found["p/a"].packages[0].folder) == (
+    assert (found["p/a"].packages[0].install, found["p/a"].packages[0].lock, found["p/a"].packages[0].folder) == (
         "npm ci",
         "package-lock.json",
         "",

@@ -100,7 +100,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.tool.title == f"{manager} test"
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
     assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
-    assert (project.lock, project.missing_tool) == (lock, "node_modules")
+    assert (project.packages[0].lock, project.missing_tool) == (lock, "node_modules")
     assert project.packages[0].manager == manager
 
 

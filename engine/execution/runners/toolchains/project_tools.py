@@ -72,11 +72,6 @@ class ProjectTool:
     def name(self) -> str:
         return self.row.name
 
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Endings of files whose change matters to it; () when any may."""
-        return self.row.suffixes
-
     def is_missing(self, missing: MissingItem) -> bool:
         """Whether an item that the output calls missing really is, and is no mistake in the project itself."""
         if missing.kind != "package":

@@ -109,21 +109,6 @@ class Project:
             return f"its tests run with those of {self.tested_by or 'the top folder'}"
         return f"its tests need {self.missing_tool}" if self.missing_tool else "it has no tests"
 
-    @property
-    def install(self) -> str:
-        """The command that installs its packages, "" when none is known."""
-        return self.packages[0].install if self.packages else ""
-
-    @property
-    def lock(self) -> str:
-        """Its lock file, relative to the top, "" when it has none."""
-        return self.packages[0].lock if self.packages else ""
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Endings of files whose change matters to its tests; () when any may."""
-        return tuple(suffix for tool in self.tools for suffix in tool.row.suffixes)
-
     def path_inside(self, path: str) -> str | None:
         """`path`, which is relative to the top, relative to this project's folder; None when it lies elsewhere."""
         if not self.path:

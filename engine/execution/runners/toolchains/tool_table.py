@@ -85,8 +85,6 @@ class LinterRow(ToolRow):
     """It is used without configuration when the project's own environment has it."""
     uses_parent_settings: bool = False
     """It may be configured in a folder above."""
-    is_read_only: bool = True
-    """False for a script, which may do anything (SPEC 2.12)."""
     group: str = ""
     """Only the first linter of one kind and group is used."""
 
