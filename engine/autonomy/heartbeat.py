@@ -192,7 +192,7 @@ class Heartbeat:
                 for item in items:
                     if task := memories.get(item.key, {}).get("task"):
                         tasks[task] = tasks.get(task, True) and item.run
-            self._board.follow_pages(transaction, tasks, all_read=not unread)
+            self._board.update_from_heartbeats(transaction, tasks, all_read=not unread)
             for page, items, before in pages:
                 task_ids += self._page(transaction, page, items, before, zone)
             for where, words in faults:

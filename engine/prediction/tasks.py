@@ -6,9 +6,10 @@ A session that starts sets the card's task to running, or adds one; its end sets
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import JSON, Column, String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
@@ -19,7 +20,7 @@ from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import Prediction
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load, load_all, select_all
+from engine.storage.rows import Row, load, load_all, select_all, value_of
 from engine.storage.types import utc_column
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
@@ -28,7 +29,7 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 LAST_FILE_TASKS = "tasks.written"
 """Key in the state table: [workspace, title] of each task that was open in the files of `tasksDir`."""
 
-STATES = ("open", "running", "done", "failed")
+TASK_STATES = ("open", "running", "done", "failed")
 MAX_TITLE = 500
 
 FILE, HEARTBEAT, HEARTBEAT_ORDER = "file", "heartbeat", "order"
@@ -55,7 +56,7 @@ class TaskRow(Row, table=True):
     __tablename__ = "tasks"
     id: str = Field(primary_key=True)
     title: str
-    state: str
+    state: str = "open"
     channel: str = ""
     workspace: str = ""
     source: str = "operator"
@@ -86,17 +87,17 @@ class TaskBoard:
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """The tasks, latest change first. A task without a workspace belongs to every workspace."""
-        if state is not None and state not in STATES:
-            raise Refusal("bad_state", f"{sanitise(state)!r} is not a state of a task", "one of " + ", ".join(STATES))
+        if state is not None and state not in TASK_STATES:
+            raise Refusal(
+                "bad_state", f"{sanitise(state)!r} is not a state of a task", "one of " + ", ".join(TASK_STATES)
+            )
         query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
         if workspace is not None:
             query = query.where(col(TaskRow.workspace).in_((workspace, "")))
         if state is not None:
             query = query.where(col(TaskRow.state) == state)
         with self._database.read() as session:
-            rows = list(session.exec(query))
-            undone = _undone(session, rows)
-            return [_to_task(row, undone) for row in rows]
+            return _to_tasks(session, list(session.exec(query)))
 
     def get(self, task_id: str) -> Task:
         """The task with this id or prefix of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
@@ -111,15 +112,13 @@ class TaskBoard:
                 row = matches[0] if matches else None
             if row is None:
                 raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
-            return _to_task(row, _undone(session, [row]))
+            return _to_tasks(session, [row])[0]
 
     def needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
         contains_id = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
         with self._database.read() as session:
-            rows = list(session.exec(select(TaskRow).where(contains_id)))
-            undone = _undone(session, rows)
-            return [_to_task(row, undone) for row in rows]
+            return _to_tasks(session, list(session.exec(select(TaskRow).where(contains_id))))
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
         """Add an open task of the operator; the tasks `needs` (ids or prefixes) must be done first.
@@ -130,18 +129,22 @@ class TaskBoard:
         if not words or len(words) > MAX_TITLE:
             raise Refusal("bad_title", f"a title must have 1 to {MAX_TITLE} characters", "say what to do")
         needed = list(dict.fromkeys(self.get(need).id for need in needs))
-        return self._database.write(
-            lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None, needed)
-        )
+
+        def insert(tx: Transaction) -> Task:
+            row = self._add(tx, words, "operator", channel=channel, workspace=workspace, needs=needed)
+            return _to_tasks(tx.session, [row])[0]
+
+        return self._database.write(insert)
 
     def add_due(
         self, transaction: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False
     ) -> str:
         """Add an open task for a due item of a heartbeat (SPEC 4.1), which may `run` by itself; returns its id."""
         words = sanitise(title).strip()[:MAX_TITLE]
-        return self._add(transaction, words, channel, workspace, "open", HEARTBEAT_ORDER if run else HEARTBEAT, None).id
+        source = HEARTBEAT_ORDER if run else HEARTBEAT
+        return self._add(transaction, words, source, channel=channel, workspace=workspace).id
 
-    def follow_pages(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
+    def update_from_heartbeats(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
         """Update the tasks of heartbeats from the present pages. `items` are the last task of each item, and whether
         the item runs by itself. A task without an item is done, and opens again when the item is back; it stays open
         while not all pages could be read."""
@@ -154,7 +157,7 @@ class TaskBoard:
             elif row.id not in items and row.state == "open" and all_read:
                 self._change(transaction, row, "done", ITEM_REMOVED)
 
-    def follow_files(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
+    def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
         """Update the tasks from the files of `tasksDir`. `- [ ] words` in a `*.md` there is an open task; it is done
         when it is checked or gone, and open again when it is unchecked or back. A file belongs to the workspace of its
         name (`shop.md`), any other to none. Returns messages about files that are not read because several workspaces
@@ -188,7 +191,7 @@ class TaskBoard:
                 elif (row.workspace, row.title) in reopened:
                     self._change(tx, row, "open", "")
             for workspace, title in new:
-                self._add(tx, title, "", workspace, "open", FILE, None)
+                self._add(tx, title, FILE, workspace=workspace)
             state.put(tx, LAST_FILE_TASKS, now)
 
         self._database.write(work)
@@ -211,7 +214,7 @@ class TaskBoard:
                     "task_running", f"{row.id} is being worked on", "stop its session, or wait until it finishes"
                 )
             self._change(tx, row, "done", "")
-            return _to_task(row, _undone(tx.session, [row]))
+            return _to_tasks(tx.session, [row])[0]
 
         return self._database.write(finish)
 
@@ -224,9 +227,17 @@ class TaskBoard:
             self._change(transaction, row, "running", "")
             return
         title = sanitise(view.prompt).strip()[:MAX_TITLE] or view.id
-        task = self._add(transaction, title, view.channel, view.workspace, "running", "session", view.id)
+        row = self._add(
+            transaction,
+            title,
+            "session",
+            channel=view.channel,
+            workspace=view.workspace,
+            state="running",
+            session_id=view.id,
+        )
         if card is not None:
-            card.task_id = task.id
+            card.task_id = row.id
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: the task is done if the session succeeded. What a check found a problem in is not done:
@@ -242,32 +253,19 @@ class TaskBoard:
             outcome = view.outcome if view.result is Result.FAILED else view.state.value
             self._change(transaction, row, state, f"{outcome}: {view.error or view.summary}")
 
-    def _add(
-        self,
-        transaction: Transaction,
-        title: str,
-        channel: str,
-        workspace: str,
-        state: str,
-        source: str,
-        session_id: str | None,
-        needs: Sequence[str] = (),
-    ) -> Task:
+    def _add(self, transaction: Transaction, title: str, source: str, **columns: Any) -> TaskRow:
+        """Add a task from this source, open if no other state is among the other `columns`."""
         row = TaskRow(
             id=self._randomness.new_id("task"),
             title=title,
-            state=state,
-            channel=channel,
-            workspace=workspace,
             source=source,
             created_at=transaction.now,
             updated_at=transaction.now,
-            session_id=session_id,
-            needs=list(needs),
+            **columns,
         )
         transaction.insert(row)
-        transaction.record(TaskAdded(subject=row.id, workspace=workspace, title=title))
-        return _to_task(row, _undone(transaction.session, [row]))
+        transaction.record(TaskAdded(subject=row.id, workspace=row.workspace, title=title))
+        return row
 
     def _change(self, transaction: Transaction, row: TaskRow, state: str, note: str) -> None:
         row.note = sanitise(note)[:MAX_TITLE]
@@ -300,16 +298,14 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> tuple[dict[tupl
     return open_tasks, unclear
 
 
-def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
-    """The tasks that `rows` need and that are not done."""
+def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:
+    """The tasks of these rows, with those that each waits for."""
     needed = {need for row in rows for need in row.needs}
-    if not needed:
-        return set()
-    return set(session.exec(select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != "done")))
-
-
-def _to_task(row: TaskRow, undone: set[str]) -> Task:
-    values = {name: getattr(row, name) for name in TaskRow.model_fields}
-    return Task(
-        **values | {"needs": tuple(row.needs), "waits_for": tuple(need for need in row.needs if need in undone)}
-    )
+    undone: set[str] = set()
+    if needed:
+        query = select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != "done")
+        undone = set(session.exec(query))
+    return [
+        value_of(row, Task, needs=tuple(row.needs), waits_for=tuple(need for need in row.needs if need in undone))
+        for row in rows
+    ]

@@ -114,7 +114,7 @@ def test_an_order_is_one_while_it_stands_as_the_operator_wrote_it(world: World, 
         assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     elif change:
         items = {task: False} if change == "demoted" else {}
-        world.database.write(lambda tx: board.follow_pages(tx, items, all_read=True))
+        world.database.write(lambda tx: board.update_from_heartbeats(tx, items, all_read=True))
     assert runs(world, card) is (change == "")
 
 

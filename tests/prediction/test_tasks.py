@@ -155,23 +155,23 @@ def test_the_files_of_a_folder_are_tasks_and_done_when_checked_or_gone(board: Ta
     (folder / "home.md").write_text("- [ ] pay the taxes\n")
     (folder / "notes.txt").write_text("- [ ] not read\n")
     for _ in range(2):
-        board.follow_files(folder, ["/srv/shop"])
+        board.update_from_files(folder, ["/srv/shop"])
     assert {(task.title, task.workspace, task.source, task.state) for task in board.list()} == {
         ("cart rounding", "/srv/shop", "file", "open"),
         ("search", "/srv/shop", "file", "open"),
         ("pay the taxes", "", "file", "open"),
     }
     (folder / "shop.md").write_text("- [X] cart rounding\n")
-    board.follow_files(folder, ["/srv/shop"])
+    board.update_from_files(folder, ["/srv/shop"])
     assert {task.title for task in board.list(state="open")} == {"pay the taxes"}
     with pytest.raises(FileNotFoundError):
-        board.follow_files(tmp_path / "nowhere", [])
+        board.update_from_files(tmp_path / "nowhere", [])
 
 
 def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard, tmp_path: Path) -> None:
     def after(text: str) -> str:
         (tmp_path / "shop.md").write_text(text)
-        board.follow_files(tmp_path, ["/srv/shop"])
+        board.update_from_files(tmp_path, ["/srv/shop"])
         [task] = board.list()
         return task.state
 
@@ -189,16 +189,16 @@ def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard
 def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(board: TaskBoard, tmp_path: Path) -> None:
     (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] till\n")
     (tmp_path / "home.md").write_text("- [ ] taxes\n")
-    board.follow_files(tmp_path, ["/srv/shop"])
+    board.update_from_files(tmp_path, ["/srv/shop"])
     board.done(next(task.id for task in board.list() if task.title == "cart"))
     (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] search\n")
     before = board.list()
     both = ["/srv/shop", "/old/shop"]
-    [told] = board.follow_files(tmp_path, both)
+    [told] = board.update_from_files(tmp_path, both)
     assert "shop.md could be about /srv/shop or /old/shop" in told
-    assert board.follow_files(tmp_path, both) == []
+    assert board.update_from_files(tmp_path, both) == []
     assert board.list() == before
-    board.follow_files(tmp_path, ["/srv/shop"])
+    board.update_from_files(tmp_path, ["/srv/shop"])
     assert {task.title: task.state for task in board.list()} == {
         "cart": "done", "till": "done", "search": "open", "taxes": "open",
     }  # fmt: skip
