@@ -251,55 +251,66 @@ class Cards:
         Raises `Refusal` `empty_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`, `unknown_session`,
         `still_running`; for a suggestion `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
-        approvals, store = self.approvals, self.store
-        prompt = approvals.checked_prompt(text)
-        now = store.clock.now()
+        prompt = self.approvals.checked_prompt(text)
         former = self._finished_session(continues) if continues else None
         assignment, route = self._assign(prompt, workspace, channel, former)
-        assignment, otherwise = approvals.launcher.choose(assignment)
-        info = approvals.launcher.check(assignment)
-        card_id = self._randomness.new_id("pred")
-        reason = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
-        # The operator's own prompt has no estimate and a kind of its own, so that its approval gives no prediction the
-        # right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence.
+        assignment, otherwise = self.approvals.launcher.choose(assignment)
+        row = self._make_row(assignment, route, former, reasoning)
+        row.note = otherwise or row.note
+
+        def work(tx: Transaction) -> Card:
+            if reasoning:
+                self._check_suggestion(tx, row)
+            card = self.store.add(tx, row)
+            if reasoning:
+                self.store.make_room(tx, row)
+            return card
+
+        return self._database.write(work)
+
+    def _make_row(
+        self, assignment: Assignment, route: Route, former: SessionView | None, suggested_because: str
+    ) -> Prediction:
+        """The row of the operator's own prompt, or of what somebody suggested with this reason, with the verdicts of
+        the rails.
+
+        The operator's own prompt has no estimate and a kind of its own, so that its approval gives no prediction the
+        right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
+        now, card_id = self.store.clock.now(), self._randomness.new_id("pred")
+        if former:
+            reasoning = f"continues “{former.prompt}”"
+        elif route.why and not suggested_because:
+            reasoning = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}"
+        else:
+            reasoning = suggested_because or OWN_PROMPT_REASON
         proposal = Proposal(
-            kind=SUGGESTED if reasoning else OWN_PROMPT,
+            kind=SUGGESTED if suggested_because else OWN_PROMPT,
             workspace=assignment.workspace,
             prompt=assignment.prompt,
-            reasoning=f"continues “{former.prompt}”" if former else reasoning or reason,
-            subject=text_hash(assignment.prompt) if reasoning else card_id,
+            reasoning=reasoning,
+            subject=text_hash(assignment.prompt) if suggested_because else card_id,
             facts={"card": card_id},
             flow=assignment.flow,
             evidence_at=now,
-            source=Source.PREDICTOR_HOOK if reasoning else Source.OPERATOR,
+            source=Source.PREDICTOR_HOOK if suggested_because else Source.OPERATOR,
         )
-        context = self._predictions.situation(assignment.workspace)
+        info = self.approvals.launcher.check(assignment)
         row = make_row(
             card_id,
             proposal,
             assignment,
             info,
             now=now,
-            expires_at=store.expiry(now),
-            context=context,
-            estimate=self._predictions.estimate(proposal, assignment) if reasoning else None,
+            expires_at=self.store.expiry(now),
+            context=self._predictions.situation(assignment.workspace),
+            estimate=self._predictions.estimate(proposal, assignment) if suggested_because else None,
         )
         row.meaning = route.meaning
         if not info.available and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
-        row.note = otherwise or row.note
         with self._database.read() as session:
-            row.set_verdicts(approvals.preview_work(session, row, assignment, info))
-
-        def work(tx: Transaction) -> Card:
-            if reasoning:
-                self._check_suggestion(tx, row)
-            card = store.add(tx, row)
-            if reasoning:
-                store.make_room(tx, row)
-            return card
-
-        return self._database.write(work)
+            row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
+        return row
 
     def _assign(
         self, prompt: str, workspace: str, channel: str | None, former: SessionView | None
