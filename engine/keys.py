@@ -122,11 +122,11 @@ class Keys:
         names = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]
         return tuple(dict.fromkeys((*sorted(names), *self._file.names())))
 
-    def set(self, name: str, value: str, *, consent_file: bool = False) -> str:
+    def set(self, name: str, value: str, *, consent_file: bool = False, keyring_fix: str = "") -> str:
         """Store a key in the keyring, or with `consent_file` in the file; returns "keyring" or "file".
 
         It is stored in one place: the other one is cleared. Raises `Refusal`: `bad_name`, `bad_key`, `no_keyring` (with
-        the alternatives), and what the file raises.
+        the alternatives, or with `keyring_fix`), and what the file raises.
         """
         check_name(name)
         value = value.strip()
@@ -143,7 +143,7 @@ class Keys:
             try:
                 self._keyring.set(name, value)
             except NoKeyring as error:
-                raise Refusal("no_keyring", f"{error}", without_keyring(name)) from None
+                raise Refusal("no_keyring", f"{error}", keyring_fix or without_keyring(name)) from None
             finally:
                 self.forget()
             self._file.delete(name)

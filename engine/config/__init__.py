@@ -314,7 +314,7 @@ class Settings(Section):
 
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
-        return self.workspaces.get(path, _UNNAMED)
+        return self.workspaces.get(path, _DEFAULT_WORKSPACE)
 
     @property
     def acts_by_itself(self) -> bool:
@@ -338,7 +338,7 @@ class Settings(Section):
         return tuple(dict.fromkeys((*self.providers, *PROVIDERS)))
 
 
-_UNNAMED = WorkspaceSettings()
+_DEFAULT_WORKSPACE = WorkspaceSettings()
 
 
 def workspace_path(name: str) -> str:

@@ -163,12 +163,12 @@ def url_problem(url: str, *, insecure: bool = False) -> str:
         return "is not an address; write, for example, https://api.example.com/v1"
     if parts.query or parts.fragment:
         return "an address must end with its path, without ? or #; set the key with: clawpy key set NAME"
-    if parts.scheme == "http" and not insecure and not _near(host):
+    if parts.scheme == "http" and not insecure and not _is_nearby_host(host):
         return "plain http sends the key unencrypted; write https://, or add insecure = true"
     return ""
 
 
-def _near(host: str) -> bool:
+def _is_nearby_host(host: str) -> bool:
     """Whether a host is this machine or in a private network, by its name alone."""
     try:
         address = ipaddress.ip_address(host)

@@ -27,7 +27,7 @@ class Surface(StrEnum):
     DESKTOP = "desktop"
 
 
-KEPT = "key"
+STORED_WITH_KEYS = "key"
 """In the place of an address: it is kept with the keys."""
 
 DESKTOP, SPEAK = "desktop", "speak"
@@ -38,10 +38,10 @@ OPEN_SCHEMES = frozenset(
 )
 """Addresses of these services need no secret; those of all others have one in them."""
 
-_TELLING = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
+_SECRET_PARAMETER = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
 """Parameters that may carry one; the last are headers and fields."""
 
-ADDRESS = (
+ADDRESS_FORMAT = (
     'an address, for example "ntfy://ntfy.sh/my-secret-topic" or "desktop://", or "key" for one stored with the keys'
 )
 
@@ -58,17 +58,17 @@ def variable(surface: str) -> str:
 
 def address_problem(url: str) -> str:
     """Why an address may not stand in the settings, in words that never repeat it; "" when it may."""
-    if url in ("", KEPT):
+    if url in ("", STORED_WITH_KEYS):
         return ""
     try:
         parts = urlsplit(url)
         named = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
-        return f"is not an address; expected {ADDRESS}"
+        return f"is not an address; expected {ADDRESS_FORMAT}"
     if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[!-~]*", url):
-        return f"is not an address; expected {ADDRESS}"
-    secret = parts.scheme not in OPEN_SCHEMES or "@" in parts.netloc or any(_TELLING.search(name) for name, _ in named)
-    if secret:
+        return f"is not an address; expected {ADDRESS_FORMAT}"
+    has_secret_parameter = any(_SECRET_PARAMETER.search(name) for name, _ in named)
+    if parts.scheme not in OPEN_SCHEMES or "@" in parts.netloc or has_secret_parameter:
         return 'this address may contain a secret: store it with `clawpy notify set SURFACE`, which writes "key" here'
     return ""
 
@@ -76,7 +76,7 @@ def address_problem(url: str) -> str:
 class SurfaceSettings(Section):
     """`[notify.SURFACE]`"""
 
-    url: Annotated[str, checked(address_problem), Field(description=ADDRESS)] = ""
+    url: Annotated[str, checked(address_problem), Field(description=ADDRESS_FORMAT)] = ""
 
 
 class NotifySettings(Section):

@@ -79,10 +79,10 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             core.adaptation.read_ledger,
             core.trials.catch_up,
             _cards_of_new_tasks(core),
-            partial(_look_at_new_workspaces, core),
+            partial(_check_new_workspaces, core),
         ),
         jobs=(
-            Job(PULSE, lambda: PULSE_EVERY, partial(_pulse, core), goes_on),
+            Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, core), goes_on),
             Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
             Job(
                 "summaries",
@@ -112,7 +112,7 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
                 partial(_export_due, core),
                 is_stored=False,
             ),
-            Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports, core)),
+            Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports_transcripts, core)),
         ),
         last_sign=partial(last_heard, core),
     )
@@ -135,7 +135,7 @@ def _cards_of_new_tasks(core: Services) -> Callable[[], None]:
     return look
 
 
-def _look_at_new_workspaces(core: Services) -> None:
+def _check_new_workspaces(core: Services) -> None:
     """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
     if core.safety.kill_switch.stop_reason() or core.autonomy.schedule.due(CARDS) <= core.clock.now():
         return
@@ -144,7 +144,7 @@ def _look_at_new_workspaces(core: Services) -> None:
         core.predictions.run_cycle(workspaces=new)
 
 
-def _pulse(core: Services) -> None:
+def _run_heartbeats(core: Services) -> None:
     """Make tasks of the heartbeats that are due, and cards of the tasks."""
     if core.heartbeat.pulse():
         core.predictions.run_cycle()
@@ -163,7 +163,7 @@ def _heartbeat_pages(core: Services) -> tuple[list[HeartbeatPage], list[str]]:
     return [HeartbeatPage(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
 
 
-def _imports(core: Services) -> bool:
+def _imports_transcripts(core: Services) -> bool:
     """Whether transcripts of other agents are imported."""
     return bool(core.settings.current.memory.transcripts)
 
@@ -173,7 +173,7 @@ class _AutomaticTraining:
 
     def __init__(self, core: Services) -> None:
         self._core = core
-        self._said = ""
+        self._reported_refusal = ""
 
     def due(self) -> bool:
         """Whether a training is in progress, or one may start by itself."""
@@ -194,11 +194,11 @@ class _AutomaticTraining:
                 core.training.begin()
             except Refusal as refusal:
                 message = f"{refusal.message}; {refusal.fix}"
-                if message != self._said:
-                    self._said = message
+                if message != self._reported_refusal:
+                    self._reported_refusal = message
                     core.report("training", message)
                 return
-        self._said = ""
+        self._reported_refusal = ""
         core.training.step()
 
 

@@ -175,7 +175,7 @@ class _Sources:
             return None
         others = [
             ModelPrice(model, cost)
-            for model in self._named(current)
+            for model in self._other_models(current)
             if (cost := price(self._core.model_router, model)) is not None
         ]
         worked = self._core.sessions.list(agent=agent, limit=MAX_SESSIONS)
@@ -223,7 +223,7 @@ class _Sources:
         except Refusal:
             return None
 
-    def _named(self, current: str) -> list[str]:
+    def _other_models(self, current: str) -> list[str]:
         """Every usable model in the settings except this one."""
         core = self._core
         models = [

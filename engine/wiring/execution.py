@@ -160,7 +160,7 @@ def _build_sessions(core: Services, runners: Sequence[Runner], sandbox: Sandbox 
             core.safety.check_command,
             core.safety.costs.hold,
             last_write=lambda workspace: last_sign(core, [workspace]),
-            unattended=partial(_unattended, core),
+            unattended=partial(_reason_not_to_act, core),
             secrets=core.keys.secrets,
             sandbox=sandbox,
         ),
@@ -195,7 +195,7 @@ def _last_check(core: Services, workspace: str) -> CheckResult | None:
     return next((run.check for run in core.validation_runs.latest(workspace, 1)), None)
 
 
-def _unattended(core: Services, workspace: str) -> str:
+def _reason_not_to_act(core: Services, workspace: str) -> str:
     """Why nothing may start by itself in a workspace now (SPEC 7.1, 7.3, 7.4); "" when it may."""
     if reason := core.safety.kill_switch.block_reason():
         return reason

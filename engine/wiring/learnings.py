@@ -56,7 +56,7 @@ def build(core: Services) -> None:
         core.clock,
         facts=core.ledger,
         sessions=SessionSource(core),
-        make=partial(_vectors, core),
+        make=partial(_embed, core),
         model_name=lambda: LOCAL_MODEL,
         model=_Model(core),
     )
@@ -76,13 +76,13 @@ class SessionSource:
         view = start_record.view
         until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
         facts = core.ledger.between(view.created_at, until, ENTRY_KINDS)
-        statements = [_said(capture, line) for capture, line in core.knowledge.captures.extract(session_id)]
+        statements = [_to_statement(capture, line) for capture, line in core.knowledge.captures.extract(session_id)]
         return SessionRecord(
             view,
             start_record.leader,
             tuple(entries_about(facts, session_id)),
             tuple(statements),
-            self._asked(session_id),
+            self._permission_requests(session_id),
             correction(core, view.prediction_id) if view.flow is None else None,
             start_record.failing,
             start_record.continues,
@@ -100,18 +100,18 @@ class SessionSource:
         start = view.started_at or view.created_at
         before = [run for run in core.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
         failing = before[0].check.failing if before else ()
-        first = self._first(session_id)
+        first = self._first_of_chain(session_id)
         return SessionRecord(
             view,
             self._leader(view.agent),
             failing=tuple(failing),
             continues=first if first != session_id else "",
-            own_words=_own_words(core, view),
+            own_words=_has_own_words(core, view),
         )
 
     def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
-        return _lines(self._core, session_id)
+        return _transcript_lines(self._core, session_id)
 
     def secrets(self) -> Iterable[str]:
         """Secrets that must not be stored."""
@@ -153,7 +153,7 @@ class SessionSource:
             elif not candidate.status.is_decided:
                 core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
 
-    def _first(self, session_id: str) -> str:
+    def _first_of_chain(self, session_id: str) -> str:
         """The first of the sessions that this one continues; itself when it continues none."""
         for _ in range(MAX_CONTINUED):
             before = self._core.sessions.continues(session_id)
@@ -171,7 +171,7 @@ class SessionSource:
             return ""
         return leaders[0].id if leaders else ""
 
-    def _asked(self, session_id: str) -> tuple[PermissionRequest, ...]:
+    def _permission_requests(self, session_id: str) -> tuple[PermissionRequest, ...]:
         requests = self._core.permissions.latest(MAX_REQUESTS, session_id=session_id)
         return tuple(reversed(requests))
 
@@ -186,26 +186,26 @@ class _Model:
         return MemoryModel(self._core.settings, self._core.completions).ask(question)
 
 
-def _own_words(core: Services, view: SessionView) -> bool:
+def _has_own_words(core: Services, view: SessionView) -> bool:
     """Whether the operator wrote the prompt of a session."""
     made_card = card(core, view.prediction_id)
     return made_card is not None and made_card.source is Source.OPERATOR
 
 
-def _said(captured: CapturedSentence, line: TranscriptLine) -> Statement:
+def _to_statement(captured: CapturedSentence, line: TranscriptLine) -> Statement:
     return Statement(
         captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
     )
 
 
-def _lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
+def _transcript_lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
     after = 0
     while page := core.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
         yield from page
         after = page[-1].number
 
 
-def _vectors(core: Services, texts: Sequence[str]) -> list[bytes] | None:
+def _embed(core: Services, texts: Sequence[str]) -> list[bytes] | None:
     try:
         return core.memory.embed_texts(texts)
     except NoEmbedder:

@@ -63,7 +63,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
         clock=clock,
         randomness=randomness,
         facts=core.ledger,
-        decided=partial(_decided, core),
+        decided=partial(_leader_decisions, core),
         store=PostgresStore(url) if url else None,
         lost=deleted_files,
     )
@@ -78,7 +78,7 @@ def _activity(core: Services) -> Mapping[str, Doing]:
     return {agent: Doing(*states.get(agent, ("idle", 0)), *totals) for agent, totals in core.sessions.totals().items()}
 
 
-def _decided(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+def _leader_decisions(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
     """Decisions that were made in sessions of leaders by the operator, or approved by the operator; newest first."""
     decisions: dict[str, list[LeaderDecision]] = {}
     for captured in core.knowledge.captures.entries(limit=MAX_DECISIONS):

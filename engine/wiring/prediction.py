@@ -69,12 +69,12 @@ def build_twin(core: Services) -> PredictorHook:
         phase=lambda: core.predictions.phase().number,
         on_answer=partial(_record_twin_answer, core),
     )
-    school = _TwinTraining(core.settings, core.keys, twin, core.model_twin)
+    twin_training = _TwinTraining(core.settings, core.keys, twin, core.model_twin)
     core.training = Training(
         core.database,
         home.data / "training",
         exporter=core.exporter,
-        twin=TwinModel(school.plan, school.provider, school.answer, school.adopt),
+        twin=TwinModel(twin_training.plan, twin_training.provider, twin_training.answer, twin_training.adopt),
         budget=core.safety.costs,
         randomness=randomness,
         hold_reason=core.safety.kill_switch.stop_reason,

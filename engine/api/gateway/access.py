@@ -58,13 +58,11 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
             "change it there, or unset it",
         )
     token = new_token()
-    try:
-        source = keys.set(TOKEN_NAME, token, consent_file=in_file)
-    except Refusal as refusal:
-        if refusal.code != "no_keyring":
-            raise
-        fix = "store it in a file that only you can read: clawpy token new --store file; or set your own in"
-        raise Refusal("no_keyring", refusal.message, f"{fix} CLAWPY_GATEWAY_API_KEY where clawpy is started") from None
+    keyring_fix = (
+        "store it in a file that only you can read: clawpy token new --store file; or set your own in "
+        "CLAWPY_GATEWAY_API_KEY where clawpy is started"
+    )
+    source = keys.set(TOKEN_NAME, token, consent_file=in_file, keyring_fix=keyring_fix)
     return token, source
 
 

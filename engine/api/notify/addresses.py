@@ -12,7 +12,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from engine.config import SettingsSource
-from engine.config.notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
+from engine.config.notify import OPEN_SCHEMES, STORED_WITH_KEYS, Surface, key_name, variable
 from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal
 
@@ -55,11 +55,11 @@ class Addresses:
         self._settings = settings
         self._keys = keys
         self._environment = environment
-        self._kept: dict[Surface, str] = {}  # addresses that came from the keys
+        self._stored_urls: dict[Surface, str] = {}  # addresses that came from the keys
 
     def is_configured(self, surface: Surface) -> bool:
         """Whether an address is set. Quick."""
-        return bool(self._environment.get(variable(surface), "").strip() or self._written(surface))
+        return bool(self._environment.get(variable(surface), "").strip() or self._url_in_settings(surface))
 
     def of(self, surface: Surface) -> Address | None:
         """The address of a surface, None when none is set.
@@ -69,14 +69,14 @@ class Addresses:
         """
         url, source = self._environment.get(variable(surface), "").strip(), ENVIRONMENT
         if not url:
-            url, source = self._written(surface), "settings"
-        if url == KEPT:
+            url, source = self._url_in_settings(surface), "settings"
+        if url == STORED_WITH_KEYS:
             key = self._keys.get(key_name(surface))
             if key is None:
                 message = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
                 raise Refusal("no_address", message, f"clawpy notify set {surface.value}, or set {variable(surface)}")
             url, source = key.value, key.source
-            self._kept[surface] = url
+            self._stored_urls[surface] = url
         if not url:
             return None
         if is_malformed(url):  # which is not repeated: it may be a secret
@@ -85,10 +85,11 @@ class Addresses:
 
     def secrets(self) -> tuple[str, ...]:
         """Parts of all known addresses that may be secret, to be removed from what is sent."""
-        urls = [*(self._environment.get(variable(surface), "").strip() for surface in Surface), *self._kept.values()]
+        urls = [self._environment.get(variable(surface), "").strip() for surface in Surface]
+        urls += self._stored_urls.values()
         return tuple(part for url in urls if url for part in secret_parts(url))
 
-    def _written(self, surface: Surface) -> str:
+    def _url_in_settings(self, surface: Surface) -> str:
         return self._settings.current.notify.of(surface).url
 
 

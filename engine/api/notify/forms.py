@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from pydantic.alias_generators import to_camel
+
 from engine.config import Settings
 from engine.config.notify import Surface
 
@@ -83,10 +85,15 @@ URGENCY: Mapping[NotificationKind, Urgency] = {
 }
 
 
+_PUSH_SETTING = "push_notifications_enabled"
+_SETTINGS = {Surface.WATCH: "watch_complications_enabled", Surface.GLASSES: "glasses_alerts_enabled"}
+
+
+def setting_of(surface: Surface) -> str:
+    """The setting that switches a surface on or off (SPEC 7.4), as it is written in the file."""
+    return to_camel(_SETTINGS.get(surface, _PUSH_SETTING))
+
+
 def is_switched_on(surface: Surface, settings: Settings) -> bool:
     """Whether the settings switch a surface on (SPEC 7.4)."""
-    if surface is Surface.WATCH:
-        return settings.watch_complications_enabled
-    if surface is Surface.GLASSES:
-        return settings.glasses_alerts_enabled
-    return settings.push_notifications_enabled
+    return bool(getattr(settings, _SETTINGS.get(surface, _PUSH_SETTING)))

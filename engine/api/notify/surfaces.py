@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import Document, instant
 from engine.api.notify import addresses, delivery
-from engine.api.notify.forms import is_switched_on
+from engine.api.notify.forms import is_switched_on, setting_of
 from engine.clock import SystemClock
-from engine.config.notify import KEPT, Surface, address_problem, key_name, variable
+from engine.config.notify import STORED_WITH_KEYS, Surface, address_problem, key_name, variable
 from engine.home import Home
 from engine.keys import Keys
 from engine.model import Refusal
@@ -17,9 +17,6 @@ from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
     from engine.api.services import ApiServices
-
-FLAGS = {Surface.WATCH: "watchComplicationsEnabled", Surface.GLASSES: "glassesAlertsEnabled"}
-PUSH = "pushNotificationsEnabled"
 
 
 def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
@@ -37,20 +34,14 @@ def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Call
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
     source = "settings"
     if address_problem(url):
-        try:
-            source = Keys(home).set(key_name(surface), url, consent_file=in_file)
-        except Refusal as refusal:
-            if refusal.code != "no_keyring":
-                raise
-            fix = (
-                f"either export {variable(surface)}=… where clawpy is started, or keep it in a file that only you can "
-                f"read: clawpy notify set {surface} --store file"
-            )
-            raise Refusal(refusal.code, refusal.message, fix) from None
-        url = KEPT
+        export = f"either export {variable(surface)}=… where clawpy is started"
+        keep = f"keep it in a file that only you can read: clawpy notify set {surface} --store file"
+        keyring_fix = f"{export}, or {keep}"
+        source = Keys(home).set(key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
+        url = STORED_WITH_KEYS
     write(f"notify.{surface}.url", url)
     current = SettingsStore(home.config_file, clock=SystemClock()).current
-    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {_flag(surface)} true"
+    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {setting_of(surface)} true"
     return {
         "surface": surface.value,
         "source": source,
@@ -69,20 +60,20 @@ def test_surfaces(engine: ApiServices, surface: Surface | None) -> list[Document
 
 def list_surfaces(engine: ApiServices) -> list[Document]:
     """Each surface with its address and what was not delivered."""
-    dead = {given_up.surface: given_up for given_up in engine.notify.outbox.undelivered()}
+    undelivered = {notes.surface: notes for notes in engine.notify.outbox.undelivered()}
     return [
         {
             "surface": surface.value,
-            **_reached(engine, surface),
-            "undelivered": dead[surface].count if surface in dead else 0,
-            "since": instant(dead[surface].since) if surface in dead else None,
-            "why": dead[surface].note if surface in dead else engine.notify.trouble(surface),
+            **_address_document(engine, surface),
+            "undelivered": undelivered[surface].count if surface in undelivered else 0,
+            "since": instant(undelivered[surface].since) if surface in undelivered else None,
+            "why": undelivered[surface].note if surface in undelivered else engine.notify.trouble(surface),
         }
         for surface in Surface
     ]
 
 
-def _reached(engine: ApiServices, surface: Surface) -> Document:
+def _address_document(engine: ApiServices, surface: Surface) -> Document:
     """The service of a surface, or what is missing."""
     on = is_switched_on(surface, engine.settings.current)
     reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
@@ -98,13 +89,9 @@ def _reached(engine: ApiServices, surface: Surface) -> Document:
     reply |= {"service": address.service, "source": address.source}
     if not on:
         return reply | {
-            "message": f"{_flag(surface)} is off", "fix": f"clawpy config set {_flag(surface)} true",
+            "message": f"{setting_of(surface)} is off", "fix": f"clawpy config set {setting_of(surface)} true",
         }  # fmt: skip
     return reply
-
-
-def _flag(surface: Surface) -> str:
-    return FLAGS.get(surface, PUSH)
 
 
 def _test_surface(engine: ApiServices, surface: Surface) -> Document:
