@@ -10,12 +10,11 @@ from engine.model import (
     PromptLine,
     PromptPart,
     PromptSource,
-    SourceKind,
     sanitise,
 )
+from engine.model.agents import OWN_TEXT
 from engine.model.secrets import redact_lines
 
-OWN_SOURCE = PromptSource(SourceKind.RUNNER, label="clawpy")
 """The source of tags and of the product's own text."""
 
 
@@ -26,7 +25,7 @@ def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
 
 def own_lines(text: str) -> list[PromptLine]:
     """The lines of the product's own text, unchanged."""
-    return [PromptLine(line, OWN_SOURCE) for line in text.strip("\n").split("\n")]
+    return [PromptLine(line, OWN_TEXT) for line in text.strip("\n").split("\n")]
 
 
 def make_block(
@@ -38,7 +37,7 @@ def make_block(
     )
     return PromptPart(
         name,
-        (PromptLine(f"<{name}{rendered_attributes}>", OWN_SOURCE), *lines, PromptLine(f"</{name}>", OWN_SOURCE)),
+        (PromptLine(f"<{name}{rendered_attributes}>", OWN_TEXT), *lines, PromptLine(f"</{name}>", OWN_TEXT)),
         role,
     )
 

@@ -25,6 +25,8 @@ from engine.model import (
     SourceKind,
     Trust,
 )
+from engine.model.agents import OWN_TEXT
+from engine.model.text import approved_text
 from engine.model.trust import lowest_trust
 
 _Item = tuple[str, str, tuple[PatternSource, ...], Trust]
@@ -53,8 +55,6 @@ MAX_ITEMS = 60
 SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
 INLINE_SECTIONS = ("principles", "recent-decisions")
 """Sections that stand on one line, their items separated by a bar."""
-
-OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
 
 
 @frozen
@@ -218,7 +218,7 @@ def _leader(part: _LeaderPart) -> list[PromptLine]:
 
 def with_approval(item: GuidanceItem) -> str:
     """What an item says; words of others say that the operator approved them, or they would not be here."""
-    return f"{item.text} (approved by the operator)" if item.trust is Trust.QUOTED else item.text
+    return approved_text(item.text, is_quote=item.trust is Trust.QUOTED)
 
 
 def _written(section: str, text: str) -> str:

@@ -6,7 +6,6 @@ and says of itself that it is material.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from xml.sax.saxutils import escape, quoteattr
@@ -25,10 +24,10 @@ from engine.model import (
     RecallMatch,
     RecallQuery,
     SourceKind,
-    sanitise,
 )
+from engine.model.agents import OWN_TEXT
 from engine.model.lessons import remove_lessons
-from engine.model.text import plain
+from engine.model.text import plain, without_invalid_xml
 from engine.model.trust import label, may_guide
 
 BLOCK = "recalled-memory"
@@ -46,10 +45,6 @@ MAX_MEMORIES = 40
 
 MAX_ATTRIBUTE = 80
 """Characters of a source or a speaker in the prompt."""
-
-PROGRAM_SOURCE = PromptSource(SourceKind.RUNNER, label="clawpy")
-
-_NO_XML = re.compile("[\ufffe\uffff]")
 
 
 class RecallPromptPart:
@@ -84,8 +79,8 @@ class RecallPromptPart:
         fit."""
         budget = self._settings.current.memory.recall_tokens
         recall = self._recall(request) if budget else Recall(())
-        lines = [PromptLine(f"<{BLOCK}>", PROGRAM_SOURCE), PromptLine(PREAMBLE, PROGRAM_SOURCE)]
-        end = PromptLine(f"</{BLOCK}>", PROGRAM_SOURCE)
+        lines = [PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]
+        end = PromptLine(f"</{BLOCK}>", OWN_TEXT)
         tokens = _count([*lines, end])
         used: list[RecallMatch] = []
         dropped: list[RecallMatch] = []
@@ -145,13 +140,9 @@ def memory_lines(recalled: RecallMatch) -> list[PromptLine]:
     label_text = _attribute(f"{recalled.layer.value} {recalled.source or recalled.id}")
     source = PromptSource(SourceKind.MEMORY, recalled.id, label_text, recalled.trust, recalled.approved)
     tag = "memory" if may_guide(recalled.trust, approved=recalled.approved) else "evidence"
-    text = f"<{tag}{rendered}>{escape(_printable(recalled.text).strip())}</{tag}>"
+    text = f"<{tag}{rendered}>{escape(without_invalid_xml(recalled.text).strip())}</{tag}>"
     return [PromptLine(line, source) for line in text.split("\n")]
 
 
-def _printable(text: str) -> str:
-    return _NO_XML.sub("\ufffd", sanitise(text))
-
-
 def _attribute(text: str) -> str:
-    return plain(_printable(text), MAX_ATTRIBUTE)
+    return plain(without_invalid_xml(text), MAX_ATTRIBUTE)

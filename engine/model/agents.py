@@ -44,6 +44,10 @@ class PromptSource:
         return label(self.trust, approved=self.approved)
 
 
+OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
+"""The source of the product's own lines."""
+
+
 @frozen
 class PromptLine:
     """One line of a prompt as it was sent, and its source."""

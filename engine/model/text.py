@@ -118,6 +118,16 @@ def jaccard(words: Iterable[str], others: Iterable[str]) -> float:
     return len(first & second) / len(first | second) if first or second else 0.0
 
 
+def without_invalid_xml(text: str) -> str:
+    """Hostile text without the characters that no XML may contain: in a prompt it stands between tags."""
+    return sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+
+
+def approved_text(text: str, *, is_quote: bool) -> str:
+    """A text as a prompt says it: a quote is there only because the operator approved it."""
+    return f"{text} (approved by the operator)" if is_quote else text
+
+
 def tail(path: str, max_length: int = 32) -> str:
     """The end of a path, cut from the left."""
     line = plain(path, 4096)

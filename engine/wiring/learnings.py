@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.rules import ENTRY_KINDS, SessionRecord, Statement, entries_about
+from engine.learning.learnings.session_records import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.memory.capture_rules import CapturedSentence
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (

@@ -20,8 +20,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import plan_project
-from engine.learning.learnings.recurrence import StoredVectors, find_clusters
+from engine.learning.learnings.recurrence import find_clusters
 from engine.learning.learnings.store import LearningFiles, add_entry
+from engine.learning.learnings.stored_vectors import StoredVectors
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING

@@ -7,7 +7,6 @@ trial withholds still takes up its room, so that runs with and without it differ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from xml.sax.saxutils import escape
 
@@ -15,9 +14,11 @@ from engine import tokenizer
 from engine.config import SettingsSource
 from engine.learning.candidates.overlays import Overlays
 from engine.learning.candidates.trials import PROVENANCE, Trials
-from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
+from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust
 from engine.model.adaptation import LiftVerdict, Overlay, PromptFragment
+from engine.model.agents import OWN_TEXT
 from engine.model.lessons import lessons_of
+from engine.model.text import approved_text, without_invalid_xml
 
 BLOCK = "learned-guidance"
 
@@ -25,10 +26,6 @@ INTRODUCTION = (
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
     "first, and nothing in it allows what they forbid."
 )
-
-OWN_SOURCE = PromptSource(SourceKind.RUNNER, label="clawpy")
-
-_NO_XML = re.compile("[\ufffe\uffff]")
 
 
 class LearnedGuidance:
@@ -108,12 +105,9 @@ def fragment_lines(overlay: Overlay) -> list[PromptLine]:
     assert isinstance(overlay.effect, PromptFragment)
     approved = overlay.trust is Trust.QUOTED
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
-    more = " (approved by the operator)" if approved else ""
-    return [
-        PromptLine(f"- {escape(_NO_XML.sub(chr(0xFFFD), sanitise(text)))}{more}", source)
-        for text in overlay.effect.guidance
-    ]
+    lines = (escape(without_invalid_xml(text)) for text in overlay.effect.guidance)
+    return [PromptLine(f"- {approved_text(line, is_quote=approved)}", source) for line in lines]
 
 
-_HEAD = (PromptLine(f"<{BLOCK}>", OWN_SOURCE), PromptLine(INTRODUCTION, OWN_SOURCE))
-_END = PromptLine(f"</{BLOCK}>", OWN_SOURCE)
+_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)

@@ -18,6 +18,7 @@ from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_of_path
 from engine.learning.learnings.extraction import LANDED, Extraction
+from engine.learning.learnings.own_tools import is_about_own_tools
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     find_duplicates,
@@ -28,7 +29,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.rules import SessionSource, is_about_own_tools
+from engine.learning.learnings.session_records import SessionSource
 from engine.learning.learnings.store import IsForgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
 from engine.model import (
     Asks,
@@ -49,25 +50,25 @@ from engine.storage.rows import load
 log = logging.getLogger(__name__)
 
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
-"""A session that asked for something, went in circles, or has changes to show: what it assumed up to now is written."""
+"""Milestones of a session, at which its assumptions so far are written."""
 
 LATE_ENTRIES = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED
 FOLLOWED_KINDS = MILESTONES | LATE_ENTRIES | {"SessionStarted", "SessionEnded"}
 
 RECENT = timedelta(days=1)
-"""A model is asked of sessions that are not longer over than this."""
+"""A model is asked about sessions that ended less than this ago."""
 
 PENDING_PROJECTS = "learnings.wanted"
-"""Under this name the projects are kept whose gates are to be gone through."""
+"""Key in the state table: the projects whose gates must be checked."""
 
 RETRYABLE = frozenset({"unwritable_home", "learnings_damaged"})
-"""Refusals that the operator mends; until then facts wait, for to pass one over would lose what a session taught."""
+"""Refusals that the operator can fix; until then entries wait, because a skipped one would lose learnings."""
 
 NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
 
 
 class Chain:
-    """Carries the chain out; one thing at a time."""
+    """Runs the chain, one step at a time."""
 
     def __init__(
         self,
@@ -89,23 +90,23 @@ class Chain:
         self._reported: set[str] = set()
         self._waiting_for = ""
         """The problem that the last entry waits for, which was reported."""
-        self._running = threading.Lock()
-        """`run` is one thread's at a time."""
-        self._turn = threading.Lock()
-        """Facts are taken in, and the chain is run, by one thread at a time; models are asked meanwhile."""
-        self._lock = threading.RLock()
-        """Between a plan and its carrying out nothing else is planned."""
+        self._run_lock = threading.Lock()
+        """Held while the whole chain runs."""
+        self._work_lock = threading.Lock()
+        """Held while ledger entries are handled or gates are checked; models are asked meanwhile."""
+        self._plan_lock = threading.RLock()
+        """Held from a plan until it is carried out."""
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nothing is planned of what an entry said before it was changed in here."""
-        with self._lock:
+        """Block all plans, so that none is made of entries that are changed here."""
+        with self._plan_lock:
             yield
 
     def handle(self, fact: LedgerEntry) -> None:
-        """Take one fact of `FOLLOWED_KINDS` in. Again changes nothing. Of what is long past no model is asked, and
-        nothing is feared any more: an engine that is new to a home has years of it before itself. Raises `NotReady`
-        while pages cannot be written."""
+        """Handle one ledger entry of `FOLLOWED_KINDS`; again changes nothing. For entries older than `RECENT` no model
+        is asked and no risk is written, because a new engine reads years of them. Raises `NotReady` while pages cannot
+        be written."""
         try:
             self._files.finish_pending()  # before a model is asked for what could not be written
             self._handle(fact)
@@ -122,7 +123,7 @@ class Chain:
         session = str(fact.payload.get("session_id") or fact.subject)
         recent = fact.at > self._clock.now() - RECENT
         key = project_key(fact.workspace)
-        with self._turn:
+        with self._work_lock:
             if fact.kind == "SessionEnded":
                 self._end_session(Scope(key, session), ask=recent)
             elif fact.kind in LATE_ENTRIES:
@@ -134,27 +135,26 @@ class Chain:
                 work(session)
 
     def settle(self) -> None:
-        """The gates of the projects whose sessions taught something since the last time: once for many sessions."""
-        with self._turn:
+        """Check the gates of the projects with new learnings, once for many sessions."""
+        with self._work_lock:
             with self._database.read() as session:
                 project_keys = list(state.get(session, PENDING_PROJECTS, ()))
             for key in project_keys:
                 try:
                     self.project(Scope(key))
-                except Exception as error:  # whatever it is: it is told of, and tried again with the next fact
+                except Exception as error:  # it is reported, and tried again with the next entry
                     log.exception("the gates of %s", key)
                     self._report_once(f"the gates of {key} could not be checked; they will be tried again: {error}")
                     continue
                 self._database.write(lambda tx, key=key: self._clear_pending(tx, key))  # type: ignore[misc]
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
-        """What sessions taught is taken in by `catch_up`, then come the gates of every project; with `ask_judge` also
-        those from projects to all, which the operator's model decides. What cannot be done is told of, the rest goes
-        on."""
-        with self._running:
+        """Handle new ledger entries by `catch_up`, then check the gates of every project; with `judge` also those from
+        projects to all, which the operator's model decides. What cannot be done is reported, and the rest goes on."""
+        with self._run_lock:
             before, judged = self._files.entries(), dict[str, str]()
             catch_up()
-            with self._turn:
+            with self._work_lock:
                 errors = self._files.errors()
                 for error in errors:
                     self._report_once(f"{error}; it is ignored until you fix it in an editor")
@@ -173,7 +173,7 @@ class Chain:
 
     def project(self, scope: Scope) -> None:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
-        with self._lock:
+        with self._plan_lock:
             project_entries = self._files.entries(scope, below=False)
             session_entries = [
                 entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT
@@ -185,8 +185,8 @@ class Chain:
             self.compact(scope)
 
     def offer_up(self, entry: LearningEntry) -> None:
-        """Tell the hierarchy of an entry of a project, by each agent that met it. A quote waits until the operator
-        approved it here: one lesson is one question."""
+        """Offer an entry of a project to the leader of each agent that found it. A quote waits until the operator
+        approved it, so that the operator is asked about a lesson once."""
         if not entry.may_guide:
             return
         agents = {entry.id: entry.agent for entry in self._files.entries()}
@@ -195,8 +195,8 @@ class Chain:
             self.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
 
     def offer(self, entry: LearningEntry) -> None:
-        """Tell the hierarchy of an entry that generalises. Not of what is about the human or an agent's own tools, and
-        not of a lesson that was retracted."""
+        """Offer an entry that generalises to the leader of its agent; not one about the operator or an agent's own
+        tools, and not a retracted lesson."""
         if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
             return
         if entry.lesson in retracted_lessons(self._database):
@@ -207,9 +207,9 @@ class Chain:
             log.warning("%s was not offered: %s", entry.id, refusal)
 
     def promote(self, entry: LearningEntry) -> str:
-        """Project → global at the operator's word; the id of the entry that it became or reinforced. Raises `Refusal`:
-        `not_promotable`, `already_promoted`."""
-        with self._lock:
+        """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
+        that it became or reinforced. Raises `Refusal`: `not_promotable`, `already_promoted`."""
+        with self._plan_lock:
             if entry.scope is not LearningScope.PROJECT:
                 raise Refusal(
                     "not_promotable",
@@ -226,8 +226,8 @@ class Chain:
             return (*plan.promoted, *(entry for entry, _ in plan.reinforced))[0].id
 
     def compact(self, scope: Scope) -> None:
-        """Fold entries of a scope that say the same into one, and tell which. Raises `Refusal`."""
-        with self._lock:
+        """Merge the entries of a scope that say the same, and record which. Raises `Refusal`."""
+        with self._plan_lock:
             clusters = find_duplicates(self._files.entries(scope, below=False), self._vectors)
             if not clusters:
                 return
@@ -260,7 +260,7 @@ class Chain:
             self._database.write(mark)
 
     def _mark_pending(self, tx: Transaction, key: str) -> None:
-        """The gates of a project are to be gone through, also after a crash."""
+        """Store that the gates of a project must be checked, also after a crash."""
         state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
     def _clear_pending(self, tx: Transaction, key: str) -> None:
@@ -269,15 +269,15 @@ class Chain:
         )
 
     def _report_once(self, words: str) -> None:
-        """Tell of a fault that work can go on without, once."""
+        """Report a problem that does not stop work, once."""
         if words not in self._reported:
             self._reported.add(words)
             self._sessions.report("learnings", words)
 
     def _judge(self, judged: dict[str, str]) -> None:
-        """Project → global: each entry that is not there yet is judged by the model, and `judged` says how; nothing
-        goes up without a clear yes. Of what is forgotten meanwhile the model is not asked, and what it said is not
-        written (SPEC 4.10); a quote the operator alone promotes (SPEC 6.8), also an approved one. Raises `Refusal`."""
+        """Ask the model about each project entry that is not global yet, and promote it at a clear yes; `judged` gets
+        the verdicts. What is forgotten meanwhile is neither asked nor written (SPEC 4.10), and quotes are promoted by
+        the operator alone (SPEC 6.8). Raises `Refusal`."""
         with self._files.watch_forgetting() as forgotten:
             for entry in self._files.entries():
                 if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or forgotten(texts_of(entry)):
@@ -309,7 +309,7 @@ class Chain:
         return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
-        with self._lock:  # the entry as it is now: a judge takes time
+        with self._plan_lock:  # the entry as it is now: a judge takes time
             now = next(
                 (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
             )

@@ -24,21 +24,17 @@ from engine.learning.learnings.entries import (
 )
 from engine.learning.learnings.promotion import Provenance, plan_retraction
 from engine.learning.learnings.questions import ask_learnings
+from engine.learning.learnings.risks import RISK, find_assumptions, find_risks, is_realised
 from engine.learning.learnings.rules import (
     ABOUT_ONE,
     IN_FLIGHT,
     PROSPECTIVE,
-    RISK,
     UNDONE,
     Finding,
-    SessionRecord,
-    SessionSource,
-    find_assumptions,
     find_learnings,
-    find_risks,
     findings_of_entry,
-    is_realised,
 )
+from engine.learning.learnings.session_records import SessionRecord, SessionSource
 from engine.learning.learnings.store import Change, IsForgotten, LearningFiles, add_entry, texts_of
 from engine.model import Asks, EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result, Trust
 from engine.model.lessons import lesson_id

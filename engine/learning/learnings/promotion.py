@@ -17,9 +17,10 @@ from datetime import datetime
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.frozen import frozen
 from engine.learning.learnings.entries import UNAPPROVED, Scope, format_sources, format_time, promoted_entry
+from engine.learning.learnings.own_tools import is_about_own_tools
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
-from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE, is_about_own_tools
+from engine.learning.learnings.rules import IN_FLIGHT, PROSPECTIVE
 from engine.learning.learnings.scores import CONFIDENCE_BY_BASIS, REACH_WEIGHT, Basis, confidence
 from engine.learning.learnings.store import Change, add_entry
 from engine.model import (

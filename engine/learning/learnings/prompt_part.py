@@ -8,7 +8,6 @@ repeated.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -30,18 +29,17 @@ from engine.model import (
     SourceKind,
     Trust,
     prompt_words,
-    sanitise,
 )
+from engine.model.agents import OWN_TEXT
 from engine.model.lessons import normalise
 from engine.model.sections import LEARNT, read_section
+from engine.model.text import approved_text, without_invalid_xml
 from engine.plain_files import read_plain
 
 BLOCK = "learnt"
 PROVENANCE = "learning_sources"
 
 INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
-OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
-_NO_XML = re.compile("[\ufffe\uffff]")
 _HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
 _END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
 MAX_PAGE_BYTES = 1_000_000
@@ -145,7 +143,7 @@ def entry_lines(entry: LearningEntry) -> list[PromptLine]:
     label = "learnt everywhere" if entry.scope is LearningScope.GLOBAL else "learnt here"
     approved = entry.trust is Trust.QUOTED
     source = PromptSource(SourceKind.LEARNING, entry.id, label, entry.trust, approved)
-    text = _NO_XML.sub("\ufffd", sanitise(entry.text)).strip() + (" (approved by the operator)" if approved else "")
+    text = approved_text(without_invalid_xml(entry.text).strip(), is_quote=approved)
     return [
         PromptLine(("- " if number == 0 else "  ") + escape(line), source)
         for number, line in enumerate(text.split("\n"))

@@ -12,16 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from engine.frozen import frozen
-from engine.learning.learnings.rules import (
-    ALIGNMENT,
-    CORRECTIVE,
-    ESCALATION,
-    OBSERVATIONS,
-    Finding,
-    SessionRecord,
-    rule_finding,
-)
+from engine.learning.learnings.rules import ALIGNMENT, CORRECTIVE, ESCALATION, OBSERVATIONS, Finding, rule_finding
 from engine.learning.learnings.scores import Basis, Impact, confidence, importance
+from engine.learning.learnings.session_records import SessionRecord
 from engine.model import (
     Asks,
     LearningEntry,

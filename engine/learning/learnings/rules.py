@@ -12,115 +12,24 @@ our words about a measurement, or a quote. A text that names a command, an error
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
 
 from engine.frozen import frozen
-from engine.learning.learnings.recurrence import names
-from engine.learning.learnings.scores import CONFIDENCE_BY_BASIS, Basis, Impact, confidence, importance
+from engine.learning.learnings.scores import Basis, Impact, confidence, importance
+from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import (
-    LearningEntry,
     LearningKind,
-    LearningScope,
     LearningType,
     PermissionRequest,
     Score,
     SessionState,
-    SessionView,
-    TranscriptLine,
     Trust,
 )
 from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
-from engine.model.secrets import redact
 from engine.model.text import plain
 from engine.model.trust import trust_of_names
 from engine.storage.ledger import LedgerEntry
-
-ENTRY_KINDS = (
-    "ValidationHealed",
-    "ValidationFailed",
-    "RetryRepeated",
-    "AgentErred",
-    "ToolRefused",
-    "WorkOverlapped",
-)
-"""Kinds of ledger entries about a session that teach something."""
-
-
-@frozen
-class Statement:
-    """A sentence from a transcript (SPEC 4.4)."""
-
-    kind: str
-    """ "decision", "fact" or "correction"."""
-    text: str
-    speaker: str
-    """ "agent", "operator" or "program"."""
-    preference: bool = False
-    """Whether it is a preference of the operator."""
-
-
-@frozen
-class SessionRecord:
-    """Everything about one session that rules read."""
-
-    view: SessionView
-    leader: str = ""
-    """The leader of its agent, "" for none."""
-    entries: tuple[LedgerEntry, ...] = ()
-    """Its ledger entries of `ENTRY_KINDS`."""
-    statements: tuple[Statement, ...] = ()
-    permissions: tuple[PermissionRequest, ...] = ()
-    edit: Correction | None = None
-    failing: tuple[str, ...] = ()
-    """Tests that failed in the workspace when it began."""
-    continues: str = ""
-    """The first of the sessions that it continues."""
-    own_words: bool = False
-    """Whether the operator wrote its prompt."""
-    reach: int = 1
-    """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
-
-    @property
-    def seconds(self) -> float:
-        """Its duration, 0 if unknown."""
-        view = self.view
-        if view.started_at is None or view.ended_at is None:
-            return 0.0
-        return max(0.0, (view.ended_at - view.started_at).total_seconds())
-
-
-class SessionSource(Protocol):
-    """Reads sessions, and passes lessons on to the rest of the engine."""
-
-    def load_record(self, session_id: str, /) -> SessionRecord | None:
-        """The record of a session, None for an unknown one."""
-
-    def load_start(self, session_id: str, /) -> SessionRecord | None:
-        """The record of a session as of its start, None for an unknown one."""
-
-    def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
-        """Its transcript so far."""
-
-    def secrets(self) -> Iterable[str]:
-        """Values that are never written (SPEC 11.1)."""
-
-    def offer(self, entry: LearningEntry, /) -> None:
-        """Offer a lesson to the leader of `entry.agent` (SPEC 1.7); a second offer changes nothing. Raises `Refusal`
-        for an unknown agent."""
-
-    def retract(self, lesson: str, reason: str, /) -> None:
-        """Remove a lesson that the operator retracted from guidance and candidates."""
-
-    def report(self, service: str, message: str, /) -> None:
-        """Report a problem that does not stop work to the operator."""
-
-
-def entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
-    """The ledger entries about a session. Pure."""
-    return [entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))]
-
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
@@ -356,120 +265,3 @@ def _spent(record: SessionRecord) -> Impact:
 
 def _short(text: str) -> str:
     return plain(text, MAX_QUOTE_LENGTH)
-
-
-# -- what concerns an agent's own tools only
-
-_NAME = (
-    r"(?:read|write|edit|multi_?edit|exec|bash|shell|glob|grep|web[_ ]?search|web[_ ]?fetch|apply_patch|str_replace\w*)"
-)
-_TOOL = rf"(?:[`'\"“]?{_NAME}[`'\"”]?(?: file)? tools?|(?:{_NAME} )?tool[ -]calls?|my (?:own )?tools?)"
-_BEHAVES = (
-    r"(?:refuse|reject|fail|want|need|require|expect|take|accept|return|complain|demand|cut|den(?:y|ie)|truncate|block)"
-    r"(?:s|d|es|ed|ing)?|(?:must|can(?:not|['’]t)?|won['’]t|will|would|only|do(?:es)?(?: not|n['’]t)|has to|have to"
-    r"|(?:is|are|was|were) (?:not|only|un\w+|refused|denied|blocked|allowed|limited))"
-)
-_OWN_TOOLS: tuple[Callable[[str], object], ...] = (
-    re.compile(rf"\b{_TOOL}(?: (?:always|never|here|still|also|often))? (?:{_BEHAVES})\b", re.IGNORECASE).search,
-    re.compile(rf"\b(?:use|call|using|calling|with|through|via|by) (?:the |my )?{_TOOL}", re.IGNORECASE).search,
-)
-
-
-def is_about_own_tools(entry: LearningEntry) -> bool:
-    """Whether an entry is about the tools of its agent, not about the project: other agents cannot use it. A program
-    that cannot run here is about the project, and the operator's words are for everybody."""
-    if entry.about:
-        return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
-    if entry.confidence >= CONFIDENCE_BY_BASIS[Basis.OPERATOR][0]:
-        return False
-    return any(search(entry.text) for search in _OWN_TOOLS)
-
-
-RISK = "risk/"
-MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
-MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
-"""Limits of the length of an assumption in characters."""
-
-_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", DISCARDED, UNDONE, "erred/")
-_ASSUMES = re.compile(
-    r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
-    r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",
-    re.IGNORECASE,
-)
-_CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
-
-
-def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
-    """The risks of a session that begins, from the `entries` of its project and earlier sessions: those found by rules
-    that are of the project, have the same task, or name a file of the prompt."""
-    prompt = record.view.prompt
-    task, named = normalise(prompt), names(prompt)
-    findings = [
-        _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
-        for test in record.failing[:MAX_RISKS]
-    ]
-    about = {finding.about for finding in findings}
-    for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
-        if not entry.active or not entry.about.startswith(_RISKY) or RISK + entry.about in about:
-            continue
-        near = normalise(entry.session_task) == task or bool(named & names(entry.text))
-        if entry.scope is LearningScope.PROJECT or near:
-            about.add(RISK + entry.about)
-            basis = Basis.REPEATED if entry.scope is LearningScope.PROJECT else Basis.SINGLE
-            findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
-    return findings[:MAX_RISKS]
-
-
-def is_realised(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
-    """Whether a risk was realised: there is a finding about the same test, file or work."""
-    feared = risk.about.removeprefix(RISK).partition("/")[2]
-    return any(
-        finding.about.partition("/")[2] == feared
-        for finding in findings
-        if finding.about and finding.phase != PROSPECTIVE
-    )
-
-
-def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
-    """The assumptions that an agent stated, with the milestone: before its first change, or later."""
-    milestone = "before the first change"
-    by_words: dict[str, Finding] = {}
-    for line in lines:
-        if line.kind == "tool" and _CHANGES.match(line.text):
-            milestone = "while changing files"
-        if line.kind not in ("say", "thought"):
-            continue
-        for sentence in re.split(r"(?<=[.!?])\s+", line.text):
-            words = " ".join(sentence.split()).strip("-*# ")
-            if (
-                not MIN_ASSUMPTION_LENGTH <= len(words) <= MAX_ASSUMPTION_LENGTH
-                or words.endswith("?")
-                or not _ASSUMES.search(words)
-            ):
-                continue
-            if redact(words, secrets) == words and len(by_words) < MAX_ASSUMPTIONS:
-                by_words.setdefault(
-                    normalise(words),
-                    Finding(
-                        LearningKind.TASK,
-                        LearningType.DECLARATIVE,
-                        words,
-                        IN_FLIGHT,
-                        confidence(Basis.MODEL),
-                        importance(Impact()),
-                        title=f"assumed {milestone}",
-                    ),
-                )
-    return list(by_words.values())
-
-
-def _risk(text: str, about: str, basis: Basis) -> Finding:
-    return Finding(
-        LearningKind.TASK,
-        LearningType.DECLARATIVE,
-        text,
-        PROSPECTIVE,
-        confidence(basis, 2 if basis is Basis.REPEATED else 1),
-        importance(Impact()),
-        RISK + about,
-    )

@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.events import SessionEnded, SessionStarted
 from engine.learning.learnings import chain as chain_module
 from engine.learning.learnings import promotion
-from engine.learning.learnings.rules import SessionRecord
+from engine.learning.learnings.session_records import SessionRecord
 from engine.learning.learnings.store import add_entry
 from engine.model import LearningScope, LearningStatus, RetractReport
 from engine.storage import intents

@@ -11,8 +11,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.learnings.chain import NO_JUDGE
 from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict, session_text
-from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.scores import Impact
+from engine.learning.learnings.session_records import SessionRecord
 from engine.model import Answer, LearningEntry, LearningScope, Question, Refusal
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.learning.learnings.rules import is_about_own_tools
+from engine.learning.learnings.own_tools import is_about_own_tools
 from tests.learning.learnings.made import entry
 
 

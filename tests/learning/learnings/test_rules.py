@@ -10,17 +10,10 @@ from typing import Any
 import pytest
 
 from engine.learning.learnings.questions import read_claims
-from engine.learning.learnings.rules import (
-    Finding,
-    SessionRecord,
-    Statement,
-    correction_findings,
-    find_assumptions,
-    find_learnings,
-    find_risks,
-    is_realised,
-)
+from engine.learning.learnings.risks import find_assumptions, find_risks, is_realised
+from engine.learning.learnings.rules import Finding, correction_findings, find_learnings
 from engine.learning.learnings.scores import Impact
+from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import (
     LearningKind,
     LearningScope,

@@ -11,7 +11,7 @@ from typing import Any
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.rules import SessionRecord, Statement
+from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import Answer, Asks, LearningEntry, NoAnswer, Question, SessionState, SessionView, TranscriptLine
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry

@@ -33,6 +33,7 @@ from engine.model import (
     dollars,
     sanitise,
 )
+from engine.model.agents import OWN_TEXT
 from engine.model.secrets import redact
 from engine.safety.costs import Costs
 from engine.storage.database import Database
@@ -182,12 +183,11 @@ class Completions:
 
     def _begin(self, pending: _PendingQuestion) -> str:
         question = pending.question
-        ours = PromptSource(SourceKind.RUNNER, label="clawpy")
         about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
         parts = [
             PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role)
             for name, text, source, role in (
-                ("instructions", question.instructions, ours, "system"),
+                ("instructions", question.instructions, OWN_TEXT, "system"),
                 (question.purpose, pending.text, about, "user"),
             )
         ]
