@@ -23,7 +23,7 @@ from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, value_of
 from engine.storage.table_cache import TableCache
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
@@ -45,21 +45,21 @@ class ChangeSetRow(Row, table=True):
     state: str = ChangeState.WAITING.value
     base_tree: str
     result_tree: str
-    files: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
+    files: list[dict[str, Any]] = json_field()
     title: str
     check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
-    created_at: datetime = Field(sa_column=utc_column())
-    decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    created_at: datetime = utc_field()
+    decided_at: datetime | None = utc_field(nullable=True)
     branch: str = ""
     note: str = ""
-    landings: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    landings: list[dict[str, Any]] = json_field(default_factory=list)
     """Landings that were not undone, the oldest first: the `tree` up to which it is landed, the `files` of that, and
     the `plan` that wrote them."""
-    written: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    written: dict[str, int] = json_field(default_factory=dict)
     """The `mtime_ns` by path of files that its landings and undos wrote."""
     kept: bool = True
     """Its refs are in the repository."""
-    comments: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    comments: list[dict[str, Any]] = json_field(default_factory=list)
 
     @property
     def landed_tree(self) -> str:

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, Column, LargeBinary, String, bindparam, cast, literal_column
+from sqlalchemy import Column, LargeBinary, String, bindparam, cast, literal_column
 from sqlmodel import Field, Session, col, func, select
 
 from engine import tokenizer
@@ -27,7 +27,7 @@ from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, Ses
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load_all, select_all, value_of
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 
 class CallState(StrEnum):
@@ -83,16 +83,16 @@ class ModelCallRow(Row, table=True):
     model: str
     run_kind: str
     state: str
-    started_at: datetime = Field(sa_column=utc_column())
-    ended_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    started_at: datetime = utc_field()
+    ended_at: datetime | None = utc_field(nullable=True)
     input_tokens: int = 0
     output_tokens: int = 0
     cost_microusd: int = 0
     price_known: bool = True
     error: str = ""
     follows: str = ""
-    notes: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    provenance: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    notes: list[str] = json_field()
+    provenance: dict[str, Any] = json_field()
     messages: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     reply: bytes = Field(default=b"", sa_column=Column(LargeBinary, nullable=False))
 

@@ -24,7 +24,7 @@ from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusa
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load_all, select_all, value_of
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ class PermissionRow(Row, table=True):
     reason: str
     key: str
     state: str
-    asked_at: datetime = Field(sa_column=utc_column())
-    answered_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    asked_at: datetime = utc_field()
+    answered_at: datetime | None = utc_field(nullable=True)
     answer: str | None = None
     answered_by: str = ""
 

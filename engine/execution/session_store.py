@@ -21,7 +21,7 @@ from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, Sessi
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, load, value_of
 from engine.storage.table_cache import TableCache
-from engine.storage.types import shallow_dict, utc_column
+from engine.storage.types import json_field, shallow_dict, utc_field
 
 LEGAL_TRANSITIONS: dict[SessionState, frozenset[SessionState]] = {
     SessionState.QUEUED: frozenset(
@@ -83,24 +83,24 @@ class SessionRow(Row, table=True):
     agent: str
     runner: str
     flow: str | None = None
-    parameters: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    parameters: dict[str, Any] = json_field()
     state: str
     mode: str
     sandbox: str = ""
     cwd: str = ""
-    created_at: datetime = Field(sa_column=utc_column())
-    started_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    ended_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    created_at: datetime = utc_field()
+    started_at: datetime | None = utc_field(nullable=True)
+    ended_at: datetime | None = utc_field(nullable=True)
     tokens: int = 0
     cost_microusd: int = 0
     estimate_microusd: int = 0
     summary: str = ""
     error: str = ""
     check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON, nullable=True))
-    facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    facts: dict[str, Any] = json_field(default_factory=dict)
     change_set_id: str | None = None
     lines: int = 0
-    discarded_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    discarded_at: datetime | None = utc_field(nullable=True)
     """When the operator threw away what it changed."""
 
     @property

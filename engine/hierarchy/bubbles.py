@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
@@ -41,7 +40,7 @@ from engine.model.lessons import lesson_id
 from engine.model.trust import may_guide
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, value_of
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 
 class BubbleRow(Row, table=True):
@@ -60,13 +59,13 @@ class BubbleRow(Row, table=True):
     workspace: str = ""
     confidence: float = 0.0
     importance: float = 0.0
-    reasons: dict[str, list[str]] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    gates: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
-    at: datetime = Field(sa_column=utc_column())
-    flushed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    reasons: dict[str, list[str]] = json_field(default_factory=dict)
+    gates: list[dict[str, Any]] = json_field(default_factory=list)
+    at: datetime = utc_field()
+    flushed_at: datetime | None = utc_field(nullable=True)
     pattern: str = ""
     trust: str = Trust.QUOTED.value
-    approved_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    approved_at: datetime | None = utc_field(nullable=True)
 
 
 _QUEUED = (

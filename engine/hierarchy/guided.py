@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, delete, select
 
 from engine.clock import Clock
@@ -27,7 +26,7 @@ from engine.model.confidence_sequence import Arms, evidence, upper_end
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerEntry
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 MIN_SESSIONS = 10
 """Minimum number of sessions with, and of sessions without, an item before anything is said of it."""
@@ -126,9 +125,9 @@ class GuidedSession(Row, table=True):
     session_id: str = Field(primary_key=True)
     agent: str
     workspace: str
-    items: dict[str, str] = Field(sa_column=Column(JSON, nullable=False))
+    items: dict[str, str] = json_field()
     state: str = ""
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
 
 
 class GuidanceFinding(Row, table=True):
@@ -140,7 +139,7 @@ class GuidanceFinding(Row, table=True):
     ref: str = Field(primary_key=True)
     wording: str = Field(primary_key=True)
     agent: str = Field(primary_key=True)
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
 
 
 class GuidedSessions(SessionFollower[GuidedSession]):

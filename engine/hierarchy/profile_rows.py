@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, func, select
 
 from engine.model import (
@@ -23,7 +22,7 @@ from engine.model import (
 from engine.model.trust import may_guide
 from engine.storage.database import Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")
@@ -46,10 +45,10 @@ class WisdomEntry(Row, table=True):
     section: str = Field(primary_key=True)
     key: str = Field(primary_key=True)
     version: str = Field(primary_key=True)
-    body: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
-    at: datetime = Field(sa_column=utc_column())
+    body: dict[str, Any] = json_field()
+    at: datetime = utc_field()
     origin: str
-    sources: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
+    sources: list[dict[str, str]] = json_field()
     unsent: bool = True
 
     @property
@@ -78,7 +77,7 @@ class WisdomUse(Row, table=True):
     key: str = Field(primary_key=True)
     origin: str = Field(primary_key=True)
     uses: int
-    last_used_at: datetime = Field(sa_column=utc_column())
+    last_used_at: datetime = utc_field()
     unsent: bool = True
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, Column, func, tuple_
+from sqlalchemy import func, tuple_
 from sqlmodel import Field, Session, col, desc, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -25,7 +25,7 @@ from engine.model import trust as trusts
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 PAGE = 2_000
 MAX_MESSAGE_LINES = 2_000
@@ -60,19 +60,19 @@ class CaptureRow(Row, table=True):
     id: str = Field(primary_key=True)
     kind: str
     text: str
-    tags: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    tags: list[str] = json_field()
     digest: str
     session_id: str
     line: int
     agent: str
     workspace: str
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
     seen: int = 1
     last_session: str
     corrects: str = ""
     forgotten: bool = False
     trust: str = Trust.QUOTED.value
-    approved_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    approved_at: datetime | None = utc_field(nullable=True)
 
     @property
     def view(self) -> Capture:

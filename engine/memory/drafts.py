@@ -18,7 +18,7 @@ from engine.memory.para import NewFact, Para
 from engine.model import FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 CAPTURE_SOURCE = "capture:"
 """How the source of a fact begins that was captured."""
@@ -40,9 +40,9 @@ class DraftRow(Row, table=True):
     reason: str
     workspace: str
     supersedes: str
-    created_at: datetime = Field(sa_column=utc_column())
+    created_at: datetime = utc_field()
     state: str = "waiting"
-    decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    decided_at: datetime | None = utc_field(nullable=True)
     fact_id: str = ""
     trust: str = Trust.QUOTED.value
 

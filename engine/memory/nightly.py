@@ -15,7 +15,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy import JSON, Column
 from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock
@@ -31,7 +30,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
@@ -86,8 +85,8 @@ class NightRow(Row, table=True):
     attempts: int = 0
     cost_microusd: int = 0
     reason: str = ""
-    facts: list[dict[str, Any]] = ColumnOf(sa_column=Column(JSON, nullable=False))
-    at: datetime = ColumnOf(sa_column=utc_column())
+    facts: list[dict[str, Any]] = json_field()
+    at: datetime = utc_field()
 
 
 class ProposedFact(BaseModel):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import JSON, Column, ForeignKey, Integer, LargeBinary
+from sqlalchemy import Column, ForeignKey, Integer, LargeBinary
 from sqlmodel import Field
 
 from engine.model import Trust
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 
 class MemoryRow(Row, table=True):
@@ -31,10 +31,10 @@ class MemoryRow(Row, table=True):
     agent: str = ""
     workspace: str = ""
     source: str = ""
-    tags: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    tags: list[str] = json_field(default_factory=list)
     retention: str
-    at: datetime = Field(sa_column=utc_column())
-    created_at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
+    created_at: datetime = utc_field()
     superseded_by: str = ""
     forgotten: bool = False
     model: str = ""

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
@@ -31,7 +30,7 @@ from engine.model import (
 )
 from engine.prediction.twin import ConfidenceEstimate, band_of
 from engine.storage.rows import Row, ask, load, load_all, select_all, value_of
-from engine.storage.types import enum_column, json_column, utc_column
+from engine.storage.types import enum_field, json_field, utc_field
 
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
@@ -48,11 +47,11 @@ class Prediction(Row, table=True):
     target_channel: str
     confidence: float
     reasoning: str = ""
-    status: Status = Field(default=Status.PENDING, sa_column=enum_column(Status))
-    source: Source = Field(default=Source.TEMPLATE, sa_column=enum_column(Source))
-    created_at: datetime = Field(sa_column=utc_column())
-    confirmed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    executed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    status: Status = enum_field(Status, default=Status.PENDING)
+    source: Source = enum_field(Source, default=Source.TEMPLATE)
+    created_at: datetime = utc_field()
+    confirmed_at: datetime | None = utc_field(nullable=True)
+    executed_at: datetime | None = utc_field(nullable=True)
     task_id: str | None = None
     dpo_exported: bool = False
     """Not used any more; it stays until the schema changes."""
@@ -61,38 +60,38 @@ class Prediction(Row, table=True):
     workspace: str
     runner: str
     flow: str | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    parameters: dict[str, Any] = json_field(default_factory=dict)
     original_prompt: str = ""
     subject: str = Field(sa_column_kwargs={"server_default": ""})
     fingerprint: str
-    facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
-    signals: tuple[Signal, ...] = Field(default=(), sa_column=json_column(tuple[Signal, ...]))
-    parts: ConfidenceParts | None = Field(default=None, sa_column=json_column(ConfidenceParts, nullable=True))
+    facts: dict[str, Any] = json_field(default_factory=dict)
+    signals: tuple[Signal, ...] = json_field(tuple[Signal, ...], default=())
+    parts: ConfidenceParts | None = json_field(ConfidenceParts, default=None)
     """The parts of its confidence, None if nothing estimated it."""
-    verdicts: tuple[RailVerdict, ...] = Field(default=(), sa_column=json_column(tuple[RailVerdict, ...]))
+    verdicts: tuple[RailVerdict, ...] = json_field(tuple[RailVerdict, ...], default=())
     context: str = ""
     estimate_microusd: int = 0
     check_only: bool = True
     undo_note: str = ""
     novel: bool = False
-    tier: Tier = Field(default=Tier.CHECK, sa_column=enum_column(Tier))
+    tier: Tier = enum_field(Tier, default=Tier.CHECK)
     from_channel: str = "owner"
-    evidence_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    evidence_at: datetime | None = utc_field(nullable=True)
     evidence_gone: bool = False
-    expires_at: datetime = Field(sa_column=utc_column())
-    shown_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    snoozed_until: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    decided_by: DecidedBy | None = Field(default=None, sa_column=enum_column(DecidedBy, nullable=True))
-    decided_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    expires_at: datetime = utc_field()
+    shown_at: datetime | None = utc_field(nullable=True)
+    snoozed_until: datetime | None = utc_field(nullable=True)
+    decided_by: DecidedBy | None = enum_field(DecidedBy, default=None)
+    decided_at: datetime | None = utc_field(nullable=True)
     trigger_type: str | None = None
     permit_id: str | None = None
     session_id: str | None = None
-    outcome: Outcome | None = Field(default=None, sa_column=enum_column(Outcome, nullable=True))
-    closed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    outcome: Outcome | None = enum_field(Outcome, default=None)
+    closed_at: datetime | None = utc_field(nullable=True)
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
-    discarded_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    discarded_at: datetime | None = utc_field(nullable=True)
     """When the operator discarded its changes."""
-    undo_requested_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    undo_requested_at: datetime | None = utc_field(nullable=True)
     note: str = ""
     served: str = ""
     """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""
@@ -168,9 +167,9 @@ class DismissalRow(Row, table=True):
     kind: str
     subject: str
     reason: str | None = None
-    dismissed_at: datetime = Field(sa_column=utc_column())
-    subject_lifted_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    kind_lifted_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    dismissed_at: datetime = utc_field()
+    subject_lifted_at: datetime | None = utc_field(nullable=True)
+    kind_lifted_at: datetime | None = utc_field(nullable=True)
 
 
 def make_row(

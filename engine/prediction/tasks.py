@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, Column, String, bindparam, cast
+from sqlalchemy import String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
@@ -21,7 +21,7 @@ from engine.prediction.card_rows import Prediction
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load, load_all, select_all, value_of
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -60,11 +60,11 @@ class TaskRow(Row, table=True):
     channel: str = ""
     workspace: str = ""
     source: str = "operator"
-    created_at: datetime = Field(sa_column=utc_column())
-    updated_at: datetime = Field(sa_column=utc_column())
+    created_at: datetime = utc_field()
+    updated_at: datetime = utc_field()
     session_id: str | None = None
     note: str = ""
-    needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    needs: list[str] = json_field(default_factory=list)
     """Tasks that must be done before. They are older than this one, so there are no cycles."""
 
 

@@ -26,7 +26,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load, load_all, select_all
 from engine.storage.table_cache import TableCache
-from engine.storage.types import UtcDateTime, utc_column
+from engine.storage.types import UtcDateTime, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class CostEntry(Row, table=True):
     state: str
     amount_microusd: int
     estimate_microusd: int
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
     prediction_id: str | None = None
     permit_id: str | None = None
     session_id: str | None = None

@@ -28,7 +28,7 @@ from engine.safety.gate import MAX_REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 log = logging.getLogger(__name__)
 
@@ -111,8 +111,8 @@ class HoldRow(Row, table=True):
     word: str = Field(primary_key=True)
     reason: str
     by: str
-    since: datetime = Field(sa_column=utc_column())
-    until: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    since: datetime = utc_field()
+    until: datetime | None = utc_field(nullable=True)
 
 
 _HOLDS = select(col(HoldRow.word), col(HoldRow.reason), col(HoldRow.since), col(HoldRow.until), col(HoldRow.by))

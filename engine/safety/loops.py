@@ -19,7 +19,7 @@ from engine.model import RailVerdict, Trigger, Verdict
 from engine.safety.rates import is_by_operator
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask
-from engine.storage.types import shallow_dict, utc_column
+from engine.storage.types import shallow_dict, utc_field
 
 RAIL = "loop"
 OWNER = "owner"
@@ -54,7 +54,7 @@ class ChainLink(Row, table=True):
     to_channel: str
     prediction_id: str
     workspace: str
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
     ran: bool = True
 
 

@@ -13,7 +13,7 @@ from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType, Verd
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load, value_of
-from engine.storage.types import UtcDateTime, enum_column, shallow_dict, utc_column
+from engine.storage.types import UtcDateTime, enum_field, shallow_dict, utc_field
 
 LIFETIME = timedelta(minutes=15)
 
@@ -26,11 +26,11 @@ class PermitRow(Row, table=True):
     id: str = Field(primary_key=True)
     prediction_id: str
     digest: str
-    trigger_type: TriggerType = Field(sa_column=enum_column(TriggerType))
-    issued_at: datetime = Field(sa_column=utc_column())
-    expires_at: datetime = Field(sa_column=utc_column())
-    consumed_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
-    revoked_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    trigger_type: TriggerType = enum_field(TriggerType)
+    issued_at: datetime = utc_field()
+    expires_at: datetime = utc_field()
+    consumed_at: datetime | None = utc_field(nullable=True)
+    revoked_at: datetime | None = utc_field(nullable=True)
 
 
 _EXPIRED = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).where(

@@ -44,7 +44,7 @@ from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load, load_all, select_all
-from engine.storage.types import enum_column, json_column, utc_column
+from engine.storage.types import enum_field, json_field, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +64,15 @@ class CrosspollLog(Row, table=True):
     id: int | None = Field(default=None, primary_key=True)
     user_id: str = LOCAL_USER
     prediction_id: str | None
-    trigger_type: TriggerType = Field(sa_column=enum_column(TriggerType))
+    trigger_type: TriggerType = enum_field(TriggerType)
     target_channel: str
     prompt: str
     result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
     cost_estimate: float = 0.05
     blocked: bool = False
     block_reason: str | None = None
-    created_at: datetime = Field(sa_column=utc_column())
-    verdicts: tuple[RailVerdict, ...] = Field(sa_column=json_column(tuple[RailVerdict, ...]))
+    created_at: datetime = utc_field()
+    verdicts: tuple[RailVerdict, ...] = json_field(tuple[RailVerdict, ...])
     workspace: str
     permit_id: str | None = None
     digest: str
@@ -87,8 +87,8 @@ class Allowance(Row, table=True):
     __tablename__ = "content_allowances"
 
     digest: str = Field(primary_key=True)
-    granted_at: datetime = Field(sa_column=utc_column())
-    used_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    granted_at: datetime = utc_field()
+    used_at: datetime | None = utc_field(nullable=True)
 
 
 _LET_THROUGH = col(CrosspollLog.blocked).is_(False)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, select
 
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 
 class Intent(Row, table=True):
@@ -26,8 +25,8 @@ class Intent(Row, table=True):
     """The database gives it."""
     kind: str
     subject: str
-    payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
-    begun_at: datetime = Field(sa_column=utc_column())
+    payload: dict[str, Any] = json_field()
+    begun_at: datetime = utc_field()
 
 
 def begin(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:

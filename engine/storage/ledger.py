@@ -11,7 +11,6 @@ from itertools import takewhile
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column
 from sqlmodel import Field
 
 from engine.events import Event
@@ -21,7 +20,7 @@ from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, session_driver
-from engine.storage.types import as_stored, utc_column
+from engine.storage.types import as_stored, json_field, utc_field
 
 
 class MemoryEvent(Row, table=True):
@@ -30,11 +29,11 @@ class MemoryEvent(Row, table=True):
     __tablename__ = "memory_events"
 
     id: int | None = Field(default=None, primary_key=True)
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
     kind: str
     subject: str = ""
     workspace: str = ""
-    payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    payload: dict[str, Any] = json_field()
 
 
 class EventDay(Row, table=True):

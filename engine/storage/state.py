@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, Column, bindparam, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col
 
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask
+from engine.storage.types import json_field
 
 
 class EngineState(Row, table=True):
@@ -18,7 +19,7 @@ class EngineState(Row, table=True):
     __tablename__ = "engine_state"
 
     key: str = Field(primary_key=True)
-    value: Any = Field(sa_column=Column(JSON, nullable=False))
+    value: Any = json_field()
 
 
 _SELECT_VALUE = select(col(EngineState.value)).where(col(EngineState.key) == bindparam("name"))

@@ -9,6 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import JSON, Column, Dialect, Integer, String, TypeDecorator
+from sqlalchemy.types import TypeEngine
+from sqlmodel import Field
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -87,22 +89,27 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def enum_column(kind: type[Enum], *, nullable: bool = False) -> Column[Any]:
-    """A fresh column for a member of an enum."""
-    return Column(EnumText(kind), nullable=nullable)
+def utc_field(*, nullable: bool = False) -> Any:
+    """The column of an instant; None by default if it may be null."""
+    return _field(UtcDateTime(), **({"default": None} if nullable else {}))
 
 
-def json_column(kind: Any, *, nullable: bool = False) -> Column[Any]:
-    """A fresh column for a value of this type."""
-    return Column(JsonValue(kind), nullable=nullable)
+def enum_field(kind: type[Enum], **options: Any) -> Any:
+    """The column of a member of an enum; `options` are those of `Field`."""
+    return _field(EnumText(kind), **options)
+
+
+def json_field(kind: Any = None, **options: Any) -> Any:
+    """The column of a JSON value, of this type if it is one of the model; `options` are those of `Field`."""
+    return _field(JSON() if kind is None else JsonValue(kind), **options)
+
+
+def _field(stored: TypeEngine[Any], **options: Any) -> Any:
+    """A field with a column of its own, which may be null where the default is None."""
+    return Field(sa_column=Column(stored, nullable=options.get("default", ()) is None), **options)
 
 
 def shallow_dict(value: Any) -> dict[str, Any]:
     """A dataclass whose fields are plain values as a JSON column takes it: `asdict`, without copies of what nobody
     changes."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-def utc_column(*, nullable: bool = False) -> Column[datetime]:
-    """A fresh column for an instant; each table field needs its own."""
-    return Column(UtcDateTime(), nullable=nullable)

@@ -7,14 +7,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import JSON, Column, bindparam
+from sqlalchemy import bindparam
 from sqlmodel import Field, col, desc
 
 from engine.model import CheckResult
 from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, load_all, select_all
-from engine.storage.types import utc_column
+from engine.storage.types import json_field, utc_field
 
 
 class ValidationRun(Row, table=True):
@@ -36,7 +36,7 @@ class ValidationRun(Row, table=True):
     tree: str = ""
     clean: bool = False
     full: bool = False
-    ran_at: datetime = Field(sa_column=utc_column())
+    ran_at: datetime = utc_field()
     seconds: float = 0.0
     passed: int = 0
     failed: int = 0
@@ -45,8 +45,8 @@ class ValidationRun(Row, table=True):
     changed: bool = False
     attempt: int = 0
     cost_microusd: int = 0
-    failing: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    durations: list[list[Any]] = Field(sa_column=Column(JSON, nullable=False))
+    failing: list[str] = json_field()
+    durations: list[list[Any]] = json_field()
 
     @classmethod
     def of(cls, check: CheckResult, **columns: Any) -> ValidationRun:

@@ -18,7 +18,7 @@ from engine.config.notify import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 
 class DeliveryState(StrEnum):
@@ -53,9 +53,9 @@ class NotificationRow(SQLModel, table=True):
     standing: str = DeliveryState.WAITING.value
     tries: int = 0
     note: str = ""
-    created_at: datetime = Field(sa_column=utc_column())
-    due_at: datetime = Field(sa_column=utc_column())
-    changed_at: datetime = Field(sa_column=utc_column())
+    created_at: datetime = utc_field()
+    due_at: datetime = utc_field()
+    changed_at: datetime = utc_field()
 
 
 @frozen

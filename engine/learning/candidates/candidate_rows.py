@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, col, select
 
 from engine.events import (
@@ -43,7 +42,7 @@ from engine.model.adaptation import (
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ids_with_prefix, load, load_all, select_all, value_of
 from engine.storage.table_cache import TableCache
-from engine.storage.types import shallow_dict, utc_column
+from engine.storage.types import json_field, shallow_dict, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -62,24 +61,24 @@ class CandidateRow(Row, table=True):
     title: str
     status: str
     score: float
-    effect: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    effect: dict[str, Any] = json_field()
     agent_id: str
     run_kind: str
     workspace: str
-    drafted_from: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    corroborated_by: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    against: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    history: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
-    created_at: datetime = Field(sa_column=utc_column())
-    changed_at: datetime = Field(sa_column=utc_column())
+    drafted_from: list[str] = json_field()
+    corroborated_by: list[str] = json_field()
+    against: list[str] = json_field()
+    history: list[dict[str, Any]] = json_field()
+    created_at: datetime = utc_field()
+    changed_at: datetime = utc_field()
     decided_by: str = ""
     reason: str = ""
     trust: str = Trust.QUOTED.value
     term: int = 0
     """How often it became active."""
-    since: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    since: datetime | None = utc_field(nullable=True)
     """When it last became active."""
-    told_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    told_at: datetime | None = utc_field(nullable=True)
     """When its harm was reported, in this term."""
 
     @property

@@ -9,14 +9,14 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column, Select, bindparam, func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col
 
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, each_of, load_all, select_all, value_of
-from engine.storage.types import UtcDateTime, utc_column
+from engine.storage.types import UtcDateTime, json_field, utc_field
 
 MAX_PER_SCOPE = 500
 """Maximum number of records of one scope that are read, the newest first."""
@@ -30,7 +30,7 @@ class LearningRecordRow(Row, table=True):
     seq: int = Field(default=None, primary_key=True)
     """The database gives it."""
     id: str
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
     kind: str
     source_label: str
     scope_type: str
@@ -41,7 +41,7 @@ class LearningRecordRow(Row, table=True):
     agent: str = ""
     session_id: str = ""
     fact: int = 0
-    details: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    details: dict[str, Any] = json_field()
 
     @property
     def value(self) -> LearningRecord:

@@ -27,7 +27,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row
 from engine.storage.table_cache import TableCache
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 TRIAL_CURSOR = "adaptation.trials"
 
@@ -53,7 +53,7 @@ class OverlayRun(Row, table=True):
     """The probability of that."""
     state: str = ""
     """The result of the session, see `engine.hierarchy.outcomes.next_outcome`."""
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
 
 
 _LIFT_FIELDS = ("with_runs", "with_good", "without_runs", "without_good", "difference", "low", "high")

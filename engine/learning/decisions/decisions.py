@@ -22,7 +22,7 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load_all, select_all
 from engine.storage.table_cache import TableCache
-from engine.storage.types import UtcDateTime, utc_column
+from engine.storage.types import UtcDateTime, utc_field
 
 PAIRING_WINDOW = timedelta(hours=1)
 """A rejection this old, to the instant, still pairs with an approval; an older one does not."""
@@ -76,8 +76,8 @@ class Decision(Row, table=True):
     part: str
     weekend: bool
     waited_hours: float | None = None
-    decided_at: datetime = Field(sa_column=utc_column())
-    taken_back_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    decided_at: datetime = utc_field()
+    taken_back_at: datetime | None = utc_field(nullable=True)
     seen: bytes = b""
     raw: float | None = None
     hour: int | None = None

@@ -11,7 +11,7 @@ from engine.learning.decisions.training_lines import ARROW, Preference
 from engine.model import DecidedCard
 from engine.storage.database import Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"
 """Advice to the operator for too few pairs."""
@@ -36,8 +36,8 @@ class DpoPair(Row, table=True):
     rejected: str
     chosen_confidence: float | None = None
     rejected_confidence: float | None = None
-    created_at: datetime = Field(sa_column=utc_column())
-    exported_at: datetime | None = Field(default=None, sa_column=utc_column(nullable=True))
+    created_at: datetime = utc_field()
+    exported_at: datetime | None = utc_field(nullable=True)
     chosen_prediction_id: str
     rejected_prediction_id: str
     weight: float = 1.0

@@ -15,7 +15,7 @@ from engine.learning.decisions.training_examples import DPO
 from engine.model import TrainingRunView
 from engine.storage.database import Transaction
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 
 class RunState(StrEnum):
@@ -62,8 +62,8 @@ class TrainingRun(Row, table=True):
     cost_microusd: int = 0
     note: str = ""
     """The newest message about the run."""
-    created_at: datetime = Field(sa_column=utc_column())
-    updated_at: datetime = Field(sa_column=utc_column())
+    created_at: datetime = utc_field()
+    updated_at: datetime = utc_field()
 
     @property
     def view(self) -> TrainingRunView:

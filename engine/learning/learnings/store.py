@@ -33,7 +33,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.files import write_atomic
 from engine.storage.rows import Row
-from engine.storage.types import utc_column
+from engine.storage.types import utc_field
 
 log = logging.getLogger(__name__)
 
@@ -344,7 +344,7 @@ class LearningUse(Row, table=True):
     entry_id: str = Field(primary_key=True)
     session_id: str
     agent: str
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
 
 
 class LearningSession(Row, table=True):
@@ -354,7 +354,7 @@ class LearningSession(Row, table=True):
 
     session_id: str = Field(primary_key=True)
     entries: int
-    at: datetime = Field(sa_column=utc_column())
+    at: datetime = utc_field()
 
 
 RETRACTED = "learnings.retracted"
