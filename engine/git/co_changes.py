@@ -1,4 +1,4 @@
-"""Files that usually change together. Pure.
+"""Finds files that usually change together. Pure.
 
 Two things are asked about a set of files that changed, and both must say yes. *How did commits like this one end?*
 Past commits are weighed by how alike they are to the set; the share of the weight whose commits had a further file is
@@ -188,7 +188,7 @@ def is_group(mark: str) -> bool:
 
 
 def _marks(paths: Iterable[str]) -> frozenset[str]:
-    """What a commit is compared by: its files, and for each its folder and ending."""
+    """The marks by which a commit is compared: its files, and for each its folder and ending."""
     return frozenset(mark for path in paths for mark in (path, _group_of(path)))
 
 

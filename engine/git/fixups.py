@@ -1,4 +1,4 @@
-"""`fixup!`, `squash!` and `amend!` commits that still wait to be folded into the commits that they mend."""
+"""Finds `fixup!`, `squash!` and `amend!` commits that still wait to be folded into the commits that they mend."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Fixups:
 
 
 def read_fixups(git: Git, state: GitState) -> Fixups | None:
-    """Those of HEAD that no remote branch has, nor the base when another branch is checked out; None when there are
-    none, or when what they mend is pushed already. Commits before a merge are left alone. Raises `GitError`."""
+    """The fixup commits of HEAD that no remote branch has, nor the base when another branch is checked out; None when
+    there are none, or when what they mend is pushed already. Commits before a merge are left alone. Raises
+    `GitError`."""
     base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
     commits = log_commits(git, f"-n{MAX_COMMITS}", state.head, "--not", "--remotes", *base)
     own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))

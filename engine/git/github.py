@@ -112,7 +112,7 @@ class GitHub:
         self._threads: dict[str, threading.Thread] = {}
 
     def latest(self, workspace: str) -> GitHubState | None:
-        """What is known by now, at once; None while nothing is, and where there is no `gh`."""
+        """The last answer, at once; None while there is none, and where there is no `gh`."""
         with self._lock:
             asked_at, state = self._states.get(workspace, (float("-inf"), None))
             stale = self._clock.monotonic() - asked_at >= MAX_AGE_S

@@ -1,4 +1,4 @@
-"""What past commits changed, and which files they deleted. `co_changes` and `releases` compute the habits of a project
+"""Reads the files that past commits changed and deleted. `co_changes` and `releases` compute the habits of a project
 from these values."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Chang
 
 
 def deleted_files(workspace: str, paths: Sequence[str]) -> list[str]:
-    """Of these paths those that the repository had once and the folder has no longer; [] where git cannot say."""
+    """The paths that the repository had once and the folder has no longer; [] where git cannot say."""
     folder = Path(workspace)
     try:
         git = Git(folder, timeout=5)

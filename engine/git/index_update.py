@@ -101,7 +101,7 @@ def _can_read(git: Git, path: bytes) -> bool:
 
 
 def _unknown_encodings(git: Git, paths: list[bytes]) -> set[bytes]:
-    """Those of `paths` whose `working-tree-encoding` is none that we know."""
+    """The `paths` whose `working-tree-encoding` is none that we know."""
     answer = split_nul(git.output("check-attr", "-z", "--stdin", "working-tree-encoding", stdin=join_nul(paths)))
     unknown = set()
     for path, value in zip(answer[0::3], answer[2::3], strict=True):

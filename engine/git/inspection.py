@@ -1,4 +1,4 @@
-"""What an inspection of a repository shows beside its state: a field for each check. One that fails costs no other."""
+"""The result of an inspection: a field for each check. A check that fails costs no other."""
 
 from __future__ import annotations
 

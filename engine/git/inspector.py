@@ -146,7 +146,7 @@ class Inspector:
         return self.answers.latest("quarantined", (head,), lambda: quarantined(self.git, head)) if head else ()
 
     def _unpushed(self) -> Unpushed:
-        """What is about to be pushed or committed and should not be; read again when commits, remote branches or
+        """Problems in what is about to be pushed or committed; read again when commits, remote branches or
         tracked files changed."""
         state = self.state
         span = span_of(state, self.now)

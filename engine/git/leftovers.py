@@ -1,4 +1,4 @@
-"""What should not be pushed: secrets, debugging leftovers, conflict markers. Pure functions over added lines.
+"""Finds secrets, debugging leftovers and conflict markers in added lines. Pure functions.
 
 A finding never holds the text it was found in: a secret is named by its kind alone.
 """

@@ -1,4 +1,4 @@
-"""Commits that no branch, remote branch or tag holds: on a detached HEAD, or known from the reflog alone.
+"""Finds commits that no branch, remote branch or tag holds: on a detached HEAD, or known from the reflog alone.
 
 What was amended, rebased, squashed or cherry-picked away is not lost: its like is on a branch. Neither is what somebody
 else committed and was only checked out here, nor what stands in the files or on the base all the same.

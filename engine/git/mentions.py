@@ -1,4 +1,4 @@
-"""Documentation that still names what your own work renamed or removed."""
+"""Finds documentation that still names what your own work renamed or removed."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -
 
 
 def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
-    """Those that the sources still hold as a word of their own, or that a file is called."""
+    """The names that the sources still have as a word of their own, or as the name of a file."""
     used: set[str] = set()
     paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names if re.search(r"[/.]", name)]
     if paths:

@@ -92,7 +92,7 @@ def adds_changes(workspace: Path, onto: str, other: str) -> bool:
 
 
 def due_merges(state: GitState) -> list[Merge]:
-    """What the branch that is checked out lacks while it has commits of its own: of its base, and of its upstream."""
+    """The merges of the base and of the upstream that the branch lacks while it has commits of its own."""
     if not state.branch or state.operation:
         return []
     due = []

@@ -1,4 +1,4 @@
-"""A merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and not finished."""
+"""Reads a merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and not finished."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Side:
 
 @frozen
 class Operation:
-    """What is unfinished. `name`: as git's command is called, or `CONFLICT`.
+    """An operation that was begun and not finished. `name`: as git's command is called, or `CONFLICT`.
 
     `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
     what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
@@ -101,8 +101,8 @@ Stage = tuple[str, str]
 
 
 def operation_name(folder: Path, *, conflicted: bool) -> str:
-    """What is unfinished in the repository whose `.git` is `folder`, "" for nothing. `conflicted`: whether files are
-    in conflict."""
+    """The name of the unfinished operation in the repository whose `.git` is `folder`, "" for nothing. `conflicted`:
+    whether files are in conflict."""
     name = next((name for file, name in _OPERATION_BY_FILE if (folder / file).exists()), "")
     if not name:  # several commits to pick, the present one of them committed by hand
         name = {"pick": "cherry-pick", "revert": "revert"}.get(

@@ -1,4 +1,4 @@
-"""What your own work left behind (SPEC 2.11): debugging, conflict markers, documentation of what is gone."""
+"""Finds what your own work left behind (SPEC 2.11): debugging, conflict markers, documentation of what is gone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LocatedLeftover:
 
 @frozen
 class OwnChanges:
-    """What was found in your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
+    """The findings in your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
 
     mark: str = ""
     leftovers: tuple[LocatedLeftover, ...] = ()

@@ -1,4 +1,4 @@
-"""What you added and removed and nobody else has yet: one patch of your commits and your uncommitted files.
+"""Reads your own work, which nobody else has yet, as one patch of your commits and your uncommitted files.
 
 It compares the files as they lie there with the commit at which your branch left the other side, so a line that a
 later commit took out again is in it no more.
@@ -127,7 +127,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
 
 
 def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
-    """What is in a file that git does not know yet; nothing of one that is larger than `max_bytes` or no text."""
+    """The content of an untracked file; b"" for one that is larger than `max_bytes` or no text."""
     try:
         content = read_plain(git.folder / path, max_bytes, follow=False)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Tests that are skipped until a day, because they are unreliable."""
+"""Finds tests that are skipped until a day because they are unreliable."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
 
 
 def quarantined_in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
-    """Those of one file."""
+    """The tests of one file that are in quarantine; `rows` are its lines that define tests and classes."""
     tests: list[Quarantined] = []
     scopes: list[tuple[int, str]] = []
     until: date | None = None

@@ -103,7 +103,7 @@ class GitReader:
         return self._answers_of(workspace).once(("files", old, new), ask)
 
     def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
-        """What else there is to see in a workspace of that state; see `Inspector`. Never raises."""
+        """The results of all checks of a workspace in that state; see `Inspector`. Never raises."""
         git = Git(workspace, timeout=TIMEOUT_S)
         return Inspector(git, self._answers_of(workspace), state, now, today).inspect()
 
@@ -117,7 +117,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
-    """What the history of the project says of files that change together and of releases."""
+    """The habits of the project: which files change together, and how it is released."""
     try:
         past = read_history(git, head) if head else ()
     except GitError as error:  # a clone without trees, or a history that takes too long: no habits are known

@@ -133,7 +133,7 @@ def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -
 
 
 def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
-    """What the commits since a tag say, at most `MAX_RECENT`, merges left out; none without a tag."""
+    """The subjects of the commits since a tag, at most `MAX_RECENT`, merges left out; none without a tag."""
     if not since:
         return ()
     span = f"refs/tags/{since}..{head}"

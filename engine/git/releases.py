@@ -1,4 +1,4 @@
-"""How often a project is released, and whether the next release is due. Pure: commits in, a rhythm out."""
+"""Computes how often a project is released, and whether the next release is due. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is about to be pushed or committed and should not be: secrets, large files, files that belong in no repository.
+"""Finds what should not be pushed or committed: secrets, large files, files that belong in no repository.
 
 One reading for the card and for the review that → runs. Bounded: the newest `MAX_COMMITS` commits, `MAX_BYTES` of new
 files; what was not read is counted.
@@ -50,7 +50,7 @@ _UNWANTED_KINDS: Final = (
     ("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
     ("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
 )
-"""What a file is, from how many bytes on it does not belong into a repository, and how it is known by its name."""
+"""Kinds of files that belong in no repository: the kind, from how many bytes on, and their names."""
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
 
@@ -133,8 +133,8 @@ class _RawEntry:
 
 
 def span_of(state: GitState, now: datetime) -> Span | None:
-    """What is not pushed: against the upstream; without one, what no remote branch has; without a remote, what the base
-    does not have, or on the base itself the commits of the last week. None when there is nothing."""
+    """The commits that are not pushed: against the upstream; without one, what no remote branch has; without a remote,
+    what the base does not have, or on the base itself the commits of the last week. None when there is nothing."""
     if not state.head:
         return None
     if state.upstream_tip:
@@ -148,7 +148,7 @@ def span_of(state: GitState, now: datetime) -> Span | None:
 
 
 def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
-    """What is in the commits of a span. `leftovers`: also debugging and markers that are still there. Raises
+    """The problems in the commits of a span. `leftovers`: also debugging and markers that are still there. Raises
     `GitError`."""
     shas = git.text("rev-list", *span.arguments).split()
     if not shas:

@@ -113,7 +113,7 @@ class Sandbox(ABC):
         return False
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        """How a session's row says it, for instance "bubblewrap, network only to api.anthropic.com"."""
+        """The text of a session's row, for instance "bubblewrap, network only to api.anthropic.com"."""
         if network:
             return f"{self.name}, with network"
         to = f"network only to {', '.join(hosts)}" if hosts and self.can_filter_hosts else "no network"

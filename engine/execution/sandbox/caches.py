@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement
@@ -54,19 +54,14 @@ MAX_UNUSED_SECONDS = 30 * 86_400
 """Seconds after which a cache that no session used is removed."""
 
 
-@dataclass
-class _SlotUse:
-    head: str
-    users: int = 0
-
-
 class Caches:
     """The caches in `folder`, for one engine. Its methods may be called from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._slot_uses: dict[Path, _SlotUse] = {}
+        self._users: Counter[Path] = Counter()
+        """The number of sessions that use each slot."""
 
     @contextmanager
     def use_cache(self, workspace: str, head: str, descends: Callable[[str], bool]) -> Iterator[Path]:
@@ -74,7 +69,7 @@ class Caches:
         says whether `head` descends from a commit. Raises OSError."""
         with self._lock:
             slot = self._choose_slot(self._workspace_folder(workspace), head, descends)
-            self._slot_uses.setdefault(slot, _SlotUse(head)).users += 1
+            self._users[slot] += 1
             for name in ("files", "tree"):
                 (slot / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             (slot / "head").write_text(head)
@@ -82,9 +77,7 @@ class Caches:
             yield slot / "files"
         finally:
             with self._lock:
-                self._slot_uses[slot].users -= 1
-                if not self._slot_uses[slot].users:
-                    del self._slot_uses[slot]
+                self._users[slot] -= 1
 
     def sweep(self) -> None:
         """Remove caches that no session used for `MAX_UNUSED_SECONDS`. Raises OSError."""
@@ -100,7 +93,7 @@ class Caches:
     def idle_slots(self) -> list[Path]:
         """The caches that no session uses now."""
         with self._lock:
-            return [slot for slot in self._folder.glob("*/*") if slot not in self._slot_uses]
+            return [slot for slot in self._folder.glob("*/*") if not self._users[slot]]
 
     def drop(self, slots: Collection[Path]) -> int:
         """Remove those of `slots` that are still idle; returns how many went. The next check fills them anew. Raises
@@ -108,7 +101,7 @@ class Caches:
         dropped = 0
         for slot in slots:
             with self._lock:
-                if slot not in self._slot_uses and slot.is_dir():
+                if not self._users[slot] and slot.is_dir():
                     remove_folder(slot)
                     dropped += 1
         return dropped
@@ -122,9 +115,9 @@ class Caches:
         heads = {slot: (slot / "head").read_text() for slot in slots}
         slots.sort(key=lambda slot: (heads[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
         for slot in slots:
-            if heads[slot] == head or (slot not in self._slot_uses and heads[slot] and descends(heads[slot])):
+            if heads[slot] == head or (not self._users[slot] and heads[slot] and descends(heads[slot])):
                 return slot
-        free = [slot for slot in slots if slot not in self._slot_uses]
+        free = [slot for slot in slots if not self._users[slot]]
         if len(slots) >= MAX_SLOTS and free:
             remove_folder(free[-1])
             slots.remove(free[-1])

@@ -38,6 +38,6 @@ def compare_go(pair: LockPair) -> Iterator[str]:
 
 
 def _go_lines(text: str, word: str) -> Iterator[str]:
-    """What follows the directive `word`, on its line or in its block."""
+    """The text after the directive `word`, on its line or in its block."""
     for match in re.finditer(rf"^\s*{word}\s*(?:\(([^)]*)\)|([^\n(]+))", text, re.MULTILINE):
         yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())

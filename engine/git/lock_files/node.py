@@ -105,8 +105,8 @@ def _workspace_patterns(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _requirements(manifest: Mapping[str, Any], sections: Iterable[str]) -> Requirements:
-    """What a package.json asks for. A name that two sections give different constraints keeps none: the tools differ
-    in which of them wins."""
+    """The requirements of a package.json. A name that two sections give different constraints keeps none: the tools
+    differ in which of them wins."""
     requirements: Requirements = {}
     for section in sections:
         for name, text in (manifest.get(section) or {}).items():

@@ -82,7 +82,7 @@ class LockPair:
     def compare(
         self, required: Requirements, locked: Requirements, manifest: str = "", ignored: Collection[str] = frozenset()
     ) -> Iterator[str]:
-        """Where the two differ, but for the names `ignored`; a constraint of None on either side fits any."""
+        """A sentence for each difference, but for the names `ignored`; a constraint of None on either side fits any."""
         for name, wanted in required.items():
             if name in ignored:
                 continue
