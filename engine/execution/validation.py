@@ -21,7 +21,7 @@ from engine.execution.runners.flows.git_state import restore_tree, store_tree
 from engine.execution.runners.flows.test_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.flows.wording import capitalised, count, describe_check
-from engine.execution.runners.toolchains.project_tools import linked_packages
+from engine.execution.runners.toolchains.linked_packages import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of
 from engine.execution.snapshots import Snapshot
@@ -236,7 +236,7 @@ class _ChangedTests:
             return None
         listener = _OutputCollector(self._live)
         job = self._make_job(listener)
-        with linked_packages(tools, self._workspace.folder, self._project):
+        with linked_packages(job, tools):
             result = RunTests(paths=covered).run(job)
         assert result.check is not None
         return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
@@ -253,7 +253,7 @@ class _ChangedTests:
         restore_tree(job, present_tree)  # so that git tracks new files, and removes them with the next step
         try:
             restore_tree(job, self._worktree.base)
-            with linked_packages(tools, self._workspace.folder, self._project):
+            with linked_packages(job, tools):
                 tool = toolchain_for(tools, check.failing)
                 failing |= set(run_tests(job, tool, check.failing, quiet=True).failing)
         except FlowError:

@@ -13,7 +13,8 @@ from engine.execution.runners.flows.git_state import read_commit, reset_worktree
 from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
 from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names
-from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.git import GitError
 from engine.git.commits import is_ancestor
 from engine.model import CheckResult
@@ -61,7 +62,7 @@ class Bisect(ProjectFlow):
         reset_worktree(job, bad)
         tools = find_toolchains(job, self.project)
         tool = toolchain_for(tools, [self.test])
-        with linked_packages(tools, job.folder, job.workspace):
+        with linked_packages(job, tools):
             red = self._check_ends(job, tool, good, bad)
             try:
                 search = self._search(job, tool, good, bad, red)
@@ -191,7 +192,7 @@ class TimeTests(ProjectFlow):
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
         tools = find_toolchains(job, self.project)
         tool = toolchain_for(tools, self.tests, single=True)
-        with linked_packages(tools, job.folder, job.workspace):
+        with linked_packages(job, tools):
             before = self._time_tests_at(job, tool, fast)
             now = self._time_tests_at(job, tool, head)
         comparisons = []

@@ -14,7 +14,8 @@ from engine.execution.runners.flows.git_state import operator_git
 from engine.execution.runners.flows.parameter_types import Line, RepoPath
 from engine.execution.runners.flows.test_runs import all_tests, combine_checks, run_test_plan
 from engine.execution.runners.flows.wording import as_facts, count, describe_check, join_names
-from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.git.debugging import statement_lines, without_lines
 from engine.git.leftovers import scan_line
@@ -164,7 +165,7 @@ class RemoveLeftovers(Flow):
         if not plan:
             return None
         try:
-            with linked_packages([tool for tool, _ in plan], job.folder, job.workspace):
+            with linked_packages(job, [tool for tool, _ in plan]):
                 return combine_checks(run_test_plan(job, plan))
         except CannotRun as error:
             job.say(str(error))

@@ -16,8 +16,9 @@ from engine.execution.runners.flows.git_state import resolve_commit, restore_tre
 from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, Revision
 from engine.execution.runners.flows.test_runs import find_project, run_command
 from engine.execution.runners.flows.wording import as_facts, count, in_project, join_names, last_line
+from engine.execution.runners.toolchains.linked_packages import linked_packages
 from engine.execution.runners.toolchains.missing_tools import first_missing
-from engine.execution.runners.toolchains.project_tools import Linter, linked_packages
+from engine.execution.runners.toolchains.project_tools import Linter
 from engine.execution.runners.toolchains.python_environments import add_package_command, is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, Finding, read_text
 from engine.frozen import frozen
@@ -135,7 +136,7 @@ class Lint(_LintFlow):
         every = self._find_linters(job)
         runs: list[_LintRun] = []
         errors: list[CannotRun] = []
-        with linked_packages(every, job.folder, job.workspace):
+        with linked_packages(job, every):
             for linter, targets in self._select_targets(every):
                 try:
                     runs.append(_LintRun(linter, targets, _run_linter(job, linter, targets)))
@@ -246,7 +247,7 @@ class FixLint(_LintFlow):
         before = _file_states(job)
         used: list[str] = []
         every = self._find_linters(job)
-        with linked_packages(every, job.folder, job.workspace):
+        with linked_packages(job, every):
             for linter, targets in self._select_targets(every):
                 for command in linter.fix_commands_for(targets, job.scratch):
                     done = run_command(job, command, linter.folder)

@@ -35,7 +35,8 @@ from engine.execution.runners.flows.wording import (
     in_project,
     join_names,
 )
-from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.commits import is_ancestor
@@ -116,13 +117,13 @@ class RehearseMerge(ProjectFlow):
     ) -> FlowResult:
         try:
             tools = find_toolchains(job, self.project)
-            with linked_packages(tools, job.folder, job.workspace):
+            with linked_packages(job, tools):
                 done = run_whole_suite(job, tools)
         except CannotRun as error:  # that the merge is clean is worth reporting without tests, too
             job.say(str(error))
             summary = f"{names[0]} merges cleanly into {names[1]}; its tests could not be run: {error.message}"
             return FlowResult(summary, facts=facts)
-        with linked_packages(tools, job.folder, job.workspace):
+        with linked_packages(job, tools):
             check = combine_checks(done)
             if check.green:
                 summary = f"{names[0]} merges cleanly into {names[1]}, {describe_check(check)}"

@@ -36,7 +36,8 @@ from engine.execution.runners.flows.wording import (
     join_names,
     last_line,
 )
-from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.git import Git
 from engine.git.commits import is_ancestor
 from engine.git.lost_commits import is_reachable
@@ -99,7 +100,7 @@ class RehearseRevert(ProjectFlow):
         test = self.test
         try:
             tools = find_toolchains(job, self.project)
-            with linked_packages(tools, job.folder, job.workspace):
+            with linked_packages(job, tools):
                 alone = _run_single_test(job, toolchain_for(tools, [test]), test) if test else None
                 check = combine_checks(run_whole_suite(job, tools))
         except CannotRun as error:

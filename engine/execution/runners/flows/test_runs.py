@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
 from engine.execution.runners.flows.wording import count, describe_check, join_names, last_line
+from engine.execution.runners.toolchains.linked_packages import linked_packages
 from engine.execution.runners.toolchains.missing_tools import (
     EXECUTION_KINDS,
     MISSING_KINDS,
@@ -16,7 +17,7 @@ from engine.execution.runners.toolchains.missing_tools import (
     MissingItem,
     first_missing,
 )
-from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_environments import environment_command, is_python_project
 from engine.execution.runners.toolchains.tool_table import Command
@@ -197,7 +198,7 @@ def try_whole_suite(job: Job, path: str) -> CheckResult | None:
     """Run the whole suite on the present files of the worktree. Reports why where it cannot run, and returns None."""
     try:
         tools = find_toolchains(job, path)
-        with linked_packages(tools, job.folder, job.workspace):
+        with linked_packages(job, tools):
             return combine_checks(run_whole_suite(job, tools))
     except CannotRun as error:
         job.say(error.message)

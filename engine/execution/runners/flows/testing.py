@@ -29,7 +29,8 @@ from engine.execution.runners.flows.test_runs import (
     toolchain_for,
 )
 from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names
-from engine.execution.runners.toolchains.project_tools import Toolchain, linked_packages
+from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.frozen import frozen
 from engine.model import CheckResult
 
@@ -353,7 +354,7 @@ class CheckCleanHead(ProjectFlow):
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
-        with linked_packages(tools, job.folder, job.workspace):
+        with linked_packages(job, tools):
             done = run_whole_suite(job, tools)
             check = combine_checks(done)
             if check.green:

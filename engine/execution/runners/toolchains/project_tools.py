@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -21,8 +20,6 @@ from engine.execution.runners.toolchains.tool_table import (
     TestRunnerRow,
     ToolRow,
     as_operand,
-    folders_up_to,
-    language_of,
     read_text,
 )
 from engine.model import CheckResult
@@ -259,24 +256,3 @@ def _go_package(folder: Path, path: str) -> list[str]:
     place = PurePosixPath(path).parent
     has_tests = path.endswith(".go") and any((folder / place).glob("*_test.go"))
     return ["./" if str(place) == "." else f"./{place}"] if has_tests else []
-
-
-@contextmanager
-def linked_packages(tools: Sequence[Toolchain | Linter], folder: Path, workspace: Path) -> Iterator[None]:
-    """Link folders that only the operator's tree has (`node_modules`) into the worktree `folder` during a run, for the
-    projects of `tools` and the folders above them. The links are removed afterwards, so no change set has them."""
-    used: list[Toolchain | Linter] = list(tools) if folder != workspace else []
-    folders = {above for tool in used for above in folders_up_to(tool.folder, folder)}
-    names = {name for tool in used for name in language_of(tool.row.kind).linked_folders}
-    links: list[Path] = []
-    for place in sorted(folders):
-        for name in sorted(names):
-            link, source = place / name, workspace / place.relative_to(folder) / name
-            if source.is_dir() and not os.path.lexists(link) and place.is_dir():
-                links.append(link)
-                link.symlink_to(source, target_is_directory=True)
-    try:
-        yield
-    finally:
-        for link in links:
-            link.unlink(missing_ok=True)
