@@ -23,7 +23,10 @@ import pytest
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox, limits
 from tests.attacks.inside import Inside, sleepers, unique_seconds
+from tests.support.tables import read_table
 from tests.support.waiting import wait_until
+
+ATTACKS = read_table(__file__)
 
 pytestmark = [
     pytest.mark.attack("processes"),
@@ -36,25 +39,9 @@ def inside(rung: Sandbox, outside: Path) -> Inside:
     return Inside(rung, outside)
 
 
-SIGNALS = {
-    "kill": "os.kill(P['pid'], 9)",
-    "its group": "os.killpg(P['pid'], 9)",
-    "everybody": "signal.signal(15, signal.SIG_IGN); os.kill(-1, 15)",
-    "tgkill": "syscall(234, 131, P['pid'], P['pid'], 9)",
-    "tkill": "syscall(200, 130, P['pid'], 9)",
-    "a queued signal": "syscall(129, 138, P['pid'], 9, ctypes.create_string_buffer(struct.pack('iii', 9, 0, -1), 128))",
-    "a process descriptor": "signal.pidfd_send_signal(os.pidfd_open(P['pid']), 9)",
-    "an owner of a descriptor": (
-        "r, w = os.pipe(); fcntl.fcntl(r, fcntl.F_SETSIG, 9); fcntl.fcntl(r, fcntl.F_SETOWN, P['pid'])\n"
-        "fcntl.fcntl(r, fcntl.F_SETFL, os.O_ASYNC); os.write(w, b'x')"
-    ),
-    "a processor limit": "import resource; resource.prlimit(P['pid'], resource.RLIMIT_CPU, (0, 0))",
-}
-
-
-@pytest.mark.parametrize("way", SIGNALS)
+@pytest.mark.parametrize("way", ATTACKS["signals"])
 def test_a_signal_to_another_process(inside: Inside, other_process: subprocess.Popen[bytes], way: str) -> None:
-    inside.run(SIGNALS[way], pid=other_process.pid)
+    inside.run(ATTACKS["signals"][way], pid=other_process.pid)
     assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
 
 
@@ -68,35 +55,10 @@ def test_a_signal_to_the_engine(inside: Inside) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-SPIES = {
-    "its environment": "print(open(f'/proc/{P[\"pid\"]}/environ').read())",
-    "its memory": "print(open(f'/proc/{P[\"pid\"]}/maps').read() and 'hunter2')",
-    "tracing": "syscall(101, 117, 0x4206, P['pid'], 0, 0); print('hunter2')",
-    "its descriptors": "print(os.readlink(f'/proc/{P[\"pid\"]}/fd/0') and 'hunter2')",
-    "process_vm_readv": (
-        "b = ctypes.create_string_buffer(8); v = struct.pack('PQ', ctypes.addressof(b), 8)\n"
-        "syscall(310, 270, P['pid'], v, 1, struct.pack('PQ', P['at'], 8), 1, 0); print('hunter2')"
-    ),
-    "its root": "print(open(f'/proc/{P[\"pid\"]}/root/etc/hostname').read() and 'hunter2')",
-}
-
-
-@pytest.mark.parametrize("way", SPIES)
+@pytest.mark.parametrize("way", ATTACKS["spies"])
 def test_spying_on_another_process(inside: Inside, other_process: subprocess.Popen[bytes], way: str) -> None:
     at = int(Path(f"/proc/{other_process.pid}/maps").read_text().split("-")[0], 16)
-    assert "hunter2" not in inside.run(SPIES[way], pid=other_process.pid, at=at).stdout
-
-
-MEDDLING = {
-    "priority": "os.setpriority(os.PRIO_PROCESS, P['pid'], 19)",
-    "priority of its group": "os.setpriority(os.PRIO_PGRP, P['pid'], 19)",
-    "priority of the user": "os.setpriority(os.PRIO_USER, os.getuid(), 19)",
-    "priority of input": "syscall(251, 30, 1, P['pid'], 3 << 13)",
-    "processors": "os.sched_setaffinity(P['pid'], {max(os.sched_getaffinity(0))})",
-    "scheduling": "os.sched_setscheduler(P['pid'], os.SCHED_IDLE, os.sched_param(0))",
-    "limits": "import resource; resource.prlimit(P['pid'], resource.RLIMIT_NOFILE, (1, 1))",
-    "when memory runs out": "open(f'/proc/{P[\"pid\"]}/oom_score_adj', 'w').write('999')",
-}
+    assert "hunter2" not in inside.run(ATTACKS["spies"][way], pid=other_process.pid, at=at).stdout
 
 
 def process_settings(pid: int) -> list[Any]:
@@ -107,33 +69,11 @@ def process_settings(pid: int) -> list[Any]:
     return [process.nice(), process.ionice(), *scheduling, Path(f"/proc/{pid}/oom_score_adj").read_text()]
 
 
-@pytest.mark.parametrize("what", MEDDLING)
+@pytest.mark.parametrize("what", ATTACKS["meddling"])
 def test_meddling_with_another_process(inside: Inside, other_process: subprocess.Popen[bytes], what: str) -> None:
     before = process_settings(other_process.pid)
-    inside.run(MEDDLING[what], pid=other_process.pid)
+    inside.run(ATTACKS["meddling"][what], pid=other_process.pid)
     assert process_settings(other_process.pid) == before
-
-
-ON_FILES = {
-    "chmod": "os.chmod(P['file'], 0o777)",
-    "chmod of the folder": "os.chmod(os.path.dirname(P['file']), 0o777)",
-    "fchmodat": "os.chmod(os.path.basename(P['file']), 0o777, dir_fd=os.open(P['at'], os.O_PATH))",
-    "chmod through a link": "os.symlink(P['file'], 'link'); os.chmod('link', 0o777)",
-    "chmod through /proc": "os.chmod('/proc/self/root' + P['file'], 0o777)",
-    "chmod beside the folder": "os.chmod('../canary', 0o777)",
-    "chmod of an open file": "os.fchmod(os.open(P['file'], os.O_PATH), 0o777)",
-    "utime": "os.utime(P['file'], (1, 1))",
-    "chown": "os.chown(P['file'], 65534, 65534)",
-    "truncate": "os.truncate(P['file'], 0)",
-    "open for truncation": "os.open(P['file'], os.O_RDONLY | os.O_TRUNC)",
-    "an attribute": "os.setxattr(P['file'], 'user.planted', b'x')",
-    "a hard link": "os.link(P['file'], 'hard'); os.chmod('hard', 0o777)",
-    "a move": "os.rename(P['file'], 'moved')",
-    "a removal": "os.unlink(P['file'])",
-    "a write": "open(P['file'], 'a').write('planted')",
-    "a new file beside it": "open(os.path.dirname(P['file']) + '/planted', 'w')",
-    "reading it": "print(open(P['file']).read())",
-}
 
 
 def file_state(file: Path) -> Any:
@@ -142,13 +82,13 @@ def file_state(file: Path) -> Any:
     return file.read_text(), status.st_mode, status.st_mtime, status.st_uid, status.st_nlink, attributes
 
 
-@pytest.mark.parametrize("way", ON_FILES)
+@pytest.mark.parametrize("way", ATTACKS["on_files"])
 def test_a_file_outside(inside: Inside, outside: Path, way: str) -> None:
     canary = outside / "canary"
     canary.write_text("canary 4711")
     canary.chmod(0o600)
     before, folder = file_state(canary), outside.stat().st_mode
-    done = inside.run(ON_FILES[way], file=str(canary), at=str(outside))
+    done = inside.run(ATTACKS["on_files"][way], file=str(canary), at=str(outside))
     assert file_state(canary) == before
     assert outside.stat().st_mode == folder
     assert not (outside / "planted").exists()
@@ -171,19 +111,9 @@ def test_its_own_files_may_be_changed(inside: Inside) -> None:
     assert (file.stat().st_mode & 0o777, file.stat().st_mtime, file.stat().st_size) == (0o710, 7, 3)
 
 
-SET_USER_ID = {
-    "chmod": "open('f', 'w').close(); os.chmod('f', 0o4755)",
-    "fchmod": "os.fchmod(os.open('f', os.O_RDWR | os.O_CREAT), 0o4755)",
-    "open": "os.open('f', os.O_RDWR | os.O_CREAT, 0o4755)",
-    "creat": "syscall(85, 0, b'f', 0o4755)",
-    "mknod": "os.mknod('f', 0o104755)",
-    "openat2": "syscall(437, 437, -100, b'f', struct.pack('QQQ', 0o102, 0o4755, 0), 24)",
-}
-
-
-@pytest.mark.parametrize("way", SET_USER_ID)
+@pytest.mark.parametrize("way", ATTACKS["set_user_id"])
 def test_a_program_that_runs_as_its_owner(inside: Inside, way: str) -> None:
-    inside.run(SET_USER_ID[way])
+    inside.run(ATTACKS["set_user_id"][way])
     file = inside.confinement.folder / "f"
     assert not file.exists() or not file.stat().st_mode & stat.S_ISUID
 
@@ -218,18 +148,7 @@ def test_shared_memory_of_the_machine(inside: Inside) -> None:
         libc.shmctl(key, 0, None)
 
 
-CONNECTING = {
-    "a socket in the file system": "s = socket.socket(socket.AF_UNIX); s.connect(P['path'])",
-    "an abstract socket": "s = socket.socket(socket.AF_UNIX); s.connect('\\0' + P['name'])",
-    "a port of this machine": "s = socket.create_connection(('127.0.0.1', P['port']), timeout=2)",
-    "a port by fast open": ("s = socket.socket(); s.sendto(b'x', 0x20000000, ('127.0.0.1', P['port']))"),
-    "a pair of datagram sockets": (
-        "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b'x', P['datagram'])"
-    ),
-}
-
-
-@pytest.mark.parametrize("way", CONNECTING)
+@pytest.mark.parametrize("way", ATTACKS["connecting"])
 def test_a_socket_of_another_program(inside: Inside, outside: Path, way: str) -> None:
     path, datagram_path, name = str(outside / "s"), str(outside / "d"), f"clawpy-attack-{os.getpid()}"
     with (
@@ -242,33 +161,14 @@ def test_a_socket_of_another_program(inside: Inside, outside: Path, way: str) ->
         for server, address in ((file, path), (abstract, "\0" + name), (port, ("127.0.0.1", 0))):
             server.bind(address)
             server.listen()
-        inside.run(CONNECTING[way], path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
+        inside.run(ATTACKS["connecting"][way], path=path, name=name, port=port.getsockname()[1], datagram=datagram_path)
         assert select.select([file, abstract, port, datagram], [], [], 0)[0] == []
 
 
-WAYS_OUT = {
-    "a new session": "subprocess.Popen(['sleep', P['time']], start_new_session=True)",
-    "forking twice": (
-        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
-        "        os.closerange(0, 10); os.execve('/bin/sleep', ['sleep', P['time']], {})\n    os._exit(0)\nos.wait()"
-    ),
-    "nohup": "subprocess.Popen(['sh', '-c', 'nohup sleep ' + P['time'] + ' >/dev/null 2>&1 &'])",
-    "ignoring signals": (
-        "for n in range(1, 32):\n    if n not in (9, 17, 19): signal.signal(n, signal.SIG_IGN)\n"
-        "subprocess.Popen(['sleep', P['time']], start_new_session=True)"
-    ),
-    "a stopped child": "p = subprocess.Popen(['sleep', P['time']]); os.kill(p.pid, signal.SIGSTOP)",
-    "systemd and at": (
-        "script = 'systemd-run --user sleep $0 || echo sleep $0 | at now'\n"
-        "subprocess.run(['sh', '-c', script, P['time']])"
-    ),
-}
-
-
-@pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.parametrize("way", ATTACKS["ways_out"])
 def test_outliving_the_command(every_rung: Sandbox, outside: Path, way: str) -> None:
     seconds = unique_seconds()
-    started = Inside(every_rung, outside).run(WAYS_OUT[way], time=seconds)
+    started = Inside(every_rung, outside).run(ATTACKS["ways_out"][way], time=seconds)
     assert started.returncode == 0, started.stderr
     wait_until(lambda: not sleepers(seconds), 2)
 

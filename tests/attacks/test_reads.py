@@ -13,36 +13,11 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import PYTHON, Victim, canary, folder_outside_tmp
+from tests.support.tables import read_table
+
+PLACES = read_table(__file__)
 
 pytestmark = pytest.mark.attack("reads")
-
-HOME = [
-    ".ssh/id_ed25519", ".ssh/config", "work/other/.env", "work/other/.git/config", ".cache/huggingface/token",
-    ".config/github-copilot/hosts.json", ".config/github-copilot/apps.json", ".bitcoin/wallet.dat",
-    ".electrum/wallets/default_wallet", ".ethereum/keystore/key", ".config/solana/id.json",
-    ".mozilla/firefox/p.default/logins.json", ".config/google-chrome/Default/Login Data",
-    ".config/chromium/Default/Cookies", ".config/Code/User/globalStorage/state.vscdb",
-    ".config/Cursor/User/globalStorage/state.vscdb", ".config/JetBrains/options/recent.xml", ".viminfo",
-    ".local/share/nvim/shada/main.shada", ".emacs.d/auth-sources", ".bash_history", ".zsh_history", ".lesshst",
-    ".python_history", ".local/share/keyrings/login.keyring", ".gnupg/private-keys-v1.d/key", ".aws/credentials",
-    ".config/gcloud/credentials.db", ".kube/config", ".docker/config.json", ".netrc", ".git-credentials", ".gitconfig",
-    ".npmrc", ".pypirc", ".cargo/credentials.toml", ".cargo/config.toml", ".m2/settings.xml",
-    ".gradle/gradle.properties", ".terraform.d/credentials.tfrc.json", ".config/gh/hosts.yml", ".claude.json",
-    ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json", ".thunderbird/p/key4.db",
-    ".config/Slack/storage/token", ".local/share/TelegramDesktop/tdata/key", ".config/rclone/rclone.conf",
-    ".local/share/atuin/history.db", ".config/obsidian/notes.md", "Documents/tax.txt", "core.4711",
-    ".local/share/Trash/files/old.key", ".hex/hex.config", ".gem/credentials", ".config/pip/pip.conf",
-    ".config/uv/uv.toml", ".clawpy/config/config.toml", ".clawpy/data/clawpy.db", ".clawpy/logs/engine.log",
-    ".clawpy/cache/scratch/sess_2/files/notes", ".clawpy/cache/scratch/sess_2/home/.netrc",
-    ".clawpy/cache/worktrees/sess_2/.env", ".clawpy/cache/build/other/0/files/x", ".clawpy/cache/last_screen.json",
-]  # fmt: skip
-
-SYSTEM = [
-    "/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers", "/etc/ssh/ssh_host_ed25519_key",
-    "/etc/security/opasswd", "/var/log/dpkg.log", "/var/log/auth.log", "/var/lib/dpkg/status", "/proc/kcore",
-    "/sys/class/dmi/id/product_uuid", "/sys/kernel/notes", "/boot/config", "/proc/kmsg", "/dev/mem",
-    "/dev/vda", "/dev/sda", "/dev/kmsg",
-]  # fmt: skip
 
 READ = """
 import os, sys
@@ -76,12 +51,12 @@ def read_everything(rung: Sandbox) -> Reading:
     token = canary()
     with folder_outside_tmp() as root, subprocess.Popen(["sleep", "60"], env={"TOKEN": token}) as other:
         victim = Victim(root, rung)
-        words = {name: canary() for name in HOME}
+        words = {name: canary() for name in PLACES["home"]}
         paths = [victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in words.items()]
         victim.confinement = victim.session("sess_3")
         processes = [f"/proc/{pid}/{name}" for pid in (1, other.pid, os.getpid()) for name in ("environ", "maps")]
         try:
-            argv = [*PYTHON, READ, *map(str, paths), *SYSTEM, *processes]
+            argv = [*PYTHON, READ, *map(str, paths), *PLACES["system"], *processes]
             output = victim.run(argv, extra={"CLAWPY_VICTIM": str(paths[0])})
         finally:
             other.kill()
@@ -93,12 +68,12 @@ def reading(rung: Sandbox) -> Reading:
     return read_everything(rung)
 
 
-@pytest.mark.parametrize("name", HOME)
+@pytest.mark.parametrize("name", PLACES["home"])
 def test_the_operators_home_and_other_sessions(reading: Reading, name: str) -> None:
     assert reading.words[name] not in reading.output
 
 
-@pytest.mark.parametrize("path", SYSTEM)
+@pytest.mark.parametrize("path", PLACES["system"])
 def test_the_machine(reading: Reading, path: str) -> None:
     """Whether anything of it came out; it may be there and be empty."""
     _, found, rest = reading.output.partition(f"\n>> {path}\n")

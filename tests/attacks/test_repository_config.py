@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,285 +16,98 @@ from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, ru
 from tests.conftest import Repository
 from tests.execution.landing_world import World
 from tests.support.forked import Nursery
+from tests.support.tables import read_table
 
 pytestmark = pytest.mark.attack("repository configuration")
 
-
-Plant = Callable[[Repository, Trap], object]
+HOOKS = (
+    "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
+    "post-index-change", "post-merge", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
+    "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg", "reference-transaction", "update",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Attack:
-    """`plant` prepares the repository. Plain git starts the program at the command `proof`. `broken`: an object is
-    missing, and some work is refused."""
+    """An entry of the table. Plain git starts the program at the command `proof`."""
 
     name: str
-    plant: Plant
+    settings: list[str] = field(default_factory=list)
+    """Settings of git as NAME=VALUE."""
+    files: dict[str, str] = field(default_factory=dict)
+    hooks: str = ""
+    """A folder in which the program stands for every hook."""
+    signature: str = ""
+    """The last commit is signed in this way."""
+    missing_object: bool = False
+    """A partial clone lacks the contents of a file which every log with patches reads: some work is refused."""
+    alternate_store: bool = False
+    """Objects lie in the store of another repository, too."""
+    moved: str = ""
+    """The repository lies elsewhere, with a configuration of its own: behind a `file`, a `link` or a `commondir`."""
     proof: str = "git status"
-    broken: bool = False
     terminal: bool = False
 
     def __str__(self) -> str:
         return self.name
 
-
-def settings(*lines: str) -> Plant:
-    """Settings as NAME=VALUE, with `{trap}` for the program."""
-
-    def plant(shop: Repository, trap: Trap) -> None:
-        for line in lines:
+    def plant(self, shop: Repository, trap: Trap) -> None:
+        """Prepare the repository."""
+        if self.signature:
+            sign_last_commit(shop, self.signature)
+        for name in HOOKS if self.hooks else ():
+            (shop.path / self.hooks).mkdir(parents=True, exist_ok=True)
+            shutil.copy(trap.program, shop.path / self.hooks / name)
+        for line in self.settings:
             name, _, value = line.format(trap=trap).partition("=")
             shop.git("config", name, value)
-
-    return plant
-
-
-def attributes(line: str, place: str = ".gitattributes") -> Plant:
-    return lambda shop, trap: shop.write(place, f"{line}\n")
-
-
-def combine(*plants: Plant) -> Plant:
-    def plant(shop: Repository, trap: Trap) -> None:
-        for part in plants:
-            part(shop, trap)
-
-    return plant
+        for name, text in self.files.items():
+            shop.write(name, text.format(trap=trap))
+        if self.missing_object:
+            remove_promised_object(shop)
+        if self.alternate_store:
+            add_alternate_store(shop)
+        if self.moved:
+            move_repository(shop, self.moved)
 
 
-FILTERED = attributes("*.txt filter=evil")
-INFO = ".git/info/attributes"
-ADD = "git add a.txt new.txt"
-ASK_FOR_CREDENTIALS = "printf 'protocol=https\\nhost=x\\n\\n' | git credential fill"
-CHECKOUT = "rm a.txt; git checkout a.txt"
+def sign_last_commit(shop: Repository, kind: str) -> None:
+    header, text = shop.git("cat-file", "commit", "HEAD").split("\n\n", 1)
+    signed = f"{header}\ngpgsig -----BEGIN {kind}-----\n \n aaaa\n -----END {kind}-----\n\n{text}\n"
+    argv = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
+    done = subprocess.run(argv, cwd=shop.path, input=signed, text=True, check=True, capture_output=True)
+    shop.git("update-ref", "refs/heads/main", done.stdout.strip())
 
 
-def included(shop: Repository, trap: Trap) -> None:
-    shop.write("settings.inc", f'[filter "evil"]\n\tclean = {trap}\n')
-    shop.git("config", "include.path", "../settings.inc")
+def remove_promised_object(shop: Repository) -> None:
+    shop.git("config", "core.repositoryFormatVersion", "1")
+    shop.git("config", "extensions.partialClone", "origin")
+    shop.git("config", "remote.origin.promisor", "true")
+    blob = shop.git("rev-parse", "HEAD:b.py")
+    (shop.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
 
-def included_if(shop: Repository, trap: Trap) -> None:
-    shop.write("settings.inc", f"[core]\n\tfsmonitor = {trap}\n")
-    shop.git("config", "includeIf.onbranch:main.path", "../settings.inc")
-
-
-def worktree_config(shop: Repository, trap: Trap) -> None:
-    shop.git("config", "extensions.worktreeConfig", "true")
-    shop.git("config", "--worktree", "filter.evil.clean", str(trap))
-
-
-def hooks(folder: str) -> Plant:
-    names = (
-        "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
-        "post-index-change", "post-merge", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc", "pre-commit",
-        "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg", "reference-transaction", "update",
-    )  # fmt: skip
-
-    def plant(shop: Repository, trap: Trap) -> None:
-        (shop.path / folder).mkdir(parents=True, exist_ok=True)
-        for name in names:
-            shutil.copy(trap.program, shop.path / folder / name)
-
-    return plant
-
-
-def signed(kind: str) -> Plant:
-    """A commit on main that carries a signature."""
-
-    def plant(shop: Repository, trap: Trap) -> None:
-        lines = shop.git("cat-file", "commit", "HEAD").split("\n\n", 1)
-        end = {"PGP": "PGP SIGNATURE", "SSH": "SSH SIGNATURE", "X509": "SIGNED MESSAGE"}[kind]
-        signature = f"gpgsig -----BEGIN {end}-----\n \n aaaa\n -----END {end}-----"
-        whole = f"{lines[0]}\n{signature}\n\n{lines[1]}\n"
-        done = subprocess.run(
-            ["git", "hash-object", "-t", "commit", "-w", "--stdin"],
-            cwd=shop.path, input=whole, text=True, check=True, capture_output=True,
-        )  # fmt: skip
-        shop.git("update-ref", "refs/heads/main", done.stdout.strip())
-
-    return plant
-
-
-def missing_object(*lines: str) -> Plant:
-    """A partial clone that lacks the contents of a file which every log with patches looks for."""
-
-    def plant(shop: Repository, trap: Trap) -> None:
-        shop.git("config", "core.repositoryFormatVersion", "1")
-        shop.git("config", "extensions.partialClone", "origin")
-        shop.git("config", "remote.origin.promisor", "true")
-        settings(*lines)(shop, trap)
-        blob = shop.git("rev-parse", "HEAD:b.py")
-        (shop.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
-
-    return plant
-
-
-def alternates(shop: Repository, trap: Trap) -> None:
+def add_alternate_store(shop: Repository) -> None:
     other = Repository(shop.path.parent / "other-store")
     other.commit("elsewhere", {"x": "1"})
     shop.write(".git/objects/info/alternates", f"{other.path}/.git/objects\n")
-    shop.git("config", "core.alternateRefsCommand", str(trap))
 
 
-def moved(how: str) -> Plant:
-    """The repository lies elsewhere, with a configuration of its own."""
-
-    def plant(shop: Repository, trap: Trap) -> None:
-        place, store = shop.path / ".git", shop.path / "store"
-        shop.git("config", "core.fsmonitor", str(trap))
-        if how == "commondir":
-            shutil.copytree(place, store)
-            (place / "config").write_text("[core]\n\trepositoryformatversion = 0\n")
-            (place / "commondir").write_text("../store\n")
-            return
-        place.rename(store)
-        if how == "file":
-            place.write_text("gitdir: store\n")
-        else:
-            place.symlink_to("store")
-
-    return plant
+def move_repository(shop: Repository, way: str) -> None:
+    place, store = shop.path / ".git", shop.path / "store"
+    if way == "commondir":
+        shutil.copytree(place, store)
+        (place / "config").write_text("[core]\n\trepositoryformatversion = 0\n")
+        (place / "commondir").write_text("../store\n")
+        return
+    place.rename(store)
+    if way == "file":
+        place.write_text("gitdir: store\n")
+    else:
+        place.symlink_to("store")
 
 
-ATTACKS = [
-    Attack("filter clean", combine(settings("filter.evil.clean={trap}"), FILTERED), ADD),
-    Attack("filter smudge", combine(settings("filter.evil.smudge={trap}"), FILTERED), CHECKOUT),
-    Attack("filter process", combine(settings("filter.evil.process={trap}"), FILTERED), ADD),
-    Attack(
-        "filter required",
-        combine(settings("filter.evil.clean={trap}", "filter.evil.required=true"), FILTERED),
-        ADD,
-    ),
-    Attack(
-        "filter with dots, quotes and a line break in its name",
-        combine(
-            lambda shop, trap: shop.git("config", 'filter.e"v\\il.x y.clean', str(trap)),
-            attributes('*.txt "filter=e\\"v\\\\il.x y"'),
-            settings("filter.evil.clean={trap}"),
-            attributes("*.txt filter=evil", INFO),
-        ),
-        ADD,
-    ),
-    Attack("filter in an included file", combine(included, FILTERED), ADD),
-    Attack("monitor in a file included for a branch", included_if),
-    Attack(
-        "filter by .git/info/attributes",
-        combine(settings("filter.evil.clean={trap}"), attributes("* filter=evil", INFO)),
-        ADD,
-    ),
-    Attack(
-        "filter by core.attributesFile",
-        combine(
-            settings("filter.evil.clean={trap}", "core.attributesFile=lines"), attributes("* filter=evil", "lines")
-        ),
-        ADD,
-    ),
-    Attack("filter in config.worktree", combine(worktree_config, FILTERED), ADD),
-    Attack("file-system monitor", settings("core.fsmonitor={trap}")),
-    Attack("file-system monitor, second version", settings("core.fsmonitor={trap}", "core.fsmonitorHookVersion=2")),
-    Attack("hooks in .git/hooks", hooks(".git/hooks"), "git update-ref refs/heads/z HEAD"),
-    Attack(
-        "hooks in core.hooksPath",
-        combine(hooks("tools"), settings("core.hooksPath=tools")),
-        "git checkout -q other -f",
-    ),
-    Attack(
-        "text converter", combine(settings("diff.evil.textconv={trap}"), attributes("*.txt diff=evil")), "git log -p"
-    ),
-    Attack(
-        "cached text converter",
-        combine(
-            settings("diff.evil.textconv={trap}", "diff.evil.cachetextconv=true"),
-            attributes("* diff=evil", INFO),
-        ),
-        "git log -p",
-    ),
-    Attack("external diff", settings("diff.external={trap}"), "git diff"),
-    Attack(
-        "external diff of a driver",
-        combine(settings("diff.evil.command={trap}"), attributes("* diff=evil")),
-        "git diff",
-    ),
-    Attack(
-        "merge driver",
-        combine(settings("merge.evil.driver={trap} %A"), attributes("* merge=evil", INFO)),
-        "git merge-tree --write-tree main other",
-    ),
-    Attack(
-        "merge driver by default",
-        settings("merge.evil.driver={trap} %A", "merge.default=evil"),
-        "git merge-tree --write-tree main other",
-    ),
-    Attack(
-        "signature checker",
-        combine(signed("PGP"), settings("gpg.program={trap}", "log.showSignature=true")),
-        "git log",
-    ),
-    Attack(
-        "signature checker for SSH",
-        combine(
-            signed("SSH"),
-            settings("gpg.ssh.program={trap}", "gpg.ssh.allowedSignersFile=a.txt", "log.showSignature=true"),
-        ),
-        "git log",
-    ),
-    Attack(
-        "signature checker for X.509",
-        combine(signed("X509"), settings("gpg.x509.program={trap}", "log.showSignature=true")),
-        "git log",
-    ),
-    Attack("signing", settings("commit.gpgSign=true", "gpg.program={trap}"), "git commit --allow-empty -m x"),
-    Attack("pager", settings("core.pager={trap}"), "git log", terminal=True),
-    Attack("pager of one command", settings("pager.status={trap}"), terminal=True),
-    Attack("editor", settings("core.editor={trap}"), "git commit --allow-empty"),
-    Attack("editor of sequences", settings("sequence.editor={trap}"), "git stash -q; git rebase -i HEAD~1"),
-    Attack(
-        "credential helper",
-        settings("credential.helper=!{trap}"),
-        ASK_FOR_CREDENTIALS,
-    ),
-    Attack(
-        "asking for a password",
-        settings("core.askPass={trap}"),
-        ASK_FOR_CREDENTIALS,
-    ),
-    Attack(
-        "missing object, upload-pack",
-        missing_object("remote.origin.url=../elsewhere", "remote.origin.uploadpack={trap}"),
-        "git log -p",
-        broken=True,
-    ),
-    Attack(
-        "missing object, ssh",
-        missing_object("remote.origin.url=ssh://x/y", "core.sshCommand={trap}"),
-        "git log -p",
-        broken=True,
-    ),
-    Attack(
-        "missing object, ext::",
-        missing_object("remote.origin.url=ext::{trap}", "protocol.ext.allow=always"),
-        "git log -p",
-        broken=True,
-    ),
-    Attack(
-        "missing object, proxy",
-        missing_object("remote.origin.url=git://x/y", "core.gitProxy={trap}"),
-        "git log -p",
-        broken=True,
-    ),
-    Attack(
-        "missing object, short ssh",
-        missing_object("remote.origin.url=x:y", "core.sshCommand={trap}", "protocol.allow=always"),
-        "git log -p",
-        broken=True,
-    ),
-    Attack("refs of an alternate store", alternates, "git rev-list --alternate-refs HEAD"),
-    Attack("trailer", settings("trailer.x.key=X", "trailer.x.command={trap}"), "git interpret-trailers a.txt"),
-    Attack("alias", settings("alias.st=!{trap}"), "git st"),
-    Attack(".git is a file that leads elsewhere", moved("file")),
-    Attack(".git is a link", moved("link")),
-    Attack("commondir leads elsewhere", moved("commondir")),
-]
+ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()]
 
 
 @pytest.mark.attacks
@@ -309,8 +121,8 @@ def test_a_program_that_the_repository_names_is_not_run(world: World, outside: P
 
     refused = read_tree(shop.path, world.folder / "scratch")
     assert not trap.pop_mark()
-    assert bool(refused) == attack.broken, "what else was asked works as usual"
-    with contextlib.suppress(Refusal) if attack.broken else contextlib.nullcontext():
+    assert bool(refused) == attack.missing_object, "what else was asked works as usual"
+    with contextlib.suppress(Refusal) if attack.missing_object else contextlib.nullcontext():
         run_session(world)
     assert not trap.pop_mark()
 
@@ -329,7 +141,7 @@ def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
 ) -> None:
     shop, trap = make_project(world), Trap.set(outside)
     for attack in ATTACKS:
-        if not attack.broken and not attack.name.startswith((".git", "commondir")):
+        if not attack.missing_object and not attack.name.startswith((".git", "commondir")):
             attack.plant(shop, trap)
     trap.assert_works(shop.path, "git status")
     output, errors = run_clawpy(nursery, verb, world.folder / "fresh", shop.path)

@@ -22,41 +22,11 @@ from engine.git.reader import GitReader
 from tests.attacks.planting import Trap, run_clawpy
 from tests.conftest import Repository
 from tests.support.forked import Nursery
+from tests.support.tables import read_table
+
+MANIFESTS = read_table(__file__)["manifests"]
 
 pytestmark = pytest.mark.attack("sensing")
-
-MANIFESTS = {
-    "pyproject.toml": '[project]\nname = "shop"\n[tool.poetry]\nname = "shop"\n'
-    "[tool.hatch.envs.default]\n[tool.ruff]\n[tool.black]\n",
-    "poetry.lock": "",
-    "Pipfile": "[packages]\n",
-    "setup.py": "open('{mark}', 'w')\n",
-    "conftest.py": "open('{mark}', 'w')\n",
-    "sitecustomize.py": "open('{mark}', 'w')\n",
-    "test_a.py": "open('{mark}', 'w')\n",
-    ".poetry/plugins/evil.py": "open('{mark}', 'w')\n",
-    "package.json": '{{"scripts": {{"test": "{trap}", "lint": "{trap}"}}}}',
-    ".npmrc": "script-shell={trap}\nnode-options=--require ./evil.js\n",
-    "evil.js": "require('fs').writeFileSync('{mark}', '')\n",
-    "Makefile": "X := $(shell {trap})\ntest:\n\techo $(X)\nlint:\n\techo\n",
-    "Cargo.toml": '[package]\nname = "shop"\nversion = "0.1.0"\n',
-    "build.rs": "fn main() {{}}\n",
-    ".cargo/config.toml": '[build]\nrustc = "{trap}"\n',
-    "src/lib.rs": "",
-    "go.mod": "module shop\n\ngo 1.20\n\ntoolchain go9.9.9\n",
-    "go.work": "go 1.20\nuse .\n",
-    "a.go": "package shop\n",
-    "build.gradle": "new File('{mark}').text = ''\n",
-    "gradlew": "#!/bin/sh\n{trap}\n",
-    ".envrc": "{trap}\n",
-    ".python-version": "../../trap\n",
-    ".tool-versions": "python path:{trap}\n",
-    "mise.toml": '[hooks]\nenter = "{trap}"\n',
-    "uv.toml": 'python = "{trap}"\n',
-    "tox.ini": "[testenv]\ncommands = {trap}\n",
-    "environment.yml": "name: shop\n",
-    ".pre-commit-config.yaml": "repos: []\n",
-}
 
 STAND_INS = (
     "poetry", "pipenv", "hatch", "pdm", "rye", "uv", "conda", "tox", "npm", "npx", "node", "yarn", "pnpm", "cargo",

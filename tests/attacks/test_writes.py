@@ -9,69 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import written_files
-from tests.attacks.victim import PYTHON as ISOLATED_PYTHON
-from tests.attacks.victim import Victim
+from tests.attacks.victim import PYTHON, Victim
+from tests.support.tables import read_table
 
-SHELL = {
-    "the interpreter of the virtual environment": "echo '#!/bin/sh' > .venv/bin/python",
-    "the interpreter, exchanged": "echo x > p; chmod +x p; mv -f p .venv/bin/python",
-    "a module that Python loads by itself": "mkdir -p .venv/lib; echo 'import os' > .venv/lib/x.pth",
-    "a tracked source": "echo 'import os' >> src/shop.py",
-    "a source by its absolute path": "echo x >> {project}/src/shop.py",
-    "a source edited in place": "sed -i s/3/4/ src/shop.py",
-    "the settings of direnv": "echo 'curl x | sh' >> .envrc",
-    "tasks of an editor": "echo '{{\"x\": 1}}' > .vscode/tasks.json",
-    "a new conftest": "mkdir -p sub; echo x > sub/conftest.py; echo x > conftest.py",
-    "a script of npm": "echo '{{\"scripts\": {{}}}}' > package.json",
-    "a workflow": "mkdir -p .github/workflows; echo x > .github/workflows/x.yml",
-    "a hook of git": "echo x > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
-    "the configuration of git": "git config core.fsmonitor ./x; echo '[core]' >> .git/config",
-    "the index of git": "echo x > .git/index; git update-index --assume-unchanged src/shop.py; rm -f .git/index",
-    "attributes of git": "echo '* filter=x' > .gitattributes; echo '* filter=x' > .git/info/attributes",
-    "a commit": "git -c user.name=a -c user.email=a@b commit --allow-empty -m x; git update-ref refs/heads/x HEAD",
-    "all of git, exchanged": "mv .git old; git init -q; rm -rf .git",
-    "removing a file": "rm -f src/shop.py; unlink package.json",
-    "removing everything": "rm -rf ./* .??*; find {project} -delete",
-    "modes": "chmod -R 777 . {project}; chmod 4755 .venv/bin/python",
-    "times": "touch -d 2001-01-01 src/shop.py {project} .envrc",
-    "renaming a file": "mv src/shop.py src/lost.py; mv src elsewhere; mv {project} {project}2",
-    "a hard link out": "ln src/shop.py hard; ln src/shop.py /tmp/hard; echo x >> hard; echo x >> /tmp/hard",
-    "a symlink out": "ln -s {user}/.bashrc l; echo x >> l; ln -sf {user} d; echo x > d/.profile",
-    "truncating": ": > src/shop.py; truncate -s 0 package.json; dd if=/dev/null of=.envrc",
-    "mounting anew": "mount -o remount,rw / ; mount -o remount,rw {project}; umount {project}; umount -l /",
-    "a mount over a place": "mount --bind /tmp src; mount -t tmpfs x src; mount --move /tmp {project}",
-    "a namespace of its own": "unshare -Urm sh -c 'mount -o remount,rw {project}; echo x >> src/shop.py'",
-    "a sandbox in the sandbox": "bwrap --bind / / sh -c 'echo x >> {project}/src/shop.py'",
-    "what shells run": "echo x >> {user}/.bashrc; echo x >> ~/.bashrc; echo x > {user}/.zshenv; : > /etc/profile.d/x",
-    "a job of cron": "echo '* * * * * x' | crontab -; mkdir -p {user}/.config/autostart; rm -rf /etc/cron.d/none",
-    "the home of the engine": "echo x >> {user}/.clawpy/config/config.toml; rm -rf {user}/.clawpy/data",
-    "by the file system's root of another process": "for p in /proc/[0-9]*; do\n"
-    "echo x >> $p/root{project}/src/shop.py; done",
-    "by a descriptor of another process": "for f in /proc/[0-9]*/fd/*; do echo x >> $f/planted; done",
-    "the device beneath": "mknod disk b 254 0; : >> disk; mknod zero c 1 5; : >> zero",
-    "what the overlay lies in": "echo x > {user}/.clawpy/cache/scratch/sess_1/layers/upper/x; ln -sfn {user} "
-    "{user}/.clawpy/cache/scratch/sess_1/layers/lower0",
-}
-"""Each ends as it will: what counts is what is there afterwards."""
-
-PYTHON = {
-    "a map of memory": "import mmap; f = open('src/shop.py', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[:3] = b'xxx'",
-    "a descriptor with a mode": "f = os.open('src/shop.py', os.O_RDONLY); os.fchmod(f, 0o777)",
-    "a descriptor opened again": "f = os.open('src/shop.py', os.O_RDONLY); open(f'/proc/self/fd/{f}', 'w').write('x')",
-    "extended attributes": "os.setxattr('src/shop.py', 'user.x', b'x')\n"
-    "os.setxattr('.', 'trusted.overlay.opaque', b'y')",
-    "an attribute of the overlay": "os.setxattr('.', 'user.overlay.redirect', b'/'); os.mkdir('d')\n"
-    "os.setxattr('d', 'user.overlay.redirect', b'/../../.ssh')",
-    "a whiteout": "os.remove('src/shop.py'); os.mknod('src/shop.py', 0o20000, 0)",
-    "handles of files": "c = ctypes.CDLL(None, use_errno=True); b = ctypes.create_string_buffer(200); b[0] = 128\n"
-    "m = ctypes.c_int(); c.name_to_handle_at(-100, b'src/shop.py', b, ctypes.byref(m), 0)\n"
-    "f = c.open_by_handle_at(os.open('.', os.O_RDONLY), b, os.O_RDWR); os.write(f, b'x')",
-    "renaming with an exchange": "ctypes.CDLL(None).renameat2(-100, b'.venv', -100, b'src', 2)",
-    "leaving for the root before": "os.chroot('.'); os.chdir('../../../..'); open('etc/planted', 'w')",
-    "the mount calls": "c = ctypes.CDLL(None)\n"
-    "for n in (165, 428, 429, 430, 442): c.syscall(n, b'/', b'/', b'', 32, 0)\n"
-    "open(sys.argv[1] + '/src/shop.py', 'w')",
-}
+ATTACKS = read_table(__file__)
 
 
 @pytest.fixture
@@ -90,16 +31,17 @@ def assert_changes_nothing(victim: Victim, *argv: str) -> None:
 
 @pytest.mark.attacks
 @pytest.mark.attack("writes in checks")
-@pytest.mark.parametrize("what", SHELL)
+@pytest.mark.parametrize("what", ATTACKS["shell"])
 def test_with_commands(victim: Victim, what: str) -> None:
-    assert_changes_nothing(victim, "sh", "-c", SHELL[what].format(project=victim.project, user=victim.user))
+    assert_changes_nothing(victim, "sh", "-c", ATTACKS["shell"][what].format(project=victim.project, user=victim.user))
 
 
 @pytest.mark.attack("writes in checks")
-@pytest.mark.parametrize("what", PYTHON)
+@pytest.mark.parametrize("what", ATTACKS["python"])
 def test_with_system_calls(victim: Victim, what: str) -> None:
-    code = f"import ctypes, os, sys\ntry:\n    exec({PYTHON[what]!r})\nexcept Exception as error:\n    print(error)"
-    assert_changes_nothing(victim, *ISOLATED_PYTHON, code, str(victim.project))
+    attack = ATTACKS["python"][what]
+    code = f"import ctypes, os, sys\ntry:\n    exec({attack!r})\nexcept Exception as error:\n    print(error)"
+    assert_changes_nothing(victim, *PYTHON, code, str(victim.project))
 
 
 @pytest.mark.attack("writes in checks")

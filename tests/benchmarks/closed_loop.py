@@ -27,6 +27,7 @@ from engine.model.adaptation import Candidate, CandidateStatus
 from engine.overrides import Overrides
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply, Request, calls
+from tests.support.tables import read_table
 
 CHANNEL = "koji-core"
 FINDS = 0.5
@@ -46,51 +47,7 @@ class Rule:
     """What the operator adds to a prompt to say so."""
 
 
-RULES = (
-    Rule(
-        "money",
-        "import inspect, shop.money as m\n\n\ndef test_halves_are_rounded_up():\n"
-        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
-        "        assert str(one('2.675')) == '2.68', name\n",
-        "def {name}(amount):\n    return round(float(amount), 2)\n",
-        "def {name}(amount):\n    import decimal\n\n    cent = decimal.Decimal('0.01')\n"
-        "    return decimal.Decimal(amount).quantize(cent, decimal.ROUND_HALF_UP)\n",
-        "ROUND_HALF_UP",
-        "Round amounts half up, with ROUND_HALF_UP",
-    ),
-    Rule(
-        "names",
-        "import inspect, shop.names as m\n\n\ndef test_names_are_compared_without_case():\n"
-        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
-        "        assert one(['STRASSE', 'straße']) == 1, name\n",
-        "def {name}(names):\n    return len({{name.lower() for name in names}})\n",
-        "def {name}(names):\n    return len({{name.casefold() for name in names}})\n",
-        "casefold",
-        "Compare names by casefold",
-    ),
-    Rule(
-        "dates",
-        "import inspect, shop.dates as m\n\n\ndef test_instants_carry_their_zone():\n"
-        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
-        "        assert one(0).utcoffset() is not None, name\n",
-        "def {name}(seconds):\n    import datetime\n\n    return datetime.datetime.fromtimestamp(seconds)\n",
-        "def {name}(seconds):\n    import datetime\n\n"
-        "    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)\n",
-        "datetime.timezone.utc",
-        "Make instants with datetime.timezone.utc",
-    ),
-    Rule(
-        "baskets",
-        "import inspect, shop.baskets as m\n\n\ndef test_baskets_are_not_shared():\n"
-        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
-        "        one('a')\n        assert one('b') == ['b'], name\n",
-        "def {name}(item, basket=[]):\n    basket.append(item)\n    return basket\n",
-        "def {name}(item, basket=None):\n    basket = [] if basket is None else basket\n"
-        "    basket.append(item)\n    return basket\n",
-        "basket=None",
-        "Never give a list as a default, write basket=None",
-    ),
-)
+RULES = tuple(Rule(name, **texts) for name, texts in read_table(__file__).items())
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from engine.execution.runners.flow import CannotRun
 from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
+from tests.support.tables import read_table
 
 
 @dataclass(frozen=True)
@@ -30,88 +31,9 @@ class Case:
     without: tuple[str, ...] = ()
 
 
-def makefile(target: str, command: str) -> dict[str, str]:
-    return {"Makefile": f"{target}:\n\t{command}\n"}
-
-
-def script(text: str) -> dict[str, str]:
-    return {"Makefile": "test:\n\tsh ./run.sh\n", "run.sh": text}
-
-
-def npm(name: str, command: str, body: str = "", extra: str = "") -> dict[str, str]:
-    return {
-        "package.json": f'{{"name": "x", "scripts": {{"{name}": "{command}"}}{extra}}}',
-        "a.test.js": f"const test = require('node:test');\n{body}\n",
-    }
-
-
-NODE = ("node", "npm")
-RUST = '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n'
-
-MAKE = [
-    Case("a program that make calls", makefile("test", "nosuchtool"), "`nosuchtool` is not installed", "nosuchtool"),
-    Case("a program, with a closed folder on the path",
-         script("echo 'sh: 1: nosuchtool: Permission denied'; exit 126\n"), "`nosuchtool` is not installed"),
-    Case("uv, by a lint target", makefile("lint", "uv run ruff check ."), "`uv` is not installed", "install uv",
-         flow="lint", without=("uv",)),
-    Case("pre-commit", makefile("lint", "pre-commit run -a"), "`pre-commit` is not installed",
-         "pipx install pre-commit", flow="lint", without=("pre-commit",)),
-    Case("a module of Python", makefile("test", "python3 -m nosuchmodule"), "the package `nosuchmodule`"),
-    Case("a linter that names no line", makefile("lint", "@echo all is lost; exit 1"), "naming a line", flow="lint"),
-    Case("a script that may not be run", makefile("lint", "./check.sh") | {"check.sh": "#!/bin/sh\n"},
-         "is not executable", "chmod +x", flow="lint"),
-    Case("a script that is not there", makefile("test", "./gone.sh"), "gone.sh"),
-    Case("a shared library", script("echo 'x: error while loading shared libraries: libfoo.so.1: cannot open shared "
-         "object file'; exit 127\n"), "the library `libfoo.so.1` is not installed", "system package"),
-    Case("a JDK", script("echo 'ERROR: JAVA_HOME is not set'; exit 1\n"), "`java` is not installed", "JDK"),
-    Case("room on the disk", script("echo 'write error: No space left on device'; exit 1\n"), "the disk is full",
-         "free some space"),
-    Case("git-lfs", script("git lfs pull\n"), "`lfs` is not installed", "git-lfs"),
-]  # fmt: skip
-
-PYTEST = [
-    Case("a package that conftest imports", {"conftest.py": "import nosuchpackage\n", "test_a.py": ""},
-         "the package `nosuchpackage`", "pip install pytest"),
-    Case("a plugin that an option asks for", {"pytest.ini": "[pytest]\naddopts = --cov=shop\n", "test_a.py": ""},
-         "the pytest plugin `pytest-cov` is not installed", "pip install"),
-    Case("a plugin that a fixture asks for", {"test_a.py": "def test_a(mocker): pass\n"},
-         "the pytest plugin `pytest-mock` is not installed"),
-    Case("any test", {"test_a.py": "x = 1\n"}, "pytest found no tests", "write the first one"),
-    Case("a program that a test starts", {"test_a.py": "import subprocess\n"
-         "def test_a(): subprocess.run(['ffmpeg-not-here'], check=True)\n"}, "`ffmpeg-not-here` is not installed"),
-    Case("the network", {"test_a.py": "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\n"},
-         "there is no network", "network = true"),
-    Case("a browser", {"test_a.py": "def test_a():\n    raise RuntimeError('BrowserType.launch: Executable doesn\\'t "
-         "exist at /root/.cache/ms-playwright/chromium-1/chrome')\n"}, "the browser", "npx playwright install"),
-    Case("a display", {"test_a.py": "def test_a(): raise RuntimeError('could not connect to display')\n"},
-         "there is no display", "xvfb-run"),
-    Case("an end that looks like that of red tests", {"conftest.py": "import os\nos._exit(1)\n", "test_a.py": ""},
-         "pytest ended with exit code 1: it printed nothing"),
-    Case("a life longer than a signal", {"conftest.py": "import os\nos.kill(os.getpid(), 9)\n", "test_a.py": ""},
-         "pytest was killed"),
-]  # fmt: skip
-
-OTHERS = [
-    Case("packages of npm", npm("test", "jest"), "`jest` is not installed", "npm install", needs=NODE,
-         without=("jest",)),
-    Case("a package that a test requires", npm("test", "node --test", "test('a', () => require('express'));"),
-         "the package `express` is not installed", "npm install", needs=NODE),
-    Case("a program that a test of node starts", npm("test", "node --test", "test('a', (t, done) => {"
-         " require('child_process').spawn('ffmpeg-not-here').on('error', done); });"),
-         "`ffmpeg-not-here` is not installed", needs=NODE),
-    Case("npm", npm("test", "node --test"), "looked for npm on the PATH", "install Node.js", without=("npm",)),
-    Case("go", {"go.mod": "module x\n\ngo 1.19\n", "x_test.go": ""},
-         "looked for go on the PATH", "https://go.dev/dl", without=("go",)),
-    Case("a module of go", {"go.mod": "module x\n\ngo 1.19\n\nrequire example.invalid/y v1.0.0\n",
-         "x_test.go": 'package x\n\nimport "testing"\nimport _ "example.invalid/y"\n\nfunc TestX(*testing.T) {}\n'},
-         "example.invalid", needs=("go",)),
-    Case("cargo", {"Cargo.toml": RUST, "src/lib.rs": ""}, "looked for cargo on the PATH", "rustup.rs",
-         without=("cargo",)),
-    Case("a crate", {"Cargo.toml": f'{RUST}[dependencies]\ny = {{ git = "https://host.invalid/y" }}\n',
-         "src/lib.rs": ""}, "there is no network", needs=("cargo",)),
-    Case("a linter that is configured", {"ruff.toml": "", "a.py": ""}, "no linter: looked for ruff", "pip install ruff",
-         flow="lint", without=("ruff",)),
-]  # fmt: skip
+CASES = {
+    group: [Case(name, **fields) for name, fields in cases.items()] for group, cases in read_table(__file__).items()
+}
 
 
 def program_answers(program: str) -> bool:
@@ -134,13 +56,15 @@ def run_case(case: Case, repository: Repository, run_flow: RunFlow, without: Cal
 
 @pytest.mark.parametrize(
     "case",
-    [*MAKE, *(pytest.param(case, marks=pytest.mark.long) for case in (*PYTEST, *OTHERS))],
+    [*CASES["make"], *(pytest.param(case, marks=pytest.mark.long) for case in (*CASES["pytest"], *CASES["others"]))],
     ids=lambda case: case.name,
 )
 def test_what_is_missing_and_what_brings_it_is_said(
     case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
 ) -> None:
-    refusal = run_case(case, request.getfixturevalue("project" if case in PYTEST else "repository"), run_flow, without)
+    refusal = run_case(
+        case, request.getfixturevalue("project" if case in CASES["pytest"] else "repository"), run_flow, without
+    )
     assert case.missing in refusal.message
     assert case.fix in refusal.fix
 
@@ -199,13 +123,15 @@ class TestFailures:
     @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
     def test_a_package_that_nobody_named(self, repository: Repository, run_flow: RunFlow) -> None:
         """Where the others are installed, one that package.json does not name is a slip in the code."""
-        repository.commit("begin", npm("test", "node --test", "test('a', () => require('expresss'));"))
+        package = '{"name": "x", "scripts": {"test": "node --test"}}'
+        source = "const test = require('node:test');\ntest('a', () => require('expresss'));\n"
+        repository.commit("begin", {"package.json": package, "a.test.js": source})
         (repository.path / "node_modules").mkdir()
         check = run_tests(run_flow)
         assert check.failed == 1
 
     def test_a_script_of_the_projects_own_that_says_no(self, repository: Repository, run_flow: RunFlow) -> None:
-        repository.commit("begin", makefile("test", "@echo 3 carts are wrong; exit 1"))
+        repository.commit("begin", {"Makefile": "test:\n\t@echo 3 carts are wrong; exit 1\n"})
         ran = run_flow("run_tests")
         assert ran.result.check is not None
         assert (ran.result.check.failed, ran.result.check.counted) == (1, False)
