@@ -147,13 +147,14 @@ class ModelRouter:
         source = KEYLESS if settings.keyless and is_configured else ""
         if key is not None:
             source = key.source
+        problem = ""
         if source and not extras.installed(extras.MODELS):
-            return ProviderState(name, settings, "", str(extras.not_installed(extras.MODELS)), is_configured)
-        if source:
-            return ProviderState(name, settings, source, is_configured=is_configured)
-        if not settings.keyless:
-            return ProviderState(name, settings, "", f"no key: clawpy key set {name}", is_configured)
-        return ProviderState(name, settings, "", f"not named in the settings: {_set_model_command(name)}")
+            source, problem = "", str(extras.not_installed(extras.MODELS))
+        elif not source and settings.keyless:
+            problem = f"not named in the settings: {_set_model_command(name)}"
+        elif not source:
+            problem = f"no key: clawpy key set {name}"
+        return ProviderState(name, settings, source, problem, is_configured)
 
     def key(self, provider: str) -> Key | None:
         """The key of a provider. Raises `Refusal` when its place is not safe."""

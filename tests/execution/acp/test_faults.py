@@ -102,9 +102,9 @@ def test_a_flood_of_requests_is_refused_beyond_a_number(world: AcpWorld) -> None
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
     view = world.start({"flood_requests": 500})
-    until(lambda: "sent" in world.texts(view))
+    until(lambda: "sent" in world.texts(view), 60)
     gate.set()
-    assert world.finish(view).state is SessionState.SUCCEEDED
+    assert world.finish(view, 60).state is SessionState.SUCCEEDED
     assert world.texts(view) == ["sent", f"refused {500 - 64}"]
 
 

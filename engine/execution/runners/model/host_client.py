@@ -61,7 +61,7 @@ class ModelHost:
         """The number of its process, None while there is none."""
         with self._lock:
             running = self._running
-        return running.pid if running is not None and running.alive else None
+        return running.pid if running is not None and running.is_alive else None
 
     def start(self) -> None:
         """Start the process, so that the first conversation need not wait. Returns at once. Raises `HostGone`."""
@@ -88,7 +88,7 @@ class ModelHost:
         with self._lock:
             if self._closed:
                 raise HostGone("the engine is closing")
-            if self._running is None or not self._running.alive:
+            if self._running is None or not self._running.is_alive:
                 try:
                     self._running = _HostProcess(self._command)
                 except OSError as error:
@@ -167,7 +167,7 @@ class Conversation:
         until = time.monotonic() + CANCEL_SECONDS
         try:
             self._send("cancel", timeout_s=CANCEL_SECONDS)
-            if self._process.alive and not self._cancelled.wait(max(0.0, until - time.monotonic())):
+            if self._process.is_alive and not self._cancelled.wait(max(0.0, until - time.monotonic())):
                 log.warning("the model host did not cancel a request within %s s; it is killed", CANCEL_SECONDS)
                 self._process.kill()
         except HostGone:
@@ -196,7 +196,7 @@ class _HostProcess:
         self._reader.start()
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it still answers."""
         return not self._ended.is_set()
 
