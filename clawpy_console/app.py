@@ -261,12 +261,8 @@ class ConsoleApp(CardConsole):
             notify_in_terminal(self, f"clawpy: {text}")
 
     def _set_title(self) -> None:
-        parts = ["clawpy"]
-        if waiting_count := len(self.state.waiting):
-            parts.append(f"{waiting_count} waiting")
-        if running_count := len(self.state.running):
-            parts.append(f"{running_count} running")
-        title = " · ".join(parts)
+        counts = {"waiting": len(self.state.waiting), "running": len(self.state.running)}
+        title = " · ".join(["clawpy", *(f"{count} {name}" for name, count in counts.items() if count)])
         if title != self._title:
             self._title = title
             set_terminal_title(self, title)

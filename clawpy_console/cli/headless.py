@@ -76,36 +76,46 @@ def run(
             consoles.release_clients()
             raise
         opened.set_result(engine)
-        feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
         printer = EventPrinter(as_json, engine)
         try:
             watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
             printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
                 show_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)
-            until = None if seconds is None else time.monotonic() + seconds
-            while not ending.reason:
-                feed.drain()  # only its waking counts: what happened is read from the ledger
-                printer.print_new_facts()
-                show_new_token(engine.gateway.take_new_token(), engine.gateway.state().token)
-                timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
-                if timeout <= 0:
-                    ending.end("the time set by --for is over", finish=True)
-                    break
-                with suppress(queue.Empty):
-                    ending.wake.get(timeout=timeout)
-            running = len(engine.sessions.running())
-            how = f"; {running} running; they finish first" if running and ending.finish else ""
-            api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway stops too"
-            printer.note(f"stopping: {ending.reason}{how}{api}")
-            for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
-                printer.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
-            printer.print_new_facts()
+            _print_until_ending(engine, printer, ending, seconds)
+            _wind_down(engine, printer, ending, with_gateway=gateway is not None)
         finally:
             consoles.close()
             engine.close()
             consoles.release_clients()
         printer.note("ended")
+
+
+def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, seconds: int | None) -> None:
+    """Print the facts of the ledger and new tokens until the end is asked for, or `seconds` are over."""
+    feed = engine.bus.subscribe(lambda: ending.wake.put(None), capacity=1)
+    until = None if seconds is None else time.monotonic() + seconds
+    while not ending.reason:
+        feed.drain()  # only its waking counts: what happened is read from the ledger
+        printer.print_new_facts()
+        show_new_token(engine.gateway.take_new_token(), engine.gateway.state().token)
+        timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
+        if timeout <= 0:
+            ending.end("the time set by --for is over", finish=True)
+            break
+        with suppress(queue.Empty):
+            ending.wake.get(timeout=timeout)
+
+
+def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_gateway: bool) -> None:
+    """Say why the engine ends, and end its work."""
+    running = len(engine.sessions.running())
+    finish = f"; {running} running; they finish first" if running and ending.finish else ""
+    api = "; the gateway stops too" if with_gateway and not engine.settings.current.gateway.enabled else ""
+    printer.note(f"stopping: {ending.reason}{finish}{api}")
+    for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
+        printer.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
+    printer.print_new_facts()
 
 
 def show_new_token(token: str, source: str) -> None:

@@ -18,7 +18,6 @@ from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission_pane import PermissionPane
 from clawpy_console.screens.work.session_actions import ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
@@ -29,7 +28,7 @@ from clawpy_console.widgets.session import change_words, heading_lines, is_waiti
 from clawpy_console.widgets.tabs import Columns
 from clawpy_console.widgets.transcript import Transcript
 from engine.frozen import frozen
-from engine.model import Card, ChangeSet, ChangeState, ModelCall, Refusal, SessionView
+from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -42,6 +41,16 @@ ASKING, TO_LAND = "ASKING YOU", "WAITING TO LAND"
 
 CHANGE_ACTIONS = frozenset({"land", "branch", "discard", "undo"})
 """Actions that do something with a change set."""
+
+
+DISABLED_REASONS = {
+    "work.undo": "Nothing of this session is landed.",
+    "work.stop": "This session is over.",
+    "work.reply": "No model works on this session.",
+    "work.xray": "No model works on this session.",
+    "work.send_comments": "There are no comments to send.",
+}
+"""Why an action cannot be done for a session, by the id of the action."""
 
 
 @frozen
@@ -93,9 +102,12 @@ class WorkScreen(SessionActions, FilterableScreen):
         yield ReplyLine(id="reply")
 
     @property
+    def _rows(self) -> Rows:
+        return self.query_one("#sessions", Rows)
+
+    @property
     def session(self) -> SessionView | None:
-        """The session under the cursor."""
-        return self.query_one("#sessions", Rows).find(self.state.sessions)
+        return self._rows.find(self.state.sessions)
 
     @property
     def change(self) -> ChangeSet | None:
@@ -137,7 +149,7 @@ class WorkScreen(SessionActions, FilterableScreen):
             self._draw_asked(now)
 
     def _draw_sessions(self, now: datetime) -> None:
-        rows, state = self.query_one("#sessions", Rows), self.state
+        rows, state = self._rows, self.state
         rows.show(self._session_rows(now), empty="No match." if self.needle else None)
         self._select_waiting_session(rows)
         count = f"  {len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
@@ -257,7 +269,7 @@ class WorkScreen(SessionActions, FilterableScreen):
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
-        self._has_chosen |= self.query_one("#sessions", Rows).current != self._initial_session
+        self._has_chosen |= self._rows.current != self._initial_session
         self._draw_session()
 
     @on(Rows.Opened, "#sessions")
@@ -302,15 +314,9 @@ class WorkScreen(SessionActions, FilterableScreen):
     def disabled_reason(self, action_id: str) -> str:
         if self.session is None:
             return "No session is selected."
-        reasons = {
-            "work.undo": "Nothing of this session is landed.",
-            "work.stop": "This session is over.",
-            "work.reply": "No model works on this session.",
-            "work.xray": "No model works on this session.",
-            "work.send_comments": "There are no comments to send.",
-        }
-        changes = dict.fromkeys(("work.land", "work.branch", "work.discard"), change_words(self.change, self.session))
-        return (reasons | changes).get(action_id) or super().disabled_reason(action_id)
+        if action_id in ("work.land", "work.branch", "work.discard"):
+            return change_words(self.change, self.session)
+        return DISABLED_REASONS.get(action_id) or super().disabled_reason(action_id)
 
     def action_land(self) -> None:
         undo, changes = self.key_of("work.undo"), self.query_one(Changes)
@@ -352,56 +358,6 @@ class WorkScreen(SessionActions, FilterableScreen):
     def action_undo(self) -> None:
         done = f"Landing undone. {self.key_of('work.land')} lands it again."
         self._carry_out("undo", lambda engine, id: engine.changes.undo(id), lambda _: done)
-
-    # Comments
-
-    def action_comment(self) -> None:
-        change, commented = self.change, self.query_one(DiffView).comment_at
-        if change is None or commented is None:
-            return
-        path, line, old = commented
-        place = f"{path}:{line}{' before the change' if old else ''}"
-
-        def add_comment(text: str) -> None:
-            self.app.call_engine(
-                lambda engine: engine.changes.comments.add(change.id, path, line, text, old=old),
-                lambda _: self.app.report("Comment added.", "changes"),
-            )
-
-        self.query_one(ReplyLine).open(
-            f"{change.id} {place}",
-            f"comment on {place}",
-            add_comment,
-            enter_hint="save",
-            placeholder="what should be different here?",
-        )
-
-    @on(DiffView.RemoveComment)
-    def _remove_comment(self, message: DiffView.RemoveComment) -> None:
-        if (change := self.change) is not None:
-            self.app.call_engine(
-                lambda engine: engine.changes.comments.remove(change.id, message.number),
-                lambda _: self.app.report("Comment removed.", "changes"),
-            )
-
-    def action_send_comments(self) -> None:
-        change, session = self.change, self.session
-        if change is None or session is None:
-            return
-
-        def send(unsent: tuple[str, tuple[int, ...]]) -> None:
-            text, numbers = unsent
-
-            def on_card(_: Card) -> None:
-                self.app.call_engine(
-                    lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
-                    lambda _: self.app.reload(["changes"]),
-                )
-                self.app.show_toast("The card that sends your comments is on top. Approve it.")
-
-            self.app.cards.continue_session(session, text, on_card)
-
-        self.app.call_engine(lambda engine: engine.changes.comments.unsent(change.id), send)
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:

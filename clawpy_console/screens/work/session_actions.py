@@ -1,4 +1,4 @@
-"""The actions of the work screen on a session of an agent: permissions, replies, X-ray (SPEC 9.3, 9.4, 9.6)."""
+"""The actions of the work screen on a session of an agent: permissions, replies, comments, X-ray (SPEC 9.3 to 9.6)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.outside import open_source
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission_pane import PermissionPane
 from clawpy_console.widgets.session import is_waiting_to_land
-from engine.model import Card, PermissionAnswer, PromptSource, Refusal, SessionView
+from engine.model import Card, ChangeSet, PermissionAnswer, PromptSource, Refusal, SessionView
 
 
 class ReplyLine(Input):
@@ -76,11 +77,16 @@ class ReplyLine(Input):
 
 
 class SessionActions(ConsoleScreen):
-    """Base of a screen that has a `PermissionPane`, a `ReplyLine` and a session under the cursor."""
+    """Base of a screen that has a `PermissionPane`, a `DiffView`, a `ReplyLine` and a session under the cursor."""
 
     @property
     def session(self) -> SessionView | None:
         """The session under the cursor."""
+        raise NotImplementedError
+
+    @property
+    def change(self) -> ChangeSet | None:
+        """The change set of the session under the cursor."""
         raise NotImplementedError
 
     # Permissions
@@ -158,6 +164,56 @@ class SessionActions(ConsoleScreen):
                 lambda _: self.app.show_toast("told"),
                 on_refusal,
             )
+
+    # Comments
+
+    def action_comment(self) -> None:
+        change, commented = self.change, self.query_one(DiffView).comment_at
+        if change is None or commented is None:
+            return
+        path, line, old = commented
+        place = f"{path}:{line}{' before the change' if old else ''}"
+
+        def add_comment(text: str) -> None:
+            self.app.call_engine(
+                lambda engine: engine.changes.comments.add(change.id, path, line, text, old=old),
+                lambda _: self.app.report("Comment added.", "changes"),
+            )
+
+        self.query_one(ReplyLine).open(
+            f"{change.id} {place}",
+            f"comment on {place}",
+            add_comment,
+            enter_hint="save",
+            placeholder="what should be different here?",
+        )
+
+    @on(DiffView.RemoveComment)
+    def _remove_comment(self, message: DiffView.RemoveComment) -> None:
+        if (change := self.change) is not None:
+            self.app.call_engine(
+                lambda engine: engine.changes.comments.remove(change.id, message.number),
+                lambda _: self.app.report("Comment removed.", "changes"),
+            )
+
+    def action_send_comments(self) -> None:
+        change, session = self.change, self.session
+        if change is None or session is None:
+            return
+
+        def send(unsent: tuple[str, tuple[int, ...]]) -> None:
+            text, numbers = unsent
+
+            def on_card(_: Card) -> None:
+                self.app.call_engine(
+                    lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
+                    lambda _: self.app.reload(["changes"]),
+                )
+                self.app.show_toast("The card that sends your comments is on top. Approve it.")
+
+            self.app.cards.continue_session(session, text, on_card)
+
+        self.app.call_engine(lambda engine: engine.changes.comments.unsent(change.id), send)
 
     # X-ray and the folder
 
