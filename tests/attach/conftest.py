@@ -30,6 +30,7 @@ class Pane:
         shell = "env -u COLUMNS -u LINES -u TMUX PS1='$ ' sh"
         self.id, shell_id = self.tmux("new-session", *line, shell).split()
         self.shell = int(shell_id)
+        self.shows(r"^\$")  # what is typed before the prompt stands before it
 
     def tmux(self, *arguments: str) -> str:
         command = ["tmux", "-L", self._tmux, "-f", "/dev/null", *arguments]
