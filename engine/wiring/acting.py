@@ -48,11 +48,6 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
     """Build the heartbeat, the autonomy and its jobs."""
     clock = core.clock
     core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))
-    training = _AutomaticTraining(core)
-
-    def goes_on() -> bool:
-        return not core.safety.kill_switch.stop_reason()
-
     core.autonomy = Autonomy(
         core.database,
         core.settings,
@@ -67,54 +62,67 @@ def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], No
             launcher=launcher,
             quiet=lambda: core.autonomy.quiet(),
         ),
-        housekeeping=(
-            core.cards.expire_due,
-            core.cards.refresh_runners,
-            core.predictions.follow_up,
-            core.cards.follow_landings,
-            core.knowledge.housekeeping,
-            core.learnings.housekeeping,
-            follow_gateway,
-            core.wisdom.follow,
-            core.adaptation.read_ledger,
-            core.trials.catch_up,
-            _cards_of_new_tasks(core),
-            partial(_check_new_workspaces, core),
-        ),
-        jobs=(
-            Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, core), goes_on),
-            Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
-            Job(
-                "summaries",
-                lambda: SHARE_EVERY,
-                core.summary_sharing.exchange,
-                core.summary_sharing.is_enabled,
-                is_stored=False,
-            ),
-            Job(
-                "nightly",
-                lambda: NIGHT_CHECK_EVERY,
-                core.knowledge.nightly.run_due,
-                core.knowledge.nightly.has_work,
-                is_stored=False,
-            ),
-            Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, is_stored=False),
-            Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, is_stored=False),
-            Job("readers", lambda: ROW_CHECK_EVERY, StalledConsumers(core.ledger, clock).check, is_stored=False),
-            Job(
-                "adaptation", lambda: DIGEST_EVERY, core.adaptation.run_round, core.adaptation.has_work, is_stored=False
-            ),
-            Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
-            Job(
-                "export",
-                lambda: EXPORT_CHECK_EVERY,
-                partial(_export, core),
-                partial(_export_due, core),
-                is_stored=False,
-            ),
-            Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports_transcripts, core)),
-        ),
+        housekeeping=_housekeeping(core, follow_gateway),
+        jobs=_jobs(core),
         last_sign=partial(last_heard, core),
+    )
+
+
+def _housekeeping(core: Services, follow_gateway: Callable[[], None]) -> tuple[Callable[[], object], ...]:
+    """The functions that are called every half minute."""
+    return (
+        core.cards.expire_due,
+        core.cards.refresh_runners,
+        core.predictions.follow_up,
+        core.cards.follow_landings,
+        core.knowledge.housekeeping,
+        core.learnings.housekeeping,
+        follow_gateway,
+        core.wisdom.follow,
+        core.adaptation.read_ledger,
+        core.trials.catch_up,
+        _cards_of_new_tasks(core),
+        partial(_check_new_workspaces, core),
+    )
+
+
+def _jobs(core: Services) -> tuple[Job, ...]:
+    """The scheduled jobs besides the cycles."""
+    training = _AutomaticTraining(core)
+
+    def goes_on() -> bool:
+        return not core.safety.kill_switch.stop_reason()
+
+    return (
+        Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, core), goes_on),
+        Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
+        Job(
+            "summaries",
+            lambda: SHARE_EVERY,
+            core.summary_sharing.exchange,
+            core.summary_sharing.is_enabled,
+            is_stored=False,
+        ),
+        Job(
+            "nightly",
+            lambda: NIGHT_CHECK_EVERY,
+            core.knowledge.nightly.run_due,
+            core.knowledge.nightly.has_work,
+            is_stored=False,
+        ),
+        Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, is_stored=False),
+        Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, is_stored=False),
+        Job("readers", lambda: ROW_CHECK_EVERY, StalledConsumers(core.ledger, core.clock).check, is_stored=False),
+        Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.run_round, core.adaptation.has_work, is_stored=False),
+        Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
+        Job(
+            "export",
+            lambda: EXPORT_CHECK_EVERY,
+            partial(_export, core),
+            partial(_export_due, core),
+            is_stored=False,
+        ),
+        Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports_transcripts, core)),
     )
 
 

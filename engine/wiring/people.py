@@ -129,7 +129,7 @@ def shared_database(overrides: Overrides) -> str:
 
 
 def build_knowledge(core: Services, overrides: Overrides) -> None:
-    """Build memory's knowledge, and register all observers of sessions."""
+    """Build memory's knowledge and its sources, and register all observers of sessions."""
     core.knowledge = Knowledge(
         core.home,
         core.memory,
@@ -150,6 +150,12 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
     )
     learnt = core.learnings.texts
     core.knowledge.build_forgetting((core.wisdom.texts, learnt, CandidateTexts(core.database)), {"lrn": learnt.text_of})
+    _build_memory_sources(core, overrides)
+    _observe_sessions(core)
+
+
+def _build_memory_sources(core: Services, overrides: Overrides) -> None:
+    """Build the import of other agents' transcripts, and the exchange of summaries with other machines."""
     core.importer = Importer(
         core.database,
         core.memory.remember,
@@ -169,6 +175,9 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.remember,
     )
+
+
+def _observe_sessions(core: Services) -> None:
     core.sessions.observe_start(
         link_session,
         core.safety.session_started,

@@ -15,11 +15,11 @@ KEY = "test.cursor"
 
 
 @pytest.fixture
-def facts(database: Database) -> LedgerCursor:
-    return follower(database)
+def cursor(database: Database) -> LedgerCursor:
+    return new_cursor(database)
 
 
-def follower(database: Database) -> LedgerCursor:
+def new_cursor(database: Database) -> LedgerCursor:
     return LedgerCursor(Ledger(database), KEY, lambda fact: fact.kind == "ChangeSetDiscarded")
 
 
@@ -31,43 +31,54 @@ def land(database: Database, times: int = 1) -> None:
     database.write(lambda tx: [tx.record(ChangeSetLanded(subject="x", session_id="x", files=1)) for _ in range(times)])
 
 
-def stored(database: Database) -> int:
-    """What the next engine begins with: the cursor rides along with what is written until then."""
+def position_after_next_write(database: Database) -> int:
+    """The position at which the next engine begins: it is stored with the next write."""
     database.write(lambda tx: None)
     with database.read() as session:
         return int(state.get(session, KEY, 0))
 
 
-def read(facts: LedgerCursor) -> list[str]:
+def subjects_read(cursor: LedgerCursor) -> list[str]:
     seen: list[str] = []
-    facts.each(lambda found: seen.extend(fact.subject for fact in found))
+    cursor.each(lambda found: seen.extend(fact.subject for fact in found))
     return seen
 
 
-def test_each_fact_of_concern_once(database: Database, facts: LedgerCursor) -> None:
+def test_each_relevant_fact_is_handled_once(database: Database, cursor: LedgerCursor) -> None:
     discard(database, "a")
     land(database)
     discard(database, "b")
-    assert read(facts) == ["a", "b"]
-    assert read(facts) == []
-    assert read(follower(database)) == ["a", "b"], "by an engine that crashed before it wrote anything, once more"
-    assert stored(database) == 3
-    assert read(follower(database)) == [], "nor by the next engine"
+    assert subjects_read(cursor) == ["a", "b"]
+    assert subjects_read(cursor) == []
 
 
-def test_a_whole_batch_of_no_concern_is_remembered(database: Database, facts: LedgerCursor) -> None:
+def test_an_engine_after_a_crash_handles_facts_again(database: Database, cursor: LedgerCursor) -> None:
+    """The position was not on disk yet: nothing was written since."""
+    discard(database, "a")
+    assert subjects_read(cursor) == ["a"]
+    assert subjects_read(new_cursor(database)) == ["a"]
+
+
+def test_the_next_engine_begins_at_the_stored_position(database: Database, cursor: LedgerCursor) -> None:
+    discard(database, "a")
+    assert subjects_read(cursor) == ["a"]
+    assert position_after_next_write(database) == 1
+    assert subjects_read(new_cursor(database)) == []
+
+
+def test_a_whole_batch_of_no_concern_is_remembered(database: Database, cursor: LedgerCursor) -> None:
     land(database, BATCH + 1)
-    assert read(facts) == []
-    assert stored(database) == BATCH
+    assert subjects_read(cursor) == []
+    assert position_after_next_write(database) == BATCH
 
 
-def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, facts: LedgerCursor) -> None:
+def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, cursor: LedgerCursor) -> None:
     seen: list[str] = []
 
-    def takes(most: int) -> Callable[[Sequence[LedgerEntry]], int]:
+    def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
         def handle(found: Sequence[LedgerEntry]) -> int:
-            seen.extend(fact.subject for fact in found[:most])
-            return most
+            seen.extend(fact.subject for fact in found[:limit])
+            return limit
 
         return handle
 
@@ -75,15 +86,15 @@ def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, f
         discard(database, name)
     land(database)
     commits = database.commits
-    facts.each(takes(2))
+    cursor.each(handle_at_most(2))
     assert database.commits == commits, "what is stored waits for the next write"
-    assert (seen, stored(database)) == (["a", "b"], 2)
-    facts.each(takes(0))
-    assert stored(database) == 2
-    assert read(follower(database)) == ["c"], "also for the next engine"
+    assert (seen, position_after_next_write(database)) == (["a", "b"], 2)
+    cursor.each(handle_at_most(0))
+    assert position_after_next_write(database) == 2
+    assert subjects_read(new_cursor(database)) == ["c"], "also for the next engine"
 
 
-def test_nothing_of_a_later_batch_before_what_is_left(database: Database, facts: LedgerCursor) -> None:
+def test_nothing_of_a_later_batch_before_what_is_left(database: Database, cursor: LedgerCursor) -> None:
     for number in range(BATCH + 1):
         discard(database, str(number))
     sizes: list[int] = []
@@ -92,16 +103,16 @@ def test_nothing_of_a_later_batch_before_what_is_left(database: Database, facts:
         sizes.append(len(found))
         return len(found) - 1
 
-    facts.each(all_but_one)
+    cursor.each(all_but_one)
     assert sizes == [BATCH]
-    assert read(facts) == [str(BATCH - 1), str(BATCH)]
+    assert subjects_read(cursor) == [str(BATCH - 1), str(BATCH)]
 
 
-def test_what_could_not_be_handled_comes_again(database: Database, facts: LedgerCursor) -> None:
+def test_what_could_not_be_handled_comes_again(database: Database, cursor: LedgerCursor) -> None:
     def fails(found: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
 
     discard(database, "a")
     with pytest.raises(OSError, match="no"):
-        facts.each(fails)
-    assert read(facts) == ["a"]
+        cursor.each(fails)
+    assert subjects_read(cursor) == ["a"]

@@ -118,22 +118,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
         return Failure("there is no such service, or its address is incomplete", lasting=True)
-    body, title = note.text, note.title
-    if fields["schema"] in ("ntfy", "ntfys"):
-        fields |= ntfy_fields(note, buttons)
-    elif fields["schema"] in ("json", "jsons"):
-        if buttons and note.ask:  # the program that takes the push can answer it
-            note = replace(note, body=f"{note.body} {note.ask}")
-        answers = {
-            name: {"url": button.url, "authorization": f"Bearer {button.credential}"}
-            for name, button in buttons.items()
-        }
-        fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
-        body = note.text
-    elif fields["schema"] == "discord":
-        embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
-        fields |= {"avatar": False} | ({"format": "markdown"} if embed else {})
-        body, title = (without_mentions(text if embed else escape_markdown(text)) for text in (body, title))
+    title, body = _adapt(note, buttons, fields)
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
         return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
@@ -148,6 +133,27 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     if result.status.name == "TIMEOUT":
         return Failure(f"it did not accept the notification within {TIMEOUT_S:g} s")
     return describe_failure([entry.message for entry in result.logs()])
+
+
+def _adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> tuple[str, str]:
+    """Add what a service understands to the `fields` of Apprise; returns title and body as it shows them."""
+    match fields["schema"]:
+        case "ntfy" | "ntfys":
+            fields |= ntfy_fields(note, buttons)
+        case "json" | "jsons":
+            if buttons and note.ask:  # the program that takes the push can answer it
+                note = replace(note, body=f"{note.body} {note.ask}")
+            answers = {
+                name: {"url": button.url, "authorization": f"Bearer {button.credential}"}
+                for name, button in buttons.items()
+            }
+            fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
+        case "discord":
+            is_embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
+            fields |= {"avatar": False} | ({"format": "markdown"} if is_embed else {})
+            title, body = (text if is_embed else escape_markdown(text) for text in (note.title, note.text))
+            return without_mentions(title), without_mentions(body)
+    return note.title, note.text
 
 
 def describe_failure(messages: Sequence[str]) -> Failure:
