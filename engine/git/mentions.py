@@ -11,7 +11,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.patch import Line, Patch
+from engine.git.patch import Patch, PatchLine
 
 MAX_NAMES: Final = 60
 MAX_MENTIONS: Final = 50
@@ -146,7 +146,7 @@ def _removed_definitions(patch: Patch) -> list[RemovedName]:
     return definitions
 
 
-def _definitions(line: Line) -> Iterable[tuple[str, str]]:
+def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
     """The definition in a line: (kind, name)."""
     if _CONFIG_FILE.search(line.path):
         if match := _CONFIG_KEY.match(line.text):
@@ -177,7 +177,7 @@ def _timeout(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
-def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -> list[Line]:
+def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -> list[PatchLine]:
     patterns = [part for name in names for part in ("-e", name)]
     output = git.run(
         "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *patterns, "--", *where,
@@ -188,7 +188,7 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -
         path, _, rest = row.partition("\0")
         line, _, text = rest.partition("\0")
         if line.isdigit():
-            lines.append(Line(path, int(line), text.rstrip("\r")))
+            lines.append(PatchLine(path, int(line), text.rstrip("\r")))
     return lines
 
 

@@ -12,7 +12,7 @@ from engine.git import Git
 from engine.git.debugging import breakpoint_lines, parse_python, quoted_lines
 from engine.git.leftovers import scan_line
 from engine.git.mentions import DOCUMENTS, Mention, stale_mentions
-from engine.git.patch import MAX_FILE_BYTES, Line, Patch, own_patch
+from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
 from engine.plain_files import read_plain
@@ -93,7 +93,7 @@ def find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> 
     return tuple(leftovers[:MAX_LEFTOVERS])
 
 
-def _leftovers_of_file(git: Git, path: str, lines: Sequence[Line]) -> Iterator[LocatedLeftover]:
+def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
     """The leftovers among the added lines of one file that are no quotations."""
     matches = [
         (line, item.kind) for line in lines for item in scan_line(path, line.text) if _is_reported(path, item.kind)

@@ -41,7 +41,7 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 
 @frozen
-class Line:
+class PatchLine:
     """One line of a patch. `line` counts from 1 in the file as it is now; for a removed line it is where it was cut
     out. Lines of one `hunk` stand together."""
 
@@ -58,8 +58,8 @@ class Patch:
     are added, within `MAX_BYTES` and `MAX_LINES`."""
 
     base: str = ""
-    added: tuple[Line, ...] = ()
-    removed: tuple[Line, ...] = ()
+    added: tuple[PatchLine, ...] = ()
+    removed: tuple[PatchLine, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     deleted: tuple[str, ...] = ()
     untracked: frozenset[str] = frozenset()
@@ -71,9 +71,9 @@ class Patch:
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
 
     @cached_property
-    def lines_of(self) -> dict[str, list[Line]]:
+    def lines_of(self) -> dict[str, list[PatchLine]]:
         """The added lines by path."""
-        lines_by_path: dict[str, list[Line]] = {}
+        lines_by_path: dict[str, list[PatchLine]] = {}
         for line in self.added:
             lines_by_path.setdefault(line.path, []).append(line)
         return lines_by_path
@@ -115,7 +115,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
         remaining -= len(content)
         rows = content.decode(errors="surrogateescape").split("\n") if content else []
         rows = rows[: max(0, MAX_LINES - len(added))]
-        added += [Line(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
+        added += [PatchLine(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
     return Patch(
         base,
         added=tuple(line for line in added if line.path not in conflicted and not is_litter(line.path)),
@@ -144,8 +144,8 @@ class FilePatch:
     old: str = ""
     path: str = ""
     is_renamed: bool = False
-    added: list[Line] = field(default_factory=list)
-    removed: list[Line] = field(default_factory=list)
+    added: list[PatchLine] = field(default_factory=list)
+    removed: list[PatchLine] = field(default_factory=list)
 
 
 def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
@@ -168,10 +168,10 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
                 else:
                     file.path = name
         elif text.startswith("+"):
-            file.added.append(Line(file.path, line, text[1:].rstrip("\r"), hunk))
+            file.added.append(PatchLine(file.path, line, text[1:].rstrip("\r"), hunk))
             line += 1
         elif text.startswith("-"):
-            file.removed.append(Line(file.old, line, text[1:].rstrip("\r"), hunk))
+            file.removed.append(PatchLine(file.old, line, text[1:].rstrip("\r"), hunk))
     yield file
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowError
-from engine.execution.runners.flows.branch_report import Branch
+from engine.execution.runners.flows.branch_report import ComparedBranch
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -111,7 +111,7 @@ def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days
 
 
 def test_commands_quote_what_a_shell_would_read() -> None:
-    branch = Branch("a;rm -rf ~", "0" * 40, 1, 0, 0, is_checked_out=False, state="merged")
+    branch = ComparedBranch("a;rm -rf ~", "0" * 40, 1, 0, 0, is_checked_out=False, state="merged")
     assert branch.command == "git branch -d -- 'a;rm -rf ~'"
 
 

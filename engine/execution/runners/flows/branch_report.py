@@ -19,7 +19,7 @@ MAX_BRANCHES = 200
 
 
 @frozen
-class Branch:
+class ComparedBranch:
     """One local branch, compared with the base."""
 
     name: str
@@ -75,7 +75,7 @@ class ReportBranches(Flow):
                 job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
         return _make_result(branches, base)
 
-    def _read_branches(self, job: Job, base: str) -> list[Branch]:
+    def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
         form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
         out = job.git.text(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
@@ -83,7 +83,7 @@ class ReportBranches(Flow):
         rows = [line.split("\0") for line in out.splitlines()]
         return [self._read_branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
 
-    def _read_branch(self, job: Job, base: str, row: list[str]) -> Branch:
+    def _read_branch(self, job: Job, base: str, row: list[str]) -> ComparedBranch:
         reference, sha, date, worktree = row
         ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
         days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
@@ -93,7 +93,7 @@ class ReportBranches(Flow):
         elif ahead <= 100 and _is_applied(job, base, sha):
             state = "applied"
         name = reference.removeprefix("refs/heads/")
-        return Branch(name, sha, days, ahead, behind, is_checked_out=bool(worktree), state=state)
+        return ComparedBranch(name, sha, days, ahead, behind, is_checked_out=bool(worktree), state=state)
 
 
 def _is_applied(job: Job, base: str, sha: str) -> bool:
@@ -105,7 +105,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     return is_merged(job.git, upstream, sha, separate_objects(job.git, job.scratch))
 
 
-def _make_result(branches: list[Branch], base: str) -> FlowResult:
+def _make_result(branches: list[ComparedBranch], base: str) -> FlowResult:
     to_tidy = [branch for branch in branches if branch.state != "active"]
     facts = {
         "base": base,

@@ -79,7 +79,7 @@ def describe_finding(finding: UnpushedProblem) -> str:
     """A finding in one line, with its place."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
     gone = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
-    return f"{finding_place(finding)}  {finding.kind}{format_size(finding)}  {where}{gone}"
+    return f"{finding_place(finding)}  {finding.kind}{size_note(finding)}  {where}{gone}"
 
 
 def finding_place(finding: UnpushedProblem) -> str:
@@ -87,7 +87,7 @@ def finding_place(finding: UnpushedProblem) -> str:
     return f"{finding.path}:{finding.line}" if finding.line else finding.path
 
 
-def format_size(finding: UnpushedProblem) -> str:
+def size_note(finding: UnpushedProblem) -> str:
     """`, 60 MB`, "" where the size does not matter."""
     if not finding.size:
         return ""
@@ -158,7 +158,7 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         verb = "is a" if first.size else "holds"
         begin = "" if secrets else f"do not {step}: "
         others = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-        sentences.append(f"{begin}{finding_place(first)} {verb} {first.kind}{format_size(first)}{others}")
+        sentences.append(f"{begin}{finding_place(first)} {verb} {first.kind}{size_note(first)}{others}")
     sentences += branch_problems
     kinds = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
     if kinds:
