@@ -54,7 +54,7 @@ class Prediction(Row, table=True):
     executed_at: datetime | None = utc_field(nullable=True)
     task_id: str | None = None
     dpo_exported: bool = False
-    """Not used any more; it stays until the schema changes."""
+    """Whether it is in an exported pair of preferences; `engine.learning.decisions.exporting` writes it."""
 
     kind: str
     workspace: str

@@ -54,8 +54,9 @@ OPERATOR_INSTRUCTION = (
 )
 """System prompt of examples from conversations."""
 
-PREDICTIONS_TABLE = table("predictions", column("id"), column("context"), column("reasoning"))
-"""The columns of cards that are read here."""
+PREDICTIONS_TABLE = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
+"""The columns of cards that are used here. `dpo_exported` is written in the transaction that marks the pairs, so that
+whoever reads the database never sees one without the other."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
 """Reads (message of an agent, reply of the operator), oldest first."""
@@ -200,6 +201,12 @@ class Exporter:
         def done(tx: Transaction) -> None:
             tx.session.execute(
                 sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(pair_ids)).values(exported_at=tx.now)
+            )
+            card_ids = {card_id for row in rows for card_id in (row.chosen_prediction_id, row.rejected_prediction_id)}
+            tx.session.execute(
+                sqlalchemy.update(PREDICTIONS_TABLE)
+                .where(PREDICTIONS_TABLE.c.id.in_(card_ids))
+                .values(dpo_exported=True)
             )
             state.put(tx, LAST_BATCH_AT, tx.now.isoformat())
             intents.finish(tx, intent)

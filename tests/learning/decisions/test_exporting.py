@@ -15,7 +15,8 @@ from engine.learning.decisions.exporting import MIN_BATCH, Exporter
 from engine.learning.decisions.pairs import DpoPair, import_pairs, load_pairs
 from engine.learning.decisions.training_lines import Shape, check_preferences
 from engine.model import Refusal
-from engine.storage.database import Database
+from engine.prediction.card_rows import Prediction
+from engine.storage.database import Database, Transaction
 
 
 @pytest.fixture
@@ -64,6 +65,31 @@ def test_each_pair_once_and_once_a_day(database: Database, exporter: Exporter, c
     assert exporter.export_batch().new == 60
     told = situations(exporter.file)
     assert len(told) == len(set(told)) == 110
+
+
+def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Exporter, clock: FakeClock) -> None:
+    def add_card(tx: Transaction, card_id: str) -> None:
+        now = clock.now()
+        tx.session.add(
+            Prediction(
+                id=card_id, prompt="run", target_agent="a", target_channel="koji-core", confidence=0.7,
+                kind="run_tests", workspace="/shop", runner="flow", subject=card_id, fingerprint=card_id,
+                created_at=now, expires_at=now,
+            )
+        )  # fmt: skip
+
+    make(database, MIN_BATCH - 1)
+    pair = DpoPair(
+        context="monday", chosen="run → a", rejected="lint → a", created_at=clock.now(),
+        chosen_prediction_id="pred_chosen", rejected_prediction_id="pred_rejected",
+    )  # fmt: skip
+    database.write(lambda tx: tx.session.add(pair))
+    for card_id in ("pred_chosen", "pred_rejected", "pred_other"):
+        database.write(lambda tx, card_id=card_id: add_card(tx, card_id))  # type: ignore[misc]
+    exporter.export_batch()
+    with database.read() as session:
+        marked = {card.id: card.dpo_exported for card in session.exec(select(Prediction))}
+    assert marked == {"pred_chosen": True, "pred_rejected": True, "pred_other": False}
 
 
 class _Crash(BaseException):
