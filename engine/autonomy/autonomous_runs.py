@@ -50,7 +50,8 @@ class ApprovalRecord:
 
 @frozen
 class AutonomyRequirements:
-    """What is `missing`, in words, before cards run by themselves, and the kinds that have `earned` it, best first."""
+    """The requirements, in words, that are `missing` before cards run by themselves, and the kinds that have `earned`
+    it, best first."""
 
     missing: tuple[str, ...]
     earned: tuple[str, ...]
@@ -76,7 +77,7 @@ def autonomy_requirements(
     records: Sequence[ApprovalRecord],
     threshold: float,
 ) -> AutonomyRequirements:
-    """What is missing before cards run by themselves. `autonomies` are those of the workspaces; `records` are of the
+    """The requirements for cards to run by themselves. `autonomies` are those of the workspaces; `records` are of the
     workspaces set to `act`, or of all if none is."""
     missing = []
     if not autonomous:

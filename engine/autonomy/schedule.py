@@ -100,7 +100,7 @@ class Schedule:
 
     @property
     def running(self) -> bool:
-        """True between `start` and `close`."""
+        """Whether it is between `start` and `close`."""
         return self._scheduler is not None
 
     def due(self, name: str) -> datetime:

@@ -82,7 +82,7 @@ class Mute:
 
 
 class Source(StrEnum):
-    """What made a card (SPEC 2.7)."""
+    """The source of a card (SPEC 2.7)."""
 
     TEMPLATE = "template"
     TWIN_MODEL = "twin-model"
@@ -97,7 +97,7 @@ COLD_START = 0.4
 
 
 class Tier(IntEnum):
-    """What happens if nobody acts on a card, by which the stack is sorted first (SPEC 2.11)."""
+    """The consequence if nobody acts on a card, by which the stack is sorted first (SPEC 2.11)."""
 
     BROKEN = 1  # something is broken or about to be lost
     BLOCKS = 2  # it blocks you or others soon
@@ -111,7 +111,7 @@ class Tier(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the word means, as the rest of a sentence."""
+        """The meaning of the word, as the rest of a sentence."""
         return {
             1: "something is broken or about to be lost",
             2: "it blocks you or others soon",
@@ -121,7 +121,7 @@ class Tier(IntEnum):
 
 
 class Band(StrEnum):
-    """What a confidence means (SPEC 2.5)."""
+    """A range of confidence (SPEC 2.5)."""
 
     DISCARDED = "discarded"  # [0, 0.3)
     CARD = "card"  # [0.3, 0.6)
@@ -131,7 +131,7 @@ class Band(StrEnum):
 
 @frozen
 class Signal:
-    """What one collector found (SPEC 2.1): relevance in [0, 1], its weight in the sum, evidence in words."""
+    """The result of one collector (SPEC 2.1): relevance in [0, 1], its weight in the sum, evidence in words."""
 
     name: str
     weight: float
@@ -188,7 +188,7 @@ class Proposal:
     prompt: str
     reasoning: str
     subject: str
-    """What the work is about (a branch, a test, a file, a tag). It stays the same while facts change; a mute is about
+    """The subject of the work (a branch, a test, a file, a tag). It stays the same while facts change; a mute is about
     it (SPEC 2.9). For free text it is a hash of the words (`engine.model.text.text_hash`)."""
     facts: Mapping[str, Any]
     """The evidence: the same workspace, kind and facts have the same fingerprint. New facts allow a new card about work
@@ -288,26 +288,26 @@ class Card:
         return f"{round(self.confidence * 100)}%" if self.stated else self.tier_word
 
     def is_expired(self, now: datetime) -> bool:
-        """True when its time is over; a snoozed card does not expire."""
+        """Whether its time is over; a snoozed card does not expire."""
         return is_expired(self.expires_at, self.snoozed_until, now)
 
     def snoozed(self, now: datetime) -> bool:
-        """True until the instant its snooze ends."""
+        """Whether it is snoozed, until the instant its snooze ends."""
         return self.snoozed_until is not None and self.snoozed_until > now
 
     @property
     def asks(self) -> bool:
-        """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
+        """Whether the content filter asks for a person and the card says so (SPEC 3.5)."""
         return any(verdict.asks_about_content for verdict in self.verdicts)
 
     @property
     def without_sandbox(self) -> bool:
-        """True when no sandbox works on this machine, so that nothing confines what this would run."""
+        """Whether no sandbox works on this machine, so that nothing confines what this would run."""
         return self.needs_confirmation or self._broke(SANDBOX_WAIVED)
 
     @property
     def needs_confirmation(self) -> bool:
-        """True when the operator must confirm, at each approval, that it runs without a sandbox."""
+        """Whether the operator must confirm, at each approval, that it runs without a sandbox."""
         return self._broke(NO_SANDBOX)
 
     def _broke(self, rule: str) -> bool:

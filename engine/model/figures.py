@@ -45,13 +45,13 @@ class Group:
 
     @property
     def decided(self) -> int:
-        """What a person decided of them."""
+        """How many of them a person decided."""
         return self.approved + self.rejected
 
 
 @frozen
 class Slice:
-    """What a person decided from `start` on, before `end`: both local midnights."""
+    """The decisions of a person from `start` on, before `end`: both local midnights."""
 
     start: datetime
     end: datetime
@@ -170,7 +170,7 @@ class TrainingOffer:
 
 @frozen
 class TrainingView:
-    """How training stands: `pairs` that no training saw yet of the `needed`, in `words` what is missing, the run that
+    """The state of training: `pairs` that no training saw yet of the `needed`, in `words` what is missing, the run that
     is under way, the newest runs, the Twin model in use ("" for none) and whether it is asked at all."""
 
     pairs: int

@@ -154,7 +154,7 @@ class Prediction(Row, table=True):
         self.novel = any(verdict.applies("novel-pair") for verdict in verdicts)
 
     def is_expired(self, now: datetime) -> bool:
-        """True when its time is over; a snoozed card does not expire."""
+        """Whether its time is over; a snoozed card does not expire."""
         return is_expired(self.expires_at, self.snoozed_until, now)
 
 

@@ -47,7 +47,7 @@ Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
 """Reads the contexts of workspaces, side by side; slow."""
 
 Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
-"""What a context suggests; errors go into the list."""
+"""Proposes for a context; errors go into the list."""
 
 FOLLOW_UP_CURSOR = "cards.follow_ups"
 
@@ -140,7 +140,7 @@ class Predictions:
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def estimate(self, proposal: Proposal, assignment: Assignment) -> ConfidenceEstimate:
-        """How sure something is that no cycle found: what an agent or a program suggests."""
+        """The confidence of what no cycle found: a suggestion of an agent or a program."""
         clock, context = self._store.clock, self.situation(proposal.workspace)
         return self._twin.estimate(
             proposal, assignment, context=context, phase=self.phase(), now=clock.now(), local=clock.local()

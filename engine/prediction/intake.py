@@ -111,8 +111,8 @@ class WorkspaceFindings:
 
 @frozen
 class Selection:
-    """What a cycle would store: the rows that may become cards, from the top of the stack, what the content rail
-    blocked, and whether anything found no place."""
+    """The result of a cycle, to be stored: the rows that may become cards, from the top of the stack, what the content
+    rail blocked, and whether anything found no place."""
 
     rows: tuple[Prediction, ...] = ()
     blocked: tuple[TriggerBlocked, ...] = ()

@@ -151,7 +151,7 @@ class ModelTwin:
         temperature: float = TEMPERATURE,
         max_tokens: int = MAX_TOKENS,
     ) -> TwinReply:
-        """What `model` says to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked,
+        """The reply of `model` to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked,
         `UnusableReply` when neither answer is one."""
         channels = tuple(self._settings.current.channels)
         text = f"{situation}\n\nchannels: {', '.join(channels)}"

@@ -58,7 +58,7 @@ class Draft:
 
 @frozen
 class _Round:
-    """What stays the same for every proposal of one cycle. `decided`: by workspace and kind, how many cards the
+    """The state that all proposals of one cycle share. `decided`: by workspace and kind, how many cards the
     operator approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
 
     now: datetime

@@ -70,7 +70,7 @@ def _other_upkeep(card: Card, awake: Iterable[Card]) -> list[str]:
 
 
 def takes_place(card: Card, now: datetime) -> bool:
-    """True for a card that takes a place: not snoozed, not the operator's own prompt or order, not a follow-up."""
+    """Whether a card takes a place: it is not snoozed, not the operator's own prompt or order, not a follow-up."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
     return not (exempt or card.snoozed(now))
 

@@ -1,4 +1,4 @@
-"""What the operator and other agents talk about now (SPEC 2.1), and when that last grew (2.2). Opt-in: read from the
+"""Reads the operator's conversations with other agents (SPEC 2.1), and when one last grew (2.2). Opt-in: from the
 folders of `[memory] transcripts`, which are only read.
 
 Only files that grew of late are opened, and of those the ends; what was read is kept until the file grows again.
@@ -58,7 +58,7 @@ class _File:
 
 @frozen
 class _FileEnd:
-    """What the end of a file says: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
+    """The end of a transcript: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
 
     folder: str
     about: str
@@ -162,7 +162,7 @@ def final_question(text: str) -> str:
 
 
 def read_end(path: Path) -> _FileEnd | None:
-    """What a transcript was last about; None for one without a turn. Raises OSError."""
+    """The end of a transcript, None for one without a turn. Raises OSError."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         size = os.fstat(file.fileno()).st_size

@@ -81,7 +81,7 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
 
 
 def crosses_warning(before: int, after: int, cap: int) -> bool:
-    """True when the step from `before` to `after` reaches 80 % of `cap`: once for each crossing."""
+    """Whether the step from `before` to `after` reaches 80 % of `cap`: once for each crossing."""
     return cap > 0 and before * 5 < cap * 4 <= after * 5
 
 

@@ -338,8 +338,8 @@ _RESERVED_FOR_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("
 
 
 def _final_price(view: SessionView, entry: CostEntry) -> int:
-    """What a session cost. Nobody counted to the end of one that a crash cut short: it may have spent all that was set
-    aside for it, so that is what it cost (SPEC 3.4)."""
+    """The price of a session. Nobody counted to the end of one that a crash cut short: it may have spent all that was
+    set aside for it, so that is what it cost (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
 
 

@@ -186,7 +186,8 @@ _WRITES_TO_BRANCH = frozenset({"push", "merge", "rebase", "deploy", "release", "
 
 
 def _addressed(text: str) -> list[str]:
-    """What of a word may be a host or a context: the whole, the host of `user@host:path` or of a URL, a `key=value`."""
+    """The parts of a word that may be a host or a context: the whole, the host of `user@host:path` or of a URL, the
+    value of `key=value`."""
     parts = [text]
     if "://" in text:
         parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
@@ -207,7 +208,7 @@ def _add(targets: dict[str, None], kind: str, text: str, pattern: re.Pattern[str
 
 @lru_cache(64)
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    """What matches what one of the glob patterns matches, in lower case; None when there are none."""
+    """One expression for all the glob patterns, in lower case; None when there are none."""
     return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
 
 

@@ -266,7 +266,7 @@ class Pipeline:
         return decide_gate(replace(facts, content=content.verdict))
 
     def gate_facts(self, session: Session, trigger: Trigger, spent: CostState, *, by_operator: bool) -> GateFacts:
-        """What the gate judges a trigger by, for one with clean content."""
+        """The facts by which the gate judges a trigger with clean content."""
         settings = self.settings.current
         workspace = settings.workspace(trigger.assignment.workspace)
         return GateFacts(

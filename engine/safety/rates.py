@@ -10,7 +10,7 @@ RAIL = "rate"
 
 
 def is_by_operator(trigger: Trigger) -> bool:
-    """True for an operator's own approval, at the console, by a verb or over the API (SPEC 3.2).
+    """Whether it is an operator's own approval, at the console, by a verb or over the API (SPEC 3.2).
 
     Both marks must agree: nothing that runs by itself becomes an approval by carrying one of them.
     """

@@ -46,7 +46,7 @@ def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> 
 
 
 def is_requested(path: Path) -> bool:
-    """Is there a stop file? One `stat`. A folder that cannot be searched counts as a stop: the switch fails closed."""
+    """Whether there is a stop file. A folder that cannot be searched counts as a stop: the switch fails closed."""
     try:
         os.lstat(path)
     except FileNotFoundError:

@@ -33,7 +33,7 @@ HASTY_FROM, HASTY_UNTIL = 10, 11
 
 @dataclass
 class Observations:
-    """What the engine does not record itself: hours in each state, peaks of cost, holds as they began."""
+    """Figures that the engine does not record itself: hours in each state, peaks of cost, holds as they began."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     asleep: timedelta = timedelta(0)

@@ -109,7 +109,7 @@ def _cards(cards: Sequence[Card]) -> dict[str, int]:
 
 
 def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
-    """What the operator decided on each kind of predicted card, and the confidence that its newest card states, None
+    """The operator's decisions on each kind of predicted card, and the confidence that its newest card states, None
     while none does. `cards`: the newest first."""
     kinds: dict[str, list[Card]] = {}
     for card in cards:

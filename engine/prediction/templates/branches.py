@@ -1,4 +1,4 @@
-"""What branches, commits and the state of the repository ask for: merges, work that may get lost, pull requests."""
+"""Cards about branches, commits and the state of the repository: merges, work that may get lost, pull requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What your own changes ask for: lint, debugging and documentation left behind, secrets and large files, disk space."""
+"""Cards about your own changes: lint, debugging and documentation left behind, secrets and large files, disk space."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _leftovers_subject(leftovers_found: Sequence[LocatedLeftover]) -> str:
-    """What is in which files: a breakpoint is something else than the TODO that you keep."""
+    """The leftovers by file: a breakpoint is something else than the TODO that you keep."""
     return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in leftovers_found))[:5])
 
 
@@ -334,7 +334,7 @@ def _describe(finding: UnpushedProblem) -> str:
 
 
 def review_range(git: GitState, now: datetime) -> dict[str, Any]:
-    """What the review compares with, as the look at what is not pushed does (`span_of`)."""
+    """The range that the review compares with, as the look at what is not pushed does (`span_of`)."""
     span = span_of(git, now)
     if span is None:
         return {}

@@ -1,4 +1,4 @@
-"""What the history asks for: a look at what waits, the day in words, a release, a file that usually changes too."""
+"""Cards about the history: a look at what waits, the day in words, a release, a file that usually changes too."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer
 
 
 def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
-    """What is known to be broken in the newest `number` commits: commits that a bisect blamed, red tests of HEAD."""
+    """The known breakages in the newest `number` commits: commits that a bisect blamed, red tests of HEAD."""
     unpushed = [commit.id for commit in git.recent[:number]]
     faults = []
     for session in context.sessions:

@@ -1,4 +1,4 @@
-"""What all templates share: the shape of a proposal, and which names from git may go into one."""
+"""The parts that all templates share: the shape of a proposal, and which names from git may go into one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_PATHS = 50
 
 @frozen
 class Offer:
-    """What a template offers: a proposal but for what the table of kinds says of its kind and for its signals.
+    """An offer of a template: a proposal but for what the table of kinds says of its kind and for its signals.
 
     `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
     names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. What follows is given only

@@ -68,7 +68,7 @@ class Call:
     via: tuple[str, ...] = ()
     """The wrappers it was reached through, for instance `xargs`."""
     nested: bool = False
-    """True when it stands in a `$(…)`."""
+    """Whether it stands in a `$(…)`."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Unwrapped:
 
 
 Inner = str | list[str]
-"""What a program runs: a script, or another program with its arguments."""
+"""A script, or another program with its arguments."""
 
 
 def unwrap(text: str) -> Unwrapped:
@@ -187,7 +187,7 @@ def _input_of(simple: Simple) -> str | None:
 
 
 def _inner_programs(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[Inner]:
-    """What a program runs that its kind, its options or its standard input name."""
+    """The programs and scripts that a program runs by its kind, its options or its standard input."""
     if base in WRAPPERS:
         yield _wrapped(base, args, simple)
     elif base in _READS_SCRIPTS:
@@ -211,7 +211,7 @@ def _run_by_runner(base: str, args: list[str]) -> list[str]:
 
 
 def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
-    """What follows the options, where those in `valued` take the next word."""
+    """The words after the options, where those in `valued` take the next word."""
     index = 0
     while index < len(args):
         word = args[index]
@@ -224,7 +224,7 @@ def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
 
 
 def _wrapped(base: str, args: list[str], simple: Simple) -> Inner:
-    """What a wrapper such as sudo, env or xargs runs."""
+    """The program or script that a wrapper such as sudo, env or xargs runs."""
     if base == "env" and (script := _env_script(args)) is not None:
         return script
     if (base, args[:1]) in _RUNS_NOTHING:

@@ -92,7 +92,7 @@ def decoded_in(source: str) -> list[str]:
 
 
 def judge_statement(call: Call) -> Hit | None:
-    """What counts against the statements that a call hands to a database, in its words or by a pipe."""
+    """The objection to the statements that a call hands to a database, in its words or by a pipe."""
     if call.base not in _CLIENTS:
         return None
     source = call.simple.source

@@ -1,4 +1,4 @@
-"""What `rm`, `find`, `xargs` delete: throw-away folders pass, a person looks at other folders (SPEC 3.5)."""
+"""Judges deletions by `rm`, `find` and `xargs`: throw-away folders pass, a person looks at other folders (SPEC 3.5)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
 
 
 def is_minor_loss(path: str) -> bool:
-    """True for a path whose loss is small: a throw-away folder or something below a folder for temporary files."""
+    """Whether the loss of a path is small: a throw-away folder or something below a folder for temporary files."""
     if ".." in path.split("/"):
         return False
     if _TEMPORARY.match(path):
@@ -52,7 +52,7 @@ def is_minor_loss(path: str) -> bool:
 
 
 def is_disastrous_loss(path: str) -> bool:
-    """True for a path whose loss is a disaster: root, home, the whole folder, a system folder, the parent, `.git`."""
+    """Whether the loss of a path is a disaster: root, home, the whole folder, a system folder, the parent, `.git`."""
     bare = path.rstrip("/") or "/"
     if bare in ("/", "/*", ".", "./*", "*", "..", "../*", ".*", "./", "./.*", "**", "{}/*"):
         return True
@@ -152,7 +152,7 @@ def judge_find(call: Call) -> Hit | None:
 
 
 def _runs_deletion(argv: list[str]) -> tuple[bool, bool]:
-    """Does this command delete what it is given, and whole folders?"""
+    """Whether a command deletes what it is given, and whether whole folders."""
     while argv and (argv[0].rsplit("/", 1)[-1] in WRAPPERS or "=" in argv[0]):
         argv = after_options(argv[1:], WRAPPERS.get(argv[0].rsplit("/", 1)[-1], (frozenset(), 0))[0])
     if not argv:
@@ -224,7 +224,7 @@ def judge_xargs(call: Call) -> Hit | None:
 
 
 def feeds_everything(simple: Simple) -> bool:
-    """Does a command name every file there is: `git ls-files`, `find .` without a choice, `ls`?"""
+    """Whether a command names every file there is: `git ls-files`, `find .` without a choice."""
     program, words = program_of(simple), simple.argv
     if program == "git":
         return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])

@@ -24,7 +24,7 @@ def strongest(hits: Iterable[Hit | None]) -> Hit | None:
 
 
 def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
-    """What counts against a folded command; `depth` counts how often it was found within another text."""
+    """The objection to a folded command, None for none; `depth` counts how often it was found within another text."""
     if _FORK_BOMB.search(text[:4000]):
         return BLOCK, "fork-bomb", "starts processes endlessly"
     unwrapped = unwrap(text)
@@ -38,7 +38,7 @@ def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None
 
 
 def _judge_whole(unwrapped: Unwrapped) -> Iterator[Hit]:
-    """What counts against the text as a whole."""
+    """The objections to the text as a whole."""
     if unwrapped.downloads_to_shell:
         yield BLOCK, "download-run", "runs what it downloads, unseen"
     if _pushes_to_new_remote(unwrapped.calls):

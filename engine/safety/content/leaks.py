@@ -1,4 +1,4 @@
-"""What leaves the machine and what comes in from strangers: secrets sent over the network, packages of foreign indexes.
+"""Judges what leaves the machine and comes in from strangers: secrets that are sent, packages of foreign indexes.
 
 A secret is found wherever a command takes it from: its arguments, what is piped or redirected into it, a `$(…)` in its
 words. What HTTP clients and copies to other machines do is judged here too.
@@ -141,7 +141,7 @@ def judge_index(call: Call) -> Hit | None:
 
 
 def _is_foreign(value: str, *, is_registry: bool = False) -> bool:
-    """Does this name an index elsewhere? Several may be separated by commas, pipes or spaces."""
+    """Whether this names an index elsewhere. Several may be separated by commas, pipes or spaces."""
     for part in re.split(r"[\s,|]+", value[:2000]):
         if ("://" in part or part.startswith("sparse+")) and not _KNOWN_HOSTS.search(part.split("://", 1)[-1]):
             return True

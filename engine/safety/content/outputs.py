@@ -1,4 +1,4 @@
-"""What a pipe feeds into a command, where the text alone shows it: echo, printf, documents, decoders (SPEC 3.5)."""
+"""Finds what a pipe feeds into a command, where the text alone shows it: echo, printf, decoders (SPEC 3.5)."""
 
 from __future__ import annotations
 

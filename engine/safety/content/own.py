@@ -37,7 +37,7 @@ class OwnRules:
         return None
 
     def allows(self, call: Call) -> bool:
-        """Did the operator allow exactly this?"""
+        """Whether the operator allowed exactly this."""
         return any(_matches(words, [call.base, *call.args]) for words in self.allow)
 
     def blocks_prompt(self, text: str) -> Hit | None:
@@ -48,7 +48,7 @@ class OwnRules:
         return None
 
     def allows_prompt(self, text: str) -> bool:
-        """Did the operator allow a prompt in these words? Commands in it are judged all the same."""
+        """Whether the operator allowed a prompt in these words. Commands in it are judged all the same."""
         return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
 
 

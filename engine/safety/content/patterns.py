@@ -51,7 +51,7 @@ class Pattern:
         )
 
     def matches(self, call: Call, words: list[str]) -> bool:
-        """Does the call fit? `words` are its plain words; its program was compared before."""
+        """Whether the call fits; `words` are its plain words; its program was compared before."""
         if self.words and not _follow_each_other(words, self.words, latest_position(call)):
             return False
         if self.dashes and "--" not in call.args:
@@ -97,7 +97,7 @@ def plain_words(call: Call) -> list[str]:
 
 
 def _follow_each_other(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) -> bool:
-    """Do the wanted words follow each other, beginning at most at place `last`?"""
+    """Whether the wanted words follow each other, beginning at most at place `last`."""
     length = len(wanted)
     for start in range(min(last, len(words) - length) + 1):
         if all(pattern.match(words[start + offset]) for offset, pattern in enumerate(wanted)):
@@ -112,7 +112,7 @@ MAX_CLUSTER = 8
 
 
 def has_option(args: list[str], *options: str) -> bool:
-    """Is one of the options among the arguments before `--`?"""
+    """Whether one of the options is among the arguments before `--`."""
     for word in args:
         if word[:1] != "-":
             continue

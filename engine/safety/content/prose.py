@@ -1,4 +1,4 @@
-"""What the words of a prompt ask for (SPEC 3.5): the rules of `rules/prose.toml` over clauses."""
+"""Judges what the words of a prompt ask for (SPEC 3.5), by the rules of `rules/prose.toml` over clauses."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class ProseRule(Rule):
 
 
 def _is_asked(text: str, start: int) -> bool:
-    """Is a verb at `start` asked for: does it begin the clause, or follow one of the words that ask?"""
+    """Whether a verb at `start` is asked for: it begins the clause, or follows one of the words that ask."""
     before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
     return not before or _vocabulary().before.search(before) is not None
 
 
 def _is_code(after: str) -> bool:
-    """Do the words behind an object say that it is a piece of code or text: "database migration", "… from the list"?"""
+    """Whether the words behind an object say that it is code or text: "database migration", "… from the list"."""
     word = re.match(r"(?:'s)?\s+([\w-]+)", after)
     return (word is not None and word[1].lower() in _vocabulary().code_nouns) or bool(_IN_CODE.match(after))
 

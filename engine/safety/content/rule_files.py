@@ -20,7 +20,7 @@ _WORD = re.compile(r"<(\w+)>")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What all rules have. `stops` and `passes` are texts that it must and must not stop."""
+    """A rule on commands or prompts. `stops` and `passes` are texts that it must and must not stop."""
 
     id: str
     verdict: Verdict
@@ -35,7 +35,7 @@ class Rule:
 
     @property
     def hit(self) -> Hit:
-        """What a text that breaks it gets."""
+        """The objection to a text that breaks it."""
         return self.verdict, self.id, self.reason
 
 

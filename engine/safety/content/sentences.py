@@ -102,7 +102,7 @@ class Clause:
     quoted: tuple[str, ...]
     """Its parts between quotation marks."""
     carries: bool
-    """True when the clause says no more than that what it quotes shall be done."""
+    """Whether the clause says no more than that what it quotes shall be done."""
     negated_from: int
     """Where in `text` a negation ends; verbs behind it are not asked for. -1 without one."""
 

@@ -48,7 +48,7 @@ _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!"
 
 
 def unescape(text: str) -> str:
-    """What `$'…'`, `printf` and `echo -e` make of backslash escapes."""
+    """The text without backslash escapes, as `$'…'`, `printf` and `echo -e` read it."""
 
     def replace(match: re.Match[str]) -> str:
         code = match[1]
