@@ -19,10 +19,11 @@ from engine.git.github import GitHub
 from engine.git.project_ids import top_folder
 from engine.keys import Keys
 from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.training import Training, TwinModel
+from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_examples import TrainingPlan
 from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
+from engine.learning.decisions.twin_model import TwinModel
 from engine.memory.embedding_cache import EmbeddingCache
 from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.overrides import Overrides

@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import ColumnElement
 from sqlmodel import col, select
 
 from engine.events import TrainingMoved
-from engine.frozen import frozen
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.pairs import count_pairs
 from engine.learning.decisions.training_examples import (
@@ -44,6 +42,7 @@ from engine.learning.decisions.training_runs import (
     load_run,
     newest_run,
 )
+from engine.learning.decisions.twin_model import BudgetReservation, TwinModel
 from engine.model import Randomness, Refusal, TrainingOffer, TrainingView
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
@@ -65,31 +64,6 @@ AGAIN_AFTER = timedelta(days=7)
 
 COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
 """Time after a run in this state in which no run begins by itself: it would fail again, and may cost money."""
-
-
-class BudgetReservation(Protocol):
-    """Sets money aside and settles it, within the caps (SPEC 3.2)."""
-
-    def reserve_call(self, transaction: Transaction, purpose: str, estimate: int) -> int: ...
-
-    def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None: ...
-
-    def release(self, transaction: Transaction, entry_id: int) -> None: ...
-
-
-@frozen
-class TwinModel:
-    """The Twin model as training uses it."""
-
-    plan: Callable[[], TrainingPlan]
-    """Reads the settings."""
-    open_provider: Callable[[], Provider]
-    """Opens the provider. Raises `Refusal` when there is no key."""
-    answer: Callable[[str, str], str | None]
-    """`answer(model, situation)` asks a model, `PROVIDER:MODEL`, and returns its `prompt → channel`, None for an
-    unusable reply. Raises `TrainingError` when it cannot be asked."""
-    adopt: Callable[[str], None]
-    """Puts a model into the settings."""
 
 
 class Training:
@@ -117,8 +91,8 @@ class Training:
         self._randomness = randomness
         self._hold_reason = hold_reason
         self._stop_reason = stop_reason
-        self._stepping = threading.Lock()
-        self._cancelling = threading.Event()
+        self._step_lock = threading.Lock()
+        self._cancel_requested = threading.Event()
         self._answers: dict[tuple[str, str], str | None] = {}
         """Answers of the present measurement by model and situation, so that each is paid for once."""
 
@@ -250,57 +224,54 @@ class Training:
         except Refusal as refusal:
             missing.append(refusal)
         if batch is None or missing:
-            raise _combined(missing)
+            messages, fixes = (refusal.message for refusal in missing), (refusal.fix for refusal in missing)
+            raise Refusal(missing[0].code, "; ".join(messages), "; ".join(fixes))
         return plan, batch, adopted
 
     def step(self) -> TrainingRun | None:
         """Carry out the next step of the run in progress; None without one. An error of the provider becomes a note of
         the run. Does nothing while another thread carries out a step."""
+        if not self._step_lock.acquire(blocking=False):
+            return self.active()
+        try:
+            run = self.active()
+            return None if run is None else self._carry_out_step(run)
+        finally:
+            self._step_lock.release()
+
+    def _carry_out_step(self, run: TrainingRun) -> TrainingRun:
         steps: dict[str, Callable[[TrainingRun, Provider], None]] = {
             RunState.PREPARED: self._upload,
             RunState.UPLOADED: self._start,
             RunState.STARTED: self._follow,
             RunState.TRAINED: self._measure,
         }
-        if not self._stepping.acquire(blocking=False):
-            return self.active()
+        stop = self._stop_reason() if _may_cost(run) else ""
+        hold = "" if stop or run.state == RunState.STARTED else self._hold_reason()  # reading a job costs nothing
+        if hold:
+            return self._move(run.id, run.state, note=hold)
         try:
-            run = self.active()
-            if run is None:
-                return None
-            stop = (
-                self._stop_reason()
-                if run.state in (RunState.UPLOADED, RunState.STARTED) and run.cost_entry is not None
-                else ""
-            )
-            if (
-                not stop and run.state != RunState.STARTED and (hold := self._hold_reason())
-            ):  # reading a job costs nothing
-                return self._move(run.id, run.state, note=hold)
-            try:
-                with closing(self._twin.open_provider()) as api:
-                    if stop:
-                        self._stop(run, api, stop)
-                    else:
-                        steps[run.state](run, api)
-            except TrainingError as error:
-                log.warning("training %s: %s", run.id, error)
-                if error.transient:
-                    self._move(run.id, run.state, note=f"{error}; it will be tried again")
+            with closing(self._twin.open_provider()) as api:
+                if stop:
+                    self._stop(run, api, stop)
                 else:
-                    self._move(run.id, RunState.FAILED, note=str(error))
-            except Refusal as refusal:  # a missing key or a cap, which the operator can change
-                self._move(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
-            with self._database.read() as session:
-                return session.get(TrainingRun, run.id)
-        finally:
-            self._stepping.release()
+                    steps[run.state](run, api)
+        except TrainingError as error:
+            log.warning("training %s: %s", run.id, error)
+            if error.transient:
+                self._move(run.id, run.state, note=f"{error}; it will be tried again")
+            else:
+                self._move(run.id, RunState.FAILED, note=str(error))
+        except Refusal as refusal:  # a missing key or a cap, which the operator can change
+            self._move(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
+        with self._database.read() as session:
+            return session.exec(select(TrainingRun).where(TrainingRun.id == run.id)).one()
 
     def cancel(self) -> TrainingRun:
         """End the run in progress, at the provider too. Raises `Refusal` `no_training`, `not_cancelled`."""
-        self._cancelling.set()
-        with self._stepping:
-            self._cancelling.clear()
+        self._cancel_requested.set()
+        with self._step_lock:
+            self._cancel_requested.clear()
             run = self.active()
             if run is None:
                 raise Refusal("no_training", "no training is in progress")
@@ -413,12 +384,10 @@ class Training:
             raise Refusal("no_training", f"there is no trained model that is {description}")
         return run
 
-    # -- private
-
     def _agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
         """The agreement of a model with the operator. Raises `TrainingError`, and then keeps the answers so far."""
         for situation in dict.fromkeys(pair.context for pair in pairs):
-            if self._cancelling.is_set():
+            if self._cancel_requested.is_set():
                 raise TrainingError("it is being cancelled", transient=True)
             if (model, situation) not in self._answers:
                 self._answers[model, situation] = self._twin.answer(model, situation)
@@ -465,12 +434,6 @@ class Training:
             self._answers.clear()
             self._file(run_id).unlink(missing_ok=True)  # the provider has it
         return run
-
-
-def _combined(missing: Sequence[Refusal]) -> Refusal:
-    """One refusal that names everything that is missing."""
-    messages = "; ".join(refusal.message for refusal in missing)
-    return Refusal(missing[0].code, messages, "; ".join(refusal.fix for refusal in missing))
 
 
 def _active_refusal(run: TrainingRun) -> Refusal:

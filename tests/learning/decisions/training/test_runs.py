@@ -12,11 +12,12 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.pairs import import_pairs
-from engine.learning.decisions.training import AGAIN_AFTER, AGAIN_FROM, Training, TwinModel
+from engine.learning.decisions.training import AGAIN_AFTER, AGAIN_FROM, Training
 from engine.learning.decisions.training_examples import MIN_CONVERSATIONS, MIN_PAIRS, TrainingPlan
 from engine.learning.decisions.training_lines import check_preferences
 from engine.learning.decisions.training_provider import Job, TrainingError
 from engine.learning.decisions.training_runs import RunState
+from engine.learning.decisions.twin_model import TwinModel
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 
