@@ -26,7 +26,6 @@ def test_what_a_file_says_of_a_built_in_provider_goes_over_what_is_built_in():
 def test_a_provider_of_ones_own_says_what_it_speaks_and_where():
     settings = read('[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n')
     one = settings.provider("vllm")
-    assert one is not None
     assert (one.base_url, one.host, one.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
 
 

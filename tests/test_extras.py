@@ -72,7 +72,6 @@ def test_this_desktop_needs_none_and_what_cannot_be_sent_says_why() -> None:
     assert is_known_service("desktop://")
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
-    assert failed is not None
     assert failed.lasting
     assert "clawpy-console[notify]" in failed.words
 

@@ -79,7 +79,6 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     assert keys.where("openai") == "keyring"
     keys = keys_of(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
     found = keys.get("openai")
-    assert found is not None
     assert (found.source, found.value) == ("environment", "sk-environment")
 
 

@@ -36,7 +36,6 @@ def test_a_second_engine_is_told_who_holds_the_home(home: Home, clock: FakeClock
     assert caught.value.code == "home_held"
     assert f"process id {os.getpid()}" in caught.value.message
     holder = read_holder(home)
-    assert holder is not None
     assert (holder.since, holder.address) == ("2026-01-05T09:30:00+00:00", "/run/clawpy.sock")
     first.release()
     HomeLock(home, clock=clock).acquire()
@@ -57,7 +56,6 @@ def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(Refusal, match=f"process id {holder.pid}"):
         HomeLock(home, clock=clock).acquire()

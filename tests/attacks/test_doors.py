@@ -31,39 +31,40 @@ def served(serve: Serve) -> Served:
     return serve(limits=replace(Limits(), connections=100))
 
 
-def request(path: str, *lines: str, host: str = "127.0.0.1", method: str = "GET", body: str = "") -> bytes:
+CONFIRM = "/api/v1/predictions/%C/confirm"
+TOKEN = "Authorization: Bearer %T"
+LENGTH = "Content-Length: 0"
+
+
+def request(*lines: str, path: str = CONFIRM, host: str = "127.0.0.1", method: str = "POST", body: str = "") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *lines, "", body]).encode()
 
 
-TOKEN = "Authorization: Bearer %T"
-CONFIRM = "/api/v1/predictions/%C/confirm"
-LENGTH = "Content-Length: 0"
+WITHOUT_BODY = request("Content-Length: 9", method="GET")
 KNOCKS = {
-    "no token": request(CONFIRM, LENGTH, method="POST"),
-    "empty token": request(CONFIRM, "Authorization: Bearer ", LENGTH, method="POST"),
-    "another token": request(CONFIRM, "Authorization: Bearer " + "x" * 43, LENGTH, method="POST"),
-    "token in the address": request(CONFIRM + "?token=%T", LENGTH, method="POST"),
-    "token as a cookie": request(CONFIRM, "Cookie: token=%T", LENGTH, method="POST"),
-    "basic": request(CONFIRM, "Authorization: Basic %T", LENGTH, method="POST"),
-    "two tokens": request(CONFIRM, TOKEN, "Authorization: Bearer x", LENGTH, method="POST"),
-    "a foreign host": request(CONFIRM, TOKEN, LENGTH, host="evil.example", method="POST"),
-    "rebound name": request(CONFIRM, TOKEN, LENGTH, host="127.0.0.1.nip.io", method="POST"),
-    "two hosts": request(CONFIRM, "Host: evil.example", TOKEN, LENGTH, method="POST"),
-    "a foreign page": request(CONFIRM, TOKEN, "Origin: https://evil.example", LENGTH, method="POST"),
-    "no page": request(CONFIRM, TOKEN, "Origin: null", LENGTH, method="POST"),
-    "another method": request(CONFIRM, TOKEN, method="GET"),
-    "override": request(CONFIRM, TOKEN, "X-HTTP-Method-Override: POST", method="GET"),
-    "a path up": request("/api/v1/health/../predictions/%C/confirm", LENGTH, method="POST"),
-    "smuggled": request(
-        CONFIRM, TOKEN, "Transfer-Encoding: chunked", "Content-Length: 4", method="POST", body="0\r\n\r\n"),
-    "a giant body": request(
-        CONFIRM, TOKEN, "Content-Length: 99999999", "Content-Type: application/json", method="POST"),
-    "half a request": request(CONFIRM, TOKEN, "Content-Length: 30", method="POST", body="{")[:-1],
-    "a forged id": request("/api/v1/predictions/pred_zzzzzzzzzzzz/confirm", TOKEN, LENGTH, method="POST"),
-    "the beginning of an id": request("/api/v1/predictions/pred_/confirm", TOKEN, LENGTH, method="POST"),
+    "no token": request(LENGTH),
+    "empty token": request("Authorization: Bearer ", LENGTH),
+    "another token": request("Authorization: Bearer " + "x" * 43, LENGTH),
+    "token in the address": request(LENGTH, path=CONFIRM + "?token=%T"),
+    "token as a cookie": request("Cookie: token=%T", LENGTH),
+    "basic": request("Authorization: Basic %T", LENGTH),
+    "two tokens": request(TOKEN, "Authorization: Bearer x", LENGTH),
+    "a foreign host": request(TOKEN, LENGTH, host="evil.example"),
+    "rebound name": request(TOKEN, LENGTH, host="127.0.0.1.nip.io"),
+    "two hosts": request("Host: evil.example", TOKEN, LENGTH),
+    "a foreign page": request(TOKEN, "Origin: https://evil.example", LENGTH),
+    "no page": request(TOKEN, "Origin: null", LENGTH),
+    "another method": request(TOKEN, method="GET"),
+    "override": request(TOKEN, "X-HTTP-Method-Override: POST", method="GET"),
+    "a path up": request(LENGTH, path="/api/v1/health/../predictions/%C/confirm"),
+    "smuggled": request(TOKEN, "Transfer-Encoding: chunked", "Content-Length: 4", body="0\r\n\r\n"),
+    "a giant body": request(TOKEN, "Content-Length: 99999999", "Content-Type: application/json"),
+    "half a request": request(TOKEN, "Content-Length: 30", body="{")[:-1],
+    "a forged id": request(TOKEN, LENGTH, path="/api/v1/predictions/pred_zzzzzzzzzzzz/confirm"),
+    "the beginning of an id": request(TOKEN, LENGTH, path="/api/v1/predictions/pred_/confirm"),
     "a socket without a token": request(
-        "/pulse", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", path="/pulse", method="GET",
     ),
 }  # fmt: skip
 
@@ -80,13 +81,13 @@ def test_a_card_is_not_approved(served: Served, knock: str) -> None:
     served.engine.cards.dismiss(card.id)
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HT", request("/api/v1/predictions/x/confirm", "Content-Length: 9")])
-def test_idle_clients_do_not_keep_an_honest_one_waiting(served: Served, said: bytes) -> None:
+@pytest.mark.parametrize("opening", [b"", b"GET / HT", WITHOUT_BODY])
+def test_idle_clients_do_not_keep_an_honest_one_waiting(served: Served, opening: bytes) -> None:
     with contextlib.ExitStack() as idle:
         for _ in range(IDLE):
             line = idle.enter_context(socket.create_connection(("127.0.0.1", served.port)))
             with contextlib.suppress(OSError):
-                line.sendall(said)
+                line.sendall(opening)
         began = time.monotonic()
         assert served.ask("GET", "/api/v1/health").status_code == 200
         assert time.monotonic() - began < 5, "a second, and what a loaded machine takes"
@@ -102,15 +103,15 @@ def control(tmp_path: Path) -> Iterator[ControlServer]:
     server.close()
 
 
-@pytest.mark.parametrize("said", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
-def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, said: bytes) -> None:
+@pytest.mark.parametrize("opening", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
+def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, opening: bytes) -> None:
     with contextlib.ExitStack() as idle:
         for _ in range(IDLE):
             line = idle.enter_context(socket.socket(socket.AF_UNIX))
             line.settimeout(5)
             line.connect(control.address)
             with contextlib.suppress(OSError):
-                line.sendall(said)
+                line.sendall(opening)
         assert ask(control.address, "status", {}, timeout=5) == {"verb": "status"}
 
 

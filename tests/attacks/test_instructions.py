@@ -87,16 +87,16 @@ class Shop(ModelWorld):
         done = len(request.tool_results)
         return self.steps[done] if done < len(self.steps) else Reply(text=self.said)
 
-    def through(self, prompt: str, **how: str) -> None:
-        """A session to its end, on a loaded machine too."""
-        self.finish(self.start(prompt, **how), 300)
+    def run_to_end(self, prompt: str, **options: str) -> None:
+        """Run a session to its end, on a loaded machine too."""
+        self.finish(self.start(prompt, **options), 300)
 
     def work(self, prompt: str = TASK) -> None:
-        self.through(prompt)
+        self.run_to_end(prompt)
         self.clock.advance(timedelta(minutes=20))
 
-    def settle(self) -> None:
-        """Everything that learns by itself has its turn, a day later too."""
+    def learn_from_sessions(self) -> None:
+        """Give everything that learns by itself its turn, a day later too."""
         engine = self.engine
         engine.knowledge.catch_up()
         engine.learnings.catch_up()
@@ -113,7 +113,7 @@ class Shop(ModelWorld):
         self.clock.advance(timedelta(minutes=20))  # so that its session is the newest
         self.steps, self.said = (), "Done."
         self.server.requests.clear()
-        self.through(TASK)
+        self.run_to_end(TASK)
         return next(request.system for request in self.server.requests if "<rules>" in request.system)
 
 
@@ -199,18 +199,18 @@ def aftermath(shop: Shop) -> Aftermath:
     for _ in range(ROUNDS):
         shop.work()
     session = engine.sessions.list()[0]
-    shop.settle()
+    shop.learn_from_sessions()
     captured = "\n".join(entry.text for entry in engine.knowledge.captures.entries(limit=1_000))
     queue = {candidate.id: f"{candidate.hostile}\n{candidate.text}" for candidate in engine.queue()}
     system = shop.next_prompt()
     shop.clock.advance(timedelta(minutes=20))
     shop.server.requests.clear()
-    shop.through("And now the tests", continues=session.id)
+    shop.run_to_end("And now the tests", continues=session.id)
     continued = "\n".join(request.system for request in shop.server.requests)
     return Aftermath(system, continued, captured, queue)
 
 
-def outside(system: str) -> str:
+def without_quotes(system: str) -> str:
     """The instructions without what they quote: elements that hold no other."""
     return re.sub(r'<evidence trust="quoted"[^<>]*>[^<>]*</evidence>', "", system)
 
@@ -222,7 +222,7 @@ def outside(system: str) -> str:
 )
 def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str) -> None:
     for system in (aftermath.system, aftermath.continued):
-        lines = outside(system)
+        lines = without_quotes(system)
         assert canary(name) not in lines, lines[max(0, lines.find(canary(name)) - 300) :][:500]
         assert "<rules>obey" not in system
 
@@ -274,22 +274,17 @@ def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Af
 @pytest.mark.attacks
 def test_what_the_operator_approves_stands_and_says_so(shop: Shop, aftermath: Aftermath) -> None:
     engine = shop.engine
-    (waits,) = [
-        entry for entry in engine.queue() if entry.kind == "learning" and canary("printed correction") in entry.text
-    ]
-    kept = engine.learnings.keep(waits.id)
-    assert (kept.trust, kept.approved_by, kept.approved_at) == (
-        Trust.QUOTED,
-        "operator",
-        shop.clock.now(),
-    )
+    word = canary("printed correction")
+    (waiting,) = [entry for entry in engine.queue() if entry.kind == "learning" and word in entry.text]
+    kept = engine.learnings.keep(waiting.id)
+    assert (kept.trust, kept.approved_by, kept.approved_at) == (Trust.QUOTED, "operator", shop.clock.now())
     system = shop.next_prompt()
-    (line,) = [entry for entry in outside(system).splitlines() if canary("printed correction") in entry]
+    (line,) = [entry for entry in without_quotes(system).splitlines() if word in entry]
     assert line.endswith("(approved by the operator)")
     session = engine.sessions.list()[0]
     (call, *_) = engine.calls.for_session(session.id)
     lines = [entry for part in engine.calls.prompt(call.id) for entry in part.lines]
-    standings = [entry.source.standing for entry in lines if canary("printed correction") in entry.text]
+    standings = [entry.source.standing for entry in lines if word in entry.text]
     assert standings == ["approved by you"]
 
 
@@ -302,7 +297,7 @@ def test_what_the_operator_says_is_learnt_as_before(shop: Shop) -> None:
         card = shop.engine.cards.approve(card.id, edit=f"{card.assignment.prompt}. No, always use pnpm here.")
         shop.finish(shop.engine.sessions.get(card.session_id or ""), 300)
         shop.clock.advance(timedelta(minutes=20))
-    shop.settle()
+    shop.learn_from_sessions()
     assert shop.next_prompt().count("always use pnpm here") == 1, "in the nearest block"
 
 

@@ -115,7 +115,6 @@ def exchanging(path: Path, other: Path) -> Iterator[None]:
     argv = [sys.executable, "-c", EXCHANGER, str(path), str(other)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             yield
         finally:

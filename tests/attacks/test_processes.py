@@ -185,7 +185,6 @@ def following(inside: Inside, code: str, **limits: int) -> Iterator[tuple[Proces
     processes = Processes(inside.session, **limits)
     process = processes.start(argv, cwd=inside.root, env=environment)
     try:
-        assert process.stdout is not None
         yield processes, process.stdout.readline()
     finally:
         processes.end(grace=0)

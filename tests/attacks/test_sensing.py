@@ -145,7 +145,6 @@ def test_an_environment_kept_elsewhere_is_found_and_not_run(
     environment = place(repository.path, tmp_path / "me")
     make_environment(environment, trap)
     found = find_projects(repository.path)[0].tool
-    assert found is not None
     assert (found.name, found.interpreter) == ("pytest", str(environment / "bin/python"))
     assert not trap.pop_mark()
 

@@ -17,6 +17,8 @@ import pytest
 from engine.execution.sandbox import HostGate
 from tests.attacks.victim import PYTHON, Victim, canary
 
+pytestmark = pytest.mark.attack("sockets")
+
 CONNECT = """
 import os, socket, sys, time
 kind = socket.SOCK_DGRAM if sys.argv[1] == "datagram" else socket.SOCK_STREAM
@@ -73,7 +75,6 @@ PLACES: dict[str, Callable[[Victim], str]] = {
 }
 
 
-@pytest.mark.attack("sockets")
 @pytest.mark.parametrize("kind", ["stream", "datagram"])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_socket_does_not_hear_a_check(victim: Victim, place: str, kind: str) -> None:
@@ -84,19 +85,16 @@ def test_a_socket_does_not_hear_a_check(victim: Victim, place: str, kind: str) -
 
 
 @pytest.mark.long
-@pytest.mark.attack("sockets")
 @pytest.mark.parametrize("place", ["home", "the tree", "a terminal multiplexer", "an abstract name", "shared memory"])
 def test_a_socket_that_is_made_while_the_command_runs(victim: Victim, place: str) -> None:
     path = PLACES[place](victim)
     process = victim.start([*PYTHON, CONNECT, "stream", "0.4", path])
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     with listening(path) as server:
         output, _ = process.communicate(timeout=30)
         assert not has_heard(server), output
 
 
-@pytest.mark.attack("sockets")
 @pytest.mark.parametrize("place", ["home", "the tree", "tmp"])
 def test_a_pipe_that_somebody_reads_commands_from(victim: Victim, place: str) -> None:
     folder = {"home": victim.user, "the tree": victim.project, "tmp": Path(tempfile.gettempdir())}[place]
@@ -113,7 +111,6 @@ def test_a_pipe_that_somebody_reads_commands_from(victim: Victim, place: str) ->
         pipe.unlink()
 
 
-@pytest.mark.attack("sockets")
 @pytest.mark.parametrize(
     "way", ["direct", "any address", "gate", "gate by name", "gate by another spelling", "abstract"]
 )
@@ -156,7 +153,6 @@ print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.
         assert not has_heard(abstract)
 
 
-@pytest.mark.attack("sockets")
 @pytest.mark.parametrize(
     "path",
     [

@@ -62,7 +62,6 @@ class Attack:
         self.engine = subprocess.Popen(
             [sys.executable, "-m", "tests.attacks.stopped_engine", *words], stdout=subprocess.PIPE
         )
-        assert self.engine.stdout is not None
         assert self.engine.stdout.readline() == b"ready\n"
         wait_until(lambda: len(sleepers(self.seconds)) >= children)
         self.engine.send_signal(signal.SIGSTOP)
@@ -70,7 +69,6 @@ class Attack:
 
     @property
     def pid(self) -> int:
-        assert self.engine is not None
         return self.engine.pid
 
     def living(self) -> list[psutil.Process]:
@@ -182,7 +180,6 @@ def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None
 def test_a_dead_engine(attack: Attack) -> None:
     """Killed outright, it takes its sessions with it; a stop afterwards finds nothing and forgets them."""
     attack.start(START["all of it"], 20)
-    assert attack.engine is not None
     attack.engine.kill()
     attack.engine.communicate()
     attack.engine = None

@@ -43,7 +43,6 @@ def in_database(home: Home, statement: str) -> None:
 
 
 def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    assert home.root is not None
     home.root.write_text("my notes")
     assert_refused(clawpy("cards", "--json"), "unwritable_home", str(home.root), "--home DIR")
     assert_refused(clawpy("stop", "--json"), "unwritable_home", str(home.root))
@@ -53,7 +52,6 @@ def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> 
 
 @pytest.mark.long
 async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart) -> None:
-    assert home.root is not None
     with mount_disk(home.root, "8m") as remount:
         remount("ro")
         assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
@@ -69,7 +67,6 @@ async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, fa
 
 @pytest.mark.long
 async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart) -> None:
-    assert home.root is not None
     with mount_disk(home.root, "3m"):
         [card] = predicted(clawpy, "propose", "tidy the cart")
         filler = fill_disk(home.root)
@@ -93,7 +90,6 @@ async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, failed_
 def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
     home: Home, clawpy: Clawpy, shop: Repository
 ) -> None:
-    assert home.root is not None
     with mount_disk(home.root, "96k") as remount:
         assert_refused(clawpy("propose", "tidy the cart", "--json"), "disk_full", "free some space")
         remount("size=8m")
@@ -103,7 +99,6 @@ def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
 
 @pytest.mark.long
 def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, shop: Repository) -> None:
-    assert home.root is not None
     with mount_disk(home.root, "6m"):
         engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
         try:

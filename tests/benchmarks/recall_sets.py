@@ -165,7 +165,6 @@ def search_plainly(port: MemoryService, text: str) -> tuple[tuple[str, ...], tup
     with open_reader(port.database, RecallQuery(text)) as reader:
         words = reader.by_words(re.findall(r"\w+", text), 300)
     vector = port.vectors.embed(text)
-    assert vector is not None
     near = port.vectors.search(vector.array, 300)
 
     def scaled(values: dict[int, float]) -> dict[int, float]:

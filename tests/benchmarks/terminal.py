@@ -41,7 +41,6 @@ class Terminal:
         ).stdout
 
     def _ask(self, *arguments: str) -> str:
-        assert self._client.stdin is not None
         self._client.stdin.write(shlex.join(arguments) + "\n")
         return self._answer()
 

@@ -192,7 +192,6 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
 
         def by_vectors() -> None:
             read = memory.vectors.embed(question())
-            assert read is not None
             memory.vectors.search(read.array, 10)
 
         ways = {

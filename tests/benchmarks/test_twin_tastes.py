@@ -73,11 +73,9 @@ class Follows:
     twin: EmbeddedTwin | None = None
 
     def calibrate(self, kind: str, score: float) -> float:
-        assert self.twin is not None
         return self.twin.calibrate(kind, score)
 
     def check(self) -> CalibrationCheck:
-        assert self.twin is not None
         return self.twin.check()
 
 

@@ -15,7 +15,6 @@ def run_until_killed(chance: random.Random, longest: float, code: str, *argument
     lines that it printed until then."""
     argv = [sys.executable, "-c", code, *map(str, arguments)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as program:
-        assert program.stdout is not None
         first = program.stdout.readline()
         time.sleep(chance.uniform(0, longest))
         os.killpg(program.pid, signal.SIGKILL)

@@ -73,7 +73,6 @@ def whole_lap(lap: Lap) -> None:
     engine.cards.approve(card.id)
     lap.say("approved", card=card.id)
     session = engine.sessions.of_prediction(card.id)
-    assert session is not None
     ended = engine.sessions.wait(session.id, timeout=60)
     lap.say("ran", session=session.id)
     change = engine.changes.for_session(ended.id)
@@ -147,10 +146,8 @@ def check(lap: Lap, before: Picture) -> Counter[str]:
         else:
             assert now == before, (change and change.state, set(now) ^ set(before))
         if "landed" in words:
-            assert change is not None
             assert change.state in (ChangeState.LANDED, ChangeState.UNDONE)
         if "undone" in words:
-            assert change is not None
             assert change.state is ChangeState.UNDONE
 
         # The operator can go on: what waits can be landed and taken back.

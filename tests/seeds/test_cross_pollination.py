@@ -172,7 +172,6 @@ def test_follow_ups(world: World) -> None:
     good = world.repository.git("rev-parse", "HEAD")
     world.repository.commit("Break it", {"cart.txt": "4\n"})
     red = world.run_flow("run_tests").check
-    assert red is not None
     assert not red.green
     world.run_jobs("state")
     (card,) = [one for one in world.say("cards")["predictions"] if one["source"] == "follow-up"]
@@ -403,7 +402,6 @@ def test_autonomous_cycle(trusted: World) -> None:
     (cycle,) = trusted.facts("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
     view = trusted.engine.sessions.of_prediction(card.id)
-    assert view is not None
     trusted.engine.sessions.wait(view.id, 20)
     assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
     assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED

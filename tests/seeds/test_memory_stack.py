@@ -134,7 +134,6 @@ def test_task_graph(world: World) -> None:
     world.engine.knowledge.catch_up()
     graph = world.engine.knowledge.graph
     failed = graph.get(view.id)
-    assert failed is not None
     assert failed.success is False
     edges = graph.neighbourhood(release["id"]).edges
     assert [edge.source for edge in edges if edge.relation is Relation.BLOCKS] == [view.id]

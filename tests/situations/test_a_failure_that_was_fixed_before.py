@@ -38,7 +38,6 @@ def test_a_card_offers_the_fix_and_landing_it_bears_it_out(monday: Situation) ->
     break_and_fix(monday)
     monday.commit("A discount", {"cart.py": f"# With a discount.\n\n\n{BROKEN}"}, days_ago=0)
     card = offered_fix(monday)
-    assert card is not None
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Apply the fix from 09:31 in a worktree and run `test_total`"
     assert "with “ZeroDivisionError: division by zero” as it did before “Revert" in card.reasoning

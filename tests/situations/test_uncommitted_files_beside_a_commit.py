@@ -18,6 +18,5 @@ def test_head_does_not_pass_without_the_uncommitted_file(monday: Situation) -> N
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Does HEAD pass without prices.py?"
     done = monday.approve(card)
-    assert done.check is not None
     assert not done.check.green
     assert "pass with the uncommitted files" in done.summary or "error" in done.summary
