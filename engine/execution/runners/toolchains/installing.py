@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, RetryLater
-from engine.execution.runners.toolchains.detection import PackageSetup
+from engine.execution.runners.toolchains.package_managers import PackageSetup
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, language_of
 from engine.execution.sandbox import CACHED_PACKAGES
 from engine.frozen import frozen

@@ -27,13 +27,9 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains.detection import (
-    PackageSetup,
-    ProjectFolder,
-    detect_linters,
-    detect_packages,
-    detect_test_tools,
-)
+from engine.execution.runners.toolchains.detection import detect_linters, detect_test_tools
+from engine.execution.runners.toolchains.package_managers import PackageSetup, detect_packages
+from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.python_environments import environment_command
 from engine.execution.runners.toolchains.python_tests import is_collected
