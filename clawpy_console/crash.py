@@ -22,7 +22,7 @@ MAX_EVENTS = 30
 """Maximum number of the last events that are named."""
 
 
-def report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
+def write_report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
     """Write a report of `error` to `home.logs`; the lines to show on the terminal.
 
     It holds where the program was, never what it worked on: no messages of exceptions and no values, of which any may

@@ -1,4 +1,4 @@
-"""Signals that are handled in another way for a while."""
+"""Handles signals in another way for a while."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def handled(handlers: Mapping[int, Any]) -> Iterator[None]:
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
     """Have signals handled by `handlers`, and afterwards as before."""
     former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:

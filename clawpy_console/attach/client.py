@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clawpy_console.signals import handled
+from clawpy_console.signals import signal_handlers
 from engine import __version__
 from engine.home import Home
 
@@ -230,7 +230,7 @@ class Client:
         os.set_blocking(wake, False)
         former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         waking = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
-        with handled(dict.fromkeys(waking, lambda *_: None)):
+        with signal_handlers(dict.fromkeys(waking, lambda *_: None)):
             try:
                 while self._end is None and self._connected:
                     self._handle_input(woken)
@@ -368,7 +368,7 @@ class Client:
         }
         wake = signal.set_wakeup_fd(-1)
         try:
-            with handled(meanwhile):
+            with signal_handlers(meanwhile):
                 subprocess.run(program["command"], cwd=program["folder"], check=False)
         except OSError as error:
             print(f"clawpy: {error}", file=sys.stderr)

@@ -166,9 +166,9 @@ class Consoles(Host):
         except Exception as failure:
             error = failure
         if error is not None:
-            from clawpy_console.crash import report
+            from clawpy_console.crash import write_report
 
-            return ClientEnd(1, await asyncio.to_thread(report, error, self._home, app.engine, terminal))
+            return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, app.engine, terminal))
         return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
 
     async def _end_client(self, terminal: Terminal, end: ClientEnd) -> None:

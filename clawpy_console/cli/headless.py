@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.formats import workspace_name
-from clawpy_console.signals import handled
+from clawpy_console.signals import signal_handlers
 from engine import Home, open_engine
 from engine.events import Event
 from engine.model import sanitise
@@ -67,7 +67,7 @@ def run(
     """Run until asked to end, with the gateway open when `gateway` has its options. Raises `Refusal` as `open_engine`
     and `Gateway.open` do."""
     ending = _Ending()
-    with handled(dict.fromkeys(_ending_signals(), ending.on_signal)):
+    with signal_handlers(dict.fromkeys(_ending_signals(), ending.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, owns_engine=False)
         try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
 from clawpy_console.cli.options import CommonOptions, WrongUse, split_options
-from clawpy_console.signals import handled
+from clawpy_console.signals import signal_handlers
 from engine import Home
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _home_of(common: CommonOptions) -> Iterator[None]:
 
 def _exit_on_signals() -> AbstractContextManager[None]:
     """SIGTERM and a closed terminal end the program in order, so that the engine is closed."""
-    return handled({signal.SIGTERM: _exit_on_signal, signal.SIGHUP: _exit_on_signal})
+    return signal_handlers({signal.SIGTERM: _exit_on_signal, signal.SIGHUP: _exit_on_signal})
 
 
 def _exit_on_signal(number: int, _frame: object) -> None:

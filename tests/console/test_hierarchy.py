@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.outside import open_source
+from clawpy_console.external_programs import open_source
 from clawpy_console.screens.hierarchy.screen import HierarchyScreen
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.screens.work.screen import WorkScreen

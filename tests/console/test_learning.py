@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.question import Question
-from clawpy_console.outside import open_source
+from clawpy_console.external_programs import open_source
 from clawpy_console.screens.learning.screen import DecisionDialog, LearningScreen
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows

@@ -151,7 +151,7 @@ async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engin
 
 
 async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> None:
-    from clawpy_console.outside import open_source
+    from clawpy_console.external_programs import open_source
 
     async with running(console, size=WIDE) as pilot:
         open_source(console, PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3"), "sess_9")
@@ -250,7 +250,7 @@ async def test_the_operators_editor_gets_the_file(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
+    monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         await pilot.press("E")
         assert opened == [str(engine.agent_files.folder / "backend_builder" / "soul.md")]

@@ -274,7 +274,7 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
     console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
+    monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
     async with console.run_test(size=WIDE) as pilot:
         await xray(pilot)
         await pilot.press("enter", "down", "enter")

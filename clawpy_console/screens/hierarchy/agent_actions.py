@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import outside
+from clawpy_console import external_programs
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.dialogs.findings import send_findings
 from clawpy_console.dialogs.question import Answer, Question, confirm
@@ -169,7 +169,7 @@ class AgentActions(ConsoleScreen):
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
         engine, agent, name = self.app.engine, self.agent, self._file
         if engine is not None and agent is not None and name:
-            outside.open_editor(self.app, str(engine.agent_files.folder / agent.id / name))
+            external_programs.open_editor(self.app, str(engine.agent_files.folder / agent.id / name))
 
     # Create and retire
 

@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import formats, outside
+from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.edit_file import EditFile
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
@@ -333,7 +333,7 @@ class MemoryScreen(FilterableScreen):
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
         engine, file = self.app.engine, self._value
         if engine is not None:
-            outside.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
+            external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
             self.read_again()
 
     def action_decide(self, decision: str) -> None:

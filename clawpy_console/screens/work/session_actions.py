@@ -9,10 +9,10 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input
 
-from clawpy_console import outside
+from clawpy_console import external_programs
+from clawpy_console.external_programs import open_source
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.outside import open_source
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.permission_pane import PermissionPane
@@ -238,7 +238,9 @@ class SessionActions(ConsoleScreen):
             notice = "" if session.state.over else "The session keeps working there."
             agent = "" if session.state.over else ", where its agent still works"
             name = crop(one_line(session.prompt), 60)
-            outside.open_shell(self.app, session.cwd, notice=notice, banner=f"The worktree of “{name}”{agent}")
+            external_programs.open_shell(
+                self.app, session.cwd, notice=notice, banner=f"The worktree of “{name}”{agent}"
+            )
 
     def _missing_folder_hint(self, session: SessionView) -> str:
         """The keys or commands that still help with a session whose folder is gone."""

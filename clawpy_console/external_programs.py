@@ -1,4 +1,4 @@
-"""Outside the console: a shell in a folder, an editor on a file, the place a line of a prompt came from (SPEC 9.6).
+"""Opens a shell in a folder, an editor on a file, the place that a line of a prompt came from (SPEC 9.6).
 
 In tmux each program gets a window of its own.
 """
