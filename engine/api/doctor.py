@@ -52,6 +52,24 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     """Run every check. Changes nothing. Nothing leaves the machine, unless `online`: then providers and servers are
     asked."""
     settings, config = _load_settings(home)
+    checks = _run_checks(home, settings, config, workspaces, online=online)
+    return {
+        "version": _installed_version("clawpy-console") or "not installed",
+        "python": sys.version.split()[0],
+        "ok": all(check.state != FAIL for check in checks),
+        "checks": [
+            {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
+            for check in checks
+        ],
+        "rungs": _sandbox_rungs(),
+        "paths": home.paths(),
+        "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
+    }
+
+
+def _run_checks(
+    home: Home, settings: Settings, config: Check, workspaces: Sequence[str], *, online: bool
+) -> list[Check]:
     keys = Keys(home)
     router = offline_router(home, FixedSettings(settings), keys)
     checks = [
@@ -90,18 +108,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
                 "run clawpy inside a git repository, or name one with --workspace DIR",
             )
         )
-    return {
-        "version": _installed_version("clawpy-console") or "not installed",
-        "python": sys.version.split()[0],
-        "ok": all(check.state != FAIL for check in checks),
-        "checks": [
-            {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
-            for check in checks
-        ],
-        "rungs": _sandbox_rungs(),
-        "paths": home.paths(),
-        "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
-    }
+    return checks
 
 
 def _check_home(home: Home) -> Check:

@@ -84,21 +84,8 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         caches=caches,
         busy=lambda: [session.id for session in core.sessions.running()],
     )
-    workspaces = SessionWorkspaces(core.database, core.settings, core.changes, caches)
-    flows = FlowRunner(core.flows, workspaces=workspaces, upkeep=core.housekeeping)
     core.model_host = ModelHost() if overrides.model_host is None else overrides.model_host
     core.is_model_host_lent = overrides.model_host is not None
-    judging = Validation(
-        core.database,
-        settings=core.settings,
-        repairs=core.trials.repairs,
-        tweaks=core.overlays.tweaks,
-    )
-    services = AgentServices(workspaces, core.prompts, core.calls, core.toolbelts, core.settings, judging)
-    histories = ConversationStore(home.transcripts, core.keys.secrets)
-    models = ModelRunner(
-        services, Providers(core.model_host, core.model_router, histories, clock, randomness), Channels(core.settings)
-    )
     core.completions = Completions(
         core.database,
         host=core.model_host,
@@ -109,11 +96,27 @@ def build(core: Services, overrides: Overrides) -> Launcher:
         hold_reason=core.safety.kill_switch.block_reason,
         secrets=core.keys.secrets,
     )
-    agents = AcpRunner(services, data=home.data, version=core.version)
-    own: list[Runner] = [flows, models, agents]
-    runners = own if overrides.runners is None else overrides.runners
+    runners = _build_runners(core, caches) if overrides.runners is None else overrides.runners
     _build_sessions(core, runners, overrides.sandbox)
     return Launcher(core.sessions, core.settings)
+
+
+def _build_runners(core: Services, caches: Caches) -> list[Runner]:
+    """Build the runners of flows, models and coding agents."""
+    workspaces = SessionWorkspaces(core.database, core.settings, core.changes, caches)
+    flows = FlowRunner(core.flows, workspaces=workspaces, upkeep=core.housekeeping)
+    judging = Validation(
+        core.database,
+        settings=core.settings,
+        repairs=core.trials.repairs,
+        tweaks=core.overlays.tweaks,
+    )
+    services = AgentServices(workspaces, core.prompts, core.calls, core.toolbelts, core.settings, judging)
+    histories = ConversationStore(core.home.transcripts, core.keys.secrets)
+    providers = Providers(core.model_host, core.model_router, histories, core.clock, core.randomness)
+    models = ModelRunner(services, providers, Channels(core.settings))
+    agents = AcpRunner(services, data=core.home.data, version=core.version)
+    return [flows, models, agents]
 
 
 def _build_prompts(core: Services) -> None:

@@ -121,6 +121,13 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
         prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )
 
+    _add_card_routes(router, service)
+    _add_decision_routes(router, service)
+    _add_engine_routes(router, engine, service)
+    return router
+
+
+def _add_card_routes(router: APIRouter, service: GatewayService) -> None:
     @router.get("/health", response_model=replies.Health, tags=["looking"])
     def health() -> Any:
         """That the engine answers, and how it stands."""
@@ -147,6 +154,8 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
         """Approve a card, or ask for one to be run."""
         return JSONResponse(service.trigger(body or bodies.TriggerBody()))
 
+
+def _add_decision_routes(router: APIRouter, service: GatewayService) -> None:
     decided: dict[str, Any] = {
         "response_model": replies.Decided,
         "responses": {**NO_CARD, **COMPRESSED},
@@ -173,6 +182,8 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
         """Take the last decision back: reopen the card, end its session, or reverse its landing."""
         return JSONResponse(service.undo(card_id))
 
+
+def _add_engine_routes(router: APIRouter, engine: ApiServices, service: GatewayService) -> None:
     @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
     def metrics(days: Annotated[int, Query(ge=1, le=MAX_METRIC_DAYS)] = DEFAULT_METRIC_DAYS) -> Any:
         """Accuracy and calibration of the last days."""
@@ -196,8 +207,6 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
     def call(body: bodies.RpcCall) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
         return JSONResponse(rpc.answer(service, body.method, body.params, body.id))
-
-    return router
 
 
 def _add_error_handlers(app: FastAPI) -> None:
