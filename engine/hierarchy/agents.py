@@ -37,7 +37,17 @@ from engine.hierarchy.folders import (
     unwritable,
 )
 from engine.hierarchy.profile_text import without_lessons
-from engine.hierarchy.tiers import ARCHETYPES, OWNER, Chain, TierDecision, climb_chain, resolve_tier, walk_chain
+from engine.hierarchy.tiers import (
+    ARCHETYPES,
+    OWNER,
+    AgentTier,
+    Chain,
+    Lineage,
+    TierDecision,
+    climb_chain,
+    resolve_tier,
+    walk_chain,
+)
 from engine.model import AgentView, Doing, Refusal, microusd, sanitise
 from engine.model.sections import INHERITED, without_section
 from engine.storage.database import Database
@@ -58,25 +68,6 @@ class HeartbeatFile:
     text: str
     written: datetime
     channel: str
-
-
-@frozen
-class AgentTier:
-    """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
-
-    id: str
-    tier: int
-    rule: str
-    domain: str
-
-
-@frozen
-class Lineage:
-    """An agent, its leaders from the direct one upward, and the chain they make."""
-
-    agent: AgentTier
-    leaders: tuple[AgentTier, ...]
-    chain: Chain
 
 
 class Agents:
@@ -364,7 +355,6 @@ class Agents:
             self._database.write(lambda tx: tx.record(event))
 
     def _chain(self, agent_id: str) -> Chain:
-        self._member(agent_id)
         return walk_chain(agent_id, _reports_to(self._members()))
 
     def _check_move(self, agent_id: str, reports_to: str) -> Member:

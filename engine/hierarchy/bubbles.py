@@ -14,13 +14,13 @@ from typing import Any
 from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
-from engine.hierarchy.agents import Agents, Lineage
+from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubble_gates import GATES, DirectLeader, ask_gates, find_pattern
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profile_rows import APPROVED, TRUST
 from engine.hierarchy.profile_text import item_text
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import is_leader
+from engine.hierarchy.tiers import Lineage, is_leader
 from engine.model import (
     AcceptedFinding,
     Bubble,

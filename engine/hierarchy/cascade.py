@@ -15,11 +15,11 @@ from engine import tokenizer
 from engine.clock import Clock
 from engine.events import GuidanceApplied
 from engine.frozen import frozen
-from engine.hierarchy.agents import Agents, Lineage
+from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade_config import CascadeConfig, file_signature
 from engine.hierarchy.guidance import BLOCK, Speaker, compose
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import is_leader
+from engine.hierarchy.tiers import Lineage, is_leader
 from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
 from engine.storage.database import Transaction
 

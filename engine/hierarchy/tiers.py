@@ -115,6 +115,25 @@ class Chain:
         }[self.stop]
 
 
+@frozen
+class AgentTier:
+    """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
+
+    id: str
+    tier: int
+    rule: str
+    domain: str
+
+
+@frozen
+class Lineage:
+    """An agent, its leaders from the direct one upward, and the chain they make."""
+
+    agent: AgentTier
+    leaders: tuple[AgentTier, ...]
+    chain: Chain
+
+
 def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
     """Walk from `agent_id` upward; `leader_of` says whom an agent reports to, None for one that is not there.
 

@@ -174,10 +174,7 @@ class _CallIndex:
         counts, calls = self._counts[number], len(self._runs[number])
         if calls < len(key):
             return 0.0
-        share, counted = 1.0, Counter[str]()
-        for place, call in enumerate(key):
-            share *= max(0, counts[call] - counted[call]) / (calls - place)
-            counted[call] += 1
+        share = _chance_of_order(key, counts, Counter(), calls)
         return -math.expm1((calls - len(key) + 1) * math.log1p(-share)) if share < 1 else 1.0
 
     def _expected_around(self, part: Calls, rest: Calls) -> float:
@@ -185,12 +182,19 @@ class _CallIndex:
         expected = 0.0
         for number, starts in self.positions(len(part))[part].items():
             counts, remaining = self._counts[number], len(self._runs[number]) - len(part)
-            share, counted = 1.0, Counter(part)
-            for place, call in enumerate(rest):
-                share *= max(0, counts[call] - counted[call]) / (remaining - place) if remaining > place else 0.0
-                counted[call] += 1
+            share = _chance_of_order(rest, counts, Counter(part), remaining)
             expected += 1 - (1 - share) ** len(starts)
         return expected
+
+
+def _chance_of_order(calls: Calls, counts: Mapping[str, int], used: Counter[str], remaining: int) -> float:
+    """The probability that calls drawn from a run in random order are `calls`: it has `counts` of each, of which `used`
+    are taken, and `remaining` are left."""
+    chance = 1.0
+    for place, call in enumerate(calls):
+        chance *= max(0, counts[call] - used[call]) / (remaining - place) if remaining > place else 0.0
+        used[call] += 1
+    return chance
 
 
 def poisson_tail(count: int, mean: float) -> float:
