@@ -201,13 +201,11 @@ def _is_named(lower: str, words: set[str], speaker: str, names: tuple[str, ...])
 
 def _roles(text: str, speakers: set[str]) -> frozenset[str]:
     """Whose lines count where a user talks with an assistant: what the user said, unless it is asked for what the
-    assistant did. A summary is of both."""
+    assistant did, or for a summary: its answers sum up what the user said."""
     users, assistants = speakers & USERS, speakers & ASSISTANTS
     if not users or not assistants:
         return frozenset()
-    if _YOU_SAID.search(text):
-        return frozenset(assistants)
-    return frozenset() if _SUMMARY.search(text) else frozenset(users)
+    return frozenset(assistants if _YOU_SAID.search(text) or _SUMMARY.search(text) else users)
 
 
 def _topic(text: str) -> str:

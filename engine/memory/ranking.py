@@ -35,16 +35,20 @@ class Weight:
     why: str
 
 
+AROUND = "around"
+"""The feature that is made of the others."""
+
 WEIGHTS = (
-    Weight("words", "words", 1.69, "how well its words fit, beside the best of all"),
-    Weight("meaning", "meaning", 2.28, "its nearest passage is near to the question"),
-    Weight("tokens", "meaning", 5.09, "each word of the question finds a near one in a passage"),
-    Weight("beside", "neighbours", 2.33, "the turn before or after it fits: what answers, or was asked"),
-    Weight("session", "session", 2.54, "its session is about what is asked"),
-    Weight("who", "speaker", 2.15, "the one whom the question is about says it"),
-    Weight("standing", "speaker", 2.93, "the user's own rule; where advice is asked for, what the user prefers"),
-    Weight("date", "date", 3.1, "it was said when the question says"),
-    Weight("time", "date", 1.59, "the question asks for a time, and it names one"),
+    Weight("words", "words", 1.6, "how well its words fit, beside the best of all"),
+    Weight("passages", "meaning", 2.26, "its nearest passages are near to the question"),
+    Weight("tokens", "meaning", 5.11, "each word of the question finds a near one in a passage"),
+    Weight("beside", "neighbours", 2.17, "the turn before or after it fits: what answers, or was asked"),
+    Weight(AROUND, "neighbours", 1.42, "many of the best were remembered shortly before or after it"),
+    Weight("session", "session", 2.31, "its session is about what is asked"),
+    Weight("who", "speaker", 2.17, "the one whom the question is about says it"),
+    Weight("standing", "speaker", 2.97, "the user's own rule; where advice is asked for, what the user prefers"),
+    Weight("date", "date", 2.66, "it was said when the question says"),
+    Weight("time", "date", 1.61, "the question asks for a time, and it names one"),
     Weight("recent", "recency", 1.0, "of two that fit alike the newer, above all when the latest is asked for"),
 )
 """`tests/benchmarks/refit_recall.py` fits them on talk and on long chats; "recent" is set by hand, as no set asks for
@@ -60,6 +64,11 @@ MAX_CLOSE = 80
 """Candidates whose texts are compared."""
 
 RECENT_DAYS = 14.0
+MAX_CENTRES = 5
+"""The best candidates, around which others are looked for."""
+
+AROUND_TURNS = 5.0
+"""Memories after which what lies between two counts a third."""
 
 MIN_RELEVANCE = 0.27
 """The threshold of recall (SPEC 4.3), compared in `_relevant`: where no memory reaches it, nothing is found. For a
@@ -176,9 +185,10 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
     return Candidates(question, pool.now, rows, {name: values[chosen] for name, values in features.items()})
 
 
-def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector) -> None:
-    """Add the features that take texts: what was read of each candidate, and what `token_vectors.maxsim` says of it;
-    and "coverage", the share of the question's words that each has, rare ones counting more."""
+def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector, passages: Vector) -> None:
+    """Add the features that take texts: what was read of each candidate, what `token_vectors.maxsim` says of it, and
+    how near its nearest passages are; and "coverage", the share of the question's words that each has, rare ones
+    counting more."""
     import numpy
 
     question = candidates.question
@@ -199,6 +209,7 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     recent = numpy.exp(-numpy.array(ages) / RECENT_DAYS) * (1.0 if question.asks_latest else 0.25)
     candidates.features |= {
         "coverage": coverage,
+        "passages": passages,
         # Of another embedder no tokens are known: then the vector, and without any the words themselves.
         "tokens": numpy.where(tokens > 0, tokens, numpy.maximum(candidates.features["meaning"], coverage)),
         "standing": numpy.array(standing, numpy.float32),
@@ -207,6 +218,20 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
         ),
         "recent": recent.astype(numpy.float32),
     }
+    scores = sum(weight.weight * candidates.features[weight.feature] for weight in WEIGHTS if weight.feature != AROUND)
+    candidates.features[AROUND] = _around(numpy.asarray(scores), [row[0] for row in candidates.rows])
+
+
+def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
+    """How many of the best candidates were remembered shortly before or after each, in [0, 1]: what belongs together is
+    often said in one stretch, over several sessions."""
+    import numpy
+
+    numbers = numpy.array(seqs, numpy.float32)
+    best = numpy.argsort(-scores, kind="stable")[:MAX_CENTRES]
+    distances = numpy.abs(numbers[:, None] - numbers[best])
+    near = numpy.exp(-distances / AROUND_TURNS) * (distances > 0) * _relative(scores, 0.0)[best]
+    return numpy.asarray(near.sum(axis=1) / MAX_CENTRES, numpy.float32)
 
 
 def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]]:

@@ -115,9 +115,9 @@ class MemorySearch:
             near = [] if embedding is None else self._vectors.near(embedding.array, [row[0] for row in rows])
             candidates = select_candidates(question, _pool(rows, previous, word_scores, near, now))
             seqs = [row[0] for row in candidates.rows]
-            chunks = _nearest_chunks(near, seqs)
-            passages = reader.passages(seqs, [chunk for ordered in chunks for chunk in ordered])
-        best = _add_passages(candidates, passages, embedding, {ordered[0] for ordered in chunks if ordered})
+            nearest = _nearest_chunks(near, seqs)
+            passages = reader.passages(seqs, [chunk for chunks in nearest for _, chunk, _ in chunks])
+        best = _add_passages(candidates, passages, embedding, nearest)
         return SearchPool(candidates, best, warning and f"found by words only: {warning}")
 
     def _search_vectors(
@@ -138,19 +138,25 @@ class MemorySearch:
 
 
 def _add_passages(
-    candidates: Candidates, passages: Sequence[Passage], embedding: Embedding | None, nearest_chunks: set[int]
+    candidates: Candidates,
+    passages: Sequence[Passage],
+    embedding: Embedding | None,
+    nearest: Sequence[Sequence[Near]],
 ) -> list[Passage]:
-    """Add the features that take texts to the candidates; `nearest_chunks` has the nearest one of each. Returns of each
-    the passage that fits the question best."""
+    """Add the features that take texts to the candidates; `nearest` has the nearest chunks of each. Returns of each the
+    passage that fits the question best."""
     import numpy
 
+    nearest_chunks = {chunks[0][1] for chunks in nearest if chunks}
+    similarities = [sum(near[0] for near in chunks) / len(chunks) if chunks else 0.0 for chunks in nearest]
     scores = _token_scores(embedding, [passage.tokens for passage in passages]).tolist()
     passages_of: dict[int, list[tuple[float, bool, Passage]]] = {row[0]: [] for row in candidates.rows}
     for passage, score in zip(passages, scores, strict=True):
         passages_of[passage.seq].append((score, passage.chunk_id in nearest_chunks, passage))
     best = [max(scored, key=lambda item: item[:2]) for scored in passages_of.values()]
     texts = ["\n".join(passage.text for *_, passage in scored) for scored in passages_of.values()]
-    add_text_features(candidates, texts, numpy.array([score for score, *_ in best], numpy.float32))
+    token_scores = numpy.array([score for score, *_ in best], numpy.float32)
+    add_text_features(candidates, texts, token_scores, numpy.array(similarities, numpy.float32).clip(0.0, 1.0))
     return [passage for *_, passage in best]
 
 
@@ -175,12 +181,12 @@ def _pool(
     return Pool(rows, before, after, words, meaning, now)
 
 
-def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> list[list[int]]:
-    """The ids of the nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
-    chunks: dict[int, list[int]] = {seq: [] for seq in seqs}
-    for _, chunk, seq in near:
-        if seq in chunks and len(chunks[seq]) < CHUNKS_PER_MEMORY:
-            chunks[seq].append(chunk)
+def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> list[list[Near]]:
+    """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
+    chunks: dict[int, list[Near]] = {seq: [] for seq in seqs}
+    for item in near:
+        if item[2] in chunks and len(chunks[item[2]]) < CHUNKS_PER_MEMORY:
+            chunks[item[2]].append(item)
     return list(chunks.values())
 
 
@@ -207,8 +213,7 @@ def _expand_passage(text: str, passage: Passage) -> tuple[str, str]:
     """The passage of a long text in whole sentences or lines, and where it stands."""
     start, stop = max(0, passage.start - MAX_EXTENSION), min(len(text), passage.stop + MAX_EXTENSION)
     if start:
-        first = next((match.end() for match in _SENTENCE_END.finditer(text, start, passage.start)), passage.start)
-        start = first
+        start = next((match.end() for match in _SENTENCE_END.finditer(text, start, passage.start)), passage.start)
     if stop < len(text):
         ends = [match.start() for match in _SENTENCE_END.finditer(text, passage.stop, stop)]
         stop = ends[-1] if ends else passage.stop

@@ -43,7 +43,7 @@ from tests.benchmarks.work_set import work
 
 pytestmark = pytest.mark.benchmark
 
-BARS = {"talk": (0.81, 0.86), "long chats": (0.64, 0.73)}
+BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """Recall at 10 and at 20."""
 
 
@@ -120,7 +120,7 @@ def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float
         assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
 
-@pytest.mark.parametrize(("made", "slack"), [(documents, 0.0), (bare_chat, 0.0), (code, 0.02), (work, 0.07)])
+@pytest.mark.parametrize(("made", "slack"), [(documents, 0.0), (bare_chat, 0.0), (code, 0.03), (work, 0.07)])
 def test_other_kinds(made: Callable[[], Conversation], slack: float, tmp_path: Path) -> None:
     """Of 32 questions about work on a project the limit, which finds nothing for unrelated ones, costs one."""
     assert_recall_is_best(made(), tmp_path, slack)
