@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from engine.learning.learnings.prompt_part import LearningsPart
     from engine.memory.agent_file_watcher import AgentFileWatcher
     from engine.memory.agent_files import AgentFiles
-    from engine.memory.embedding_cache import EmbeddingCache
     from engine.memory.knowledge import Knowledge
     from engine.memory.memory import MemoryService
     from engine.memory.prompt_part import RecallPromptPart
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from engine.overrides import Contexts
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import Predictions
+    from engine.prediction.embedding_cache import EmbeddingCache
     from engine.prediction.model_twin import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads

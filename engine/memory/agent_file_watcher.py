@@ -27,9 +27,7 @@ CLOSE_TIMEOUT_S = 2.0
 class AgentFileWatcher:
     """Watches the folder of `AgentFiles` in a background thread."""
 
-    def __init__(
-        self, agent_files: AgentFiles, *, report: Callable[[str, str], None] = lambda where, message: None
-    ) -> None:
+    def __init__(self, agent_files: AgentFiles, *, report: Callable[[str, str], None]) -> None:
         """`report(where, message)` is called when the folder cannot be watched: changes are then seen at the next
         read."""
         self._agent_files = agent_files

@@ -87,13 +87,9 @@ class Drafts:
         digests = [fact.digest for fact in facts]
         rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(digests)))
         existing = {tuple(row) for row in rows}
-        count_before = len(existing)
-        for fact in facts:
-            key = (fact.workspace, fact.digest)
-            if key not in existing:
-                existing.add(key)
-                tx.session.add(_row(day, fact, tx.now))
-        return len(existing) - count_before
+        new = {(fact.workspace, fact.digest): fact for fact in facts if (fact.workspace, fact.digest) not in existing}
+        tx.session.add_all([_row(day, fact, tx.now) for fact in new.values()])
+        return len(new)
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
         """What waits, longest first."""

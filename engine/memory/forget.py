@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -222,8 +223,8 @@ class HomeFiles:
         """Each file that holds it, with the first line that does."""
         for path in self._files():
             text = _text(path)
-            matches = json_contains if path.suffix == ".jsonl" else _matches
-            line = next((line for line in text.split("\n") if matches(line, terms)), None)
+            is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
+            line = next(filter(is_match, text.split("\n")), None)
             if line is None and path.suffix == ".json" and json_contains(text, terms):
                 line = path.name
             if line is not None:
@@ -290,10 +291,6 @@ def _blank_in_place(path: Path, terms: SearchTerms) -> None:
                 file.seek(after - len(line))
                 file.write(_encode(terms.blank_out(text)))
                 file.seek(after)
-
-
-def _matches(text: str, terms: SearchTerms) -> bool:
-    return terms.match(text)
 
 
 def _encode(text: str) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from engine.background import run_in_thread
@@ -132,14 +133,13 @@ class TaskGraph:
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
         """Tasks that hold, the last added first, those with all `words`."""
         terms = words.casefold().split()
-        nodes: list[GraphNode] = []
-        for node in reversed(self._all_nodes()):
-            text = f"{node.title} {node.description}".casefold() if terms else ""
-            if (workspace is None or node.workspace == workspace) and all(word in text for word in terms):
-                nodes.append(node)
-                if len(nodes) == limit:
-                    break
-        return nodes
+        matching = (
+            node
+            for node in reversed(self._all_nodes())
+            if (workspace is None or node.workspace == workspace)
+            and all(word in f"{node.title} {node.description}".casefold() for word in terms)
+        )
+        return list(islice(matching, limit))
 
     def neighbourhood(self, task_id: str) -> Neighbourhood:
         """A task with what is one step away, what holds first. Raises `Refusal`: `unknown_task`, `not_ready`."""
@@ -218,7 +218,7 @@ class TaskGraph:
     def find(self, search_terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Tasks whose words are `search_terms`."""
         for node in self._all_nodes():
-            if any(search_terms.match(text) for text in (node.title, node.description, node.why)):
+            if any(map(search_terms.match, (node.title, node.description, node.why))):
                 yield node.task_id, node.title or node.description
 
     def erase(self, terms: SearchTerms) -> int:

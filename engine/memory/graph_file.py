@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from engine.model import GraphEdge, GraphNode, Relation
+from engine.model.text import validation_faults
 from engine.storage.files import BUFFER_SIZE, sync_folder, write_atomic
 
 SNAPSHOT = "task_graph.json"
@@ -60,7 +61,8 @@ class GraphFiles:
                 record = _record(text)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 rejected.append(text)
-                self.faults.append(f"{where}: {_fault(error)}")
+                faults = validation_faults(error) if isinstance(error, ValidationError) else [repr(error)]
+                self.faults.append(f"{where}: {faults[0]}")
             else:
                 yield record
         self._save_rejected(rejected)
@@ -184,10 +186,3 @@ def _record(text: str) -> Record:
         GraphEdge(node.task_id, Relation(relation), str(target), float(weight), bool(rest))
         for relation, target, weight, *rest in line.get("edges", ())
     ]
-
-
-def _fault(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"{type(error).__name__} {error}"

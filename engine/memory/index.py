@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -77,11 +76,6 @@ class ChromaServer:
     def host(self) -> str:
         """The server's name and port."""
         return urlsplit(self.url).netloc
-
-
-def database_of(origin: str) -> str:
-    """The name of a home's database, as Chroma takes names: letters, digits, dots and dashes."""
-    return "clawpy-" + re.sub(r"[^a-zA-Z0-9]+", "-", origin).strip("-")
 
 
 @frozen

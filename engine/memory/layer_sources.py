@@ -12,6 +12,7 @@ from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, stem, stems
 from engine.memory.recall import LayerResult
+from engine.memory.work import session_of
 from engine.model import GraphNode, Layer, RecallMatch, RecallQuery, Relation, ScorePart, outcome_in_words
 from engine.model.memory import weighted_sum
 from engine.model.text import count
@@ -70,8 +71,8 @@ class LedgerSource:
             text = describe_event(entry)
             share = share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
-                about = entry.payload.get("session_id") or entry.subject
                 parts = _parts("words", share, "recency", recency(entry.at, now))
+                about = session_of(entry)
                 lines.append(_line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", entry.at, about))
         return LayerResult(_best_lines(lines, query.k))
 
@@ -82,7 +83,7 @@ class GraphSource:
     name = "task graph (F)"
     layers = frozenset({Layer.GRAPH})
 
-    def __init__(self, graph: TaskGraph, nearest_sessions: NearestSessions = lambda text, k: ()) -> None:
+    def __init__(self, graph: TaskGraph, nearest_sessions: NearestSessions) -> None:
         self._graph = graph
         self._nearest_sessions = nearest_sessions
 

@@ -26,6 +26,7 @@ from engine.memory.drafts import Drafts
 from engine.memory.para_file import GROUP, MAX_FACT
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
 from engine.model.secrets import redact
+from engine.model.text import validation_faults
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -318,10 +319,7 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     try:
         facts = Evaluation.model_validate_json(text).facts
     except ValidationError as error:
-        faults = error.errors(include_url=False)
-        return (), tuple(
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {str(fault['input'])[:60]!r}" for fault in faults
-        )
+        return (), tuple(validation_faults(error))
     return facts, tuple(
         f"facts.{number}: {fault}"
         for number, fact in enumerate(facts)

@@ -31,8 +31,6 @@ INTENT = "para"
 _COPIED_FIELDS = ("fact", "category", "bucket", "group", "source", "workspace", "trust", "approved_at")
 """What a new fact and a kept one have in common."""
 
-MAX_CHAIN = 1_000
-
 
 @frozen
 class NewFact:
@@ -100,7 +98,7 @@ class Para:
         all_facts = self._all_facts()
         chain = {start.id: start}
         frontier = [start]
-        while frontier and len(chain) < MAX_CHAIN:
+        while frontier:
             ids = {fact.id for fact in frontier}
             predecessors = [fact for fact in all_facts.values() if fact.superseded_by in ids and fact.id not in chain]
             frontier = sorted(predecessors, key=lambda fact: (fact.created_at, fact.id), reverse=True)

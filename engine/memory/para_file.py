@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from engine.frozen import frozen
 from engine.model import ParaFact, Refusal, sanitise
+from engine.model.text import validation_faults
 from engine.storage.files import write_atomic
 
 ITEMS, SUMMARY = "items.json", "summary.md"
@@ -111,9 +112,7 @@ def parse_item(item: object, folder: Path) -> ParaFact:
     try:
         fact = FACT.validate_python(_DEFAULTS | fields | {"bucket": folder.parent.name, "group": folder.name})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{item.get('id')}: {where} is {str(first['input'])[:60]!r}: {first['msg']}") from error
+        raise ValueError(f"{item.get('id')}: {validation_faults(error)[0]}") from error
     for name in (fact.id, fact.superseded_by):
         if name is not None and not FACT_ID.fullmatch(name):
             raise ValueError(f"{name[:60]!r} is no id of a fact: fact_ and letters or digits")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from engine.memory.candidate_reader import LAYERS
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.index import Index
 from engine.memory.store import MemoryStore
@@ -36,8 +37,6 @@ CHUNKS_PER_HIT = 4
 MIN_SIMILARITY = 0.0
 """Similarity of candidates: less than the limit of what is returned (`ranking.MIN_RELEVANCE`), since a turn may belong
 to one that is near. Keeping to 0.25 here takes a tenth of recall@10 from chats."""
-
-INDEXED_LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
 class NoIndex(Exception):
@@ -73,7 +72,7 @@ class Vectors:
         return embedding
 
     def search(
-        self, query: Matrix, k: int, layers: frozenset[Layer] = INDEXED_LAYERS, min_similarity: float = MIN_SIMILARITY
+        self, query: Matrix, k: int, layers: frozenset[Layer] = LAYERS, min_similarity: float = MIN_SIMILARITY
     ) -> dict[int, float]:
         """The `k` nearest memories with `min_similarity`, by number, best first, with their similarity. Raises
         `NoIndex`."""
@@ -81,7 +80,7 @@ class Vectors:
         if exact is not None:
             return exact.search(query, k, layers, min_similarity)
         chunks: list[int] = []
-        for layer in sorted(layers & INDEXED_LAYERS):
+        for layer in sorted(layers & LAYERS):
             hits = self._index.search(layer, query.tobytes(), k)
             if hits is None:
                 state = self._index.state
@@ -195,7 +194,7 @@ class _Exact:
         if not size:
             return {}
         near = products(self._matrix[:size], query)
-        if not layers >= INDEXED_LAYERS:
+        if not layers >= LAYERS:
             is_summary = numpy.frombuffer(bytes(self._is_summary[:size]), bool)
             near[is_summary != (Layer.CONTEXT in layers)] = -numpy.inf
         count = min(size, k * min(CHUNKS_PER_HIT, 1 + (size - 1) // len(self._rows_of)))

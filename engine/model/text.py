@@ -8,6 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 # Text from agents, models, files and git is hostile: escapes and control characters never reach a terminal.
 _ESCAPES = re.compile(
@@ -22,6 +26,14 @@ _STRAY = re.compile(r"[\ud800-\udfff]")
 """Half a character: what Python makes of file names that are no UTF-8. Neither terminal nor database takes it."""
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def validation_faults(error: ValidationError) -> list[str]:
+    """What pydantic found wrong in a document, in words: where, what is expected, and what stands there."""
+    return [
+        f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {str(fault['input'])[:60]!r}"
+        for fault in error.errors(include_url=False)
+    ]
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from engine.learning.candidates.fragments import LearnedGuidance
 from engine.learning.candidates.overlays import Overlays
 from engine.learning.candidates.trials import Trials
 from engine.memory.embedding import Endpoint
-from engine.memory.index import KEY, URL_VARIABLE, ChromaServer, database_of
+from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.memory import MemoryService
 from engine.model.adaptation import FlowOffload, Overlay
 from engine.overrides import Overrides
@@ -63,7 +64,12 @@ def _chroma_server(core: Services) -> ChromaServer | None:
         key = core.keys.get(KEY)
         return key.value if key else ""
 
-    return ChromaServer(url, database_of(core.wisdom.origin()), token)
+    return ChromaServer(url, chroma_database(core.wisdom.origin()), token)
+
+
+def chroma_database(origin: str) -> str:
+    """The name of a home's database, as Chroma takes names: letters, digits, dots and dashes."""
+    return "clawpy-" + re.sub(r"[^a-zA-Z0-9]+", "-", origin).strip("-")
 
 
 def _endpoint(core: Services, provider: str) -> Endpoint | None:

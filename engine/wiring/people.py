@@ -53,7 +53,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
     core.exporter = Exporter(
         core.database,
         home.data,
-        conversations=lambda: reply_pairs(core.database),
+        conversations=lambda: reply_pairs(core.memory.store),
         secrets=lambda: core.keys.secrets(),
     )
     url = shared_database(overrides)

@@ -24,7 +24,6 @@ from engine.learning.decisions.training_examples import TrainingPlan
 from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.twin_model import TwinModel
-from engine.memory.embedding_cache import EmbeddingCache
 from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.overrides import Overrides
 from engine.prediction import templates
@@ -34,6 +33,7 @@ from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
+from engine.prediction.embedding_cache import EmbeddingCache
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply

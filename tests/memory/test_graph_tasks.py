@@ -16,7 +16,7 @@ from engine.memory.graph import TaskGraph
 from engine.memory.graph_tasks import GraphProducer, SimilarityLinker
 from engine.memory.layer_sources import FactSource, GraphSource, describe_task
 from engine.memory.para import NewFact, Para
-from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, read_turn
+from engine.memory.transcript_import import Importer
 from engine.model import (
     RETENTION_BY_KIND,
     CheckResult,
@@ -27,6 +27,7 @@ from engine.model import (
     SessionState,
     Task,
 )
+from engine.model.agent_turns import MAX_LINE_BYTES, read_turn
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from tests.memory.fake_work import NOW, FakeWork, view
@@ -170,6 +171,19 @@ def claude(number: int, speaker: str, text: str, **more: Any) -> str:
     return json.dumps(line | more) + "\n"
 
 
+def importer_of(
+    database: Database,
+    work: FakeWork,
+    folders: Callable[[], Sequence[str]],
+    *,
+    ours: Callable[[str], bool] = lambda folder: False,
+    report: Callable[[str, str], None] = lambda where, problems: None,
+) -> Importer:
+    return Importer(
+        database, work.remember, folders, workspace_of=lambda folder: folder, ours=ours, secrets=tuple, report=report
+    )
+
+
 class TestImporting:
     def test_turns_come_in_once_and_bad_lines_are_named(self, tmp_path: Path, database: Database) -> None:
         folder = tmp_path / "projects/shop"
@@ -188,9 +202,7 @@ class TestImporting:
         work = FakeWork()
         folders = [str(tmp_path / "projects"), str(tmp_path / "none")]
         reports: list[str] = []
-        importer = Importer(
-            database, work.remember, lambda: folders, report=lambda where, problems: reports.append(problems)
-        )
+        importer = importer_of(database, work, lambda: folders, report=lambda where, problems: reports.append(problems))
         assert importer.run() == 2
         assert "s1.jsonl line 2: not JSON" in reports[0]
         assert "is not a folder" in reports[0]
@@ -222,9 +234,7 @@ class TestImporting:
         file = tmp_path / "rollout-1.jsonl"
         file.write_text(meta)
         work = FakeWork()
-        importer = Importer(
-            database, work.remember, lambda: [str(tmp_path)], ours=lambda folder: folder.startswith("/ours")
-        )
+        importer = importer_of(database, work, lambda: [str(tmp_path)], ours=lambda folder: folder.startswith("/ours"))
         assert importer.run() == 0
         file.write_text(meta + json.dumps({"type": "response_item", "payload": payload}) + "\n")
         assert importer.run() == 1

@@ -17,10 +17,11 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory import index as indexing
 from engine.memory import vectors as dense
-from engine.memory.index import ChromaServer, database_of
+from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
+from engine.wiring.foundation import chroma_database
 from tests.memory.conftest import WordVectors, turns
 from tests.memory.test_index import LONG, nearest, until
 
@@ -117,8 +118,8 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryService, server:
 
 
 def test_the_name_of_a_homes_database() -> None:
-    assert database_of("home_7k2m9x4qd1ab") == "clawpy-home-7k2m9x4qd1ab"
-    assert database_of("höme /x") == "clawpy-h-me-x"
+    assert chroma_database("home_7k2m9x4qd1ab") == "clawpy-home-7k2m9x4qd1ab"
+    assert chroma_database("höme /x") == "clawpy-h-me-x"
 
 
 def test_the_token_is_not_shown() -> None:

@@ -164,7 +164,7 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
 
 @pytest.fixture
 def watching(files: AgentFiles) -> Iterator[AgentFileWatcher]:
-    watching = AgentFileWatcher(files)
+    watching = AgentFileWatcher(files, report=lambda where, message: None)
     watching.start()
     assert watching.is_ready.wait(WITHIN)
     yield watching
@@ -196,6 +196,6 @@ def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
 def test_what_changed_while_the_watcher_began_shows_up(files: AgentFiles, database: Database) -> None:
     files.snapshot()
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
-    watching = AgentFileWatcher(files)
+    watching = AgentFileWatcher(files, report=lambda where, message: None)
     assert not watching.is_set()
     assert told(database) == [("gardener", "soul.md", "on disk")]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.api.documents import Document, document
 from engine.api.find import match_prefix
+from engine.api.memory_lines import read_lines
 from engine.api.operations.operation import (
     ACCEPT_WHOLE_FLOAT,
     NonEmptyText,
@@ -24,7 +25,6 @@ from engine.api.operations.operation import (
     require,
     validate_arguments,
 )
-from engine.memory.json_lines import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
 
 if TYPE_CHECKING:

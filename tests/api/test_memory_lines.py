@@ -1,8 +1,7 @@
-"""Lines of JSON as memories (SPEC 9.8), and how texts are cut for the embedder."""
+"""Lines of JSON as memories (SPEC 9.8)."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from datetime import UTC, datetime
 
@@ -10,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory import passages
-from engine.memory.json_lines import parse_time, read_lines
+from engine.api.memory_lines import parse_time, read_lines
 from engine.model import Retention
 
 
@@ -68,18 +66,3 @@ def test_a_time_is_read_or_refused(written: object) -> None:
 @given(st.text())
 def test_no_line_raises(line: str) -> None:
     read_lines([line], first=1, source="f")
-
-
-@given(st.lists(st.integers(1, 9), max_size=1200))
-def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
-    offsets, at = [], 0
-    for length in lengths:
-        offsets.append((at, at + length))
-        at += length
-    found = passages.chunks(offsets, at)
-    assert found[0][0] == 0
-    assert found[-1][1] == at
-    for (_, stop), (start, _) in itertools.pairwise(found):
-        assert start < stop
-    for start, stop in found:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= passages.MAX_TOKENS
