@@ -252,7 +252,7 @@ async def at(
         yield pilot
 
 
-async def sees(pilot: Pilot, *wanted: str) -> None:
+async def wait_for_text(pilot: Pilot, *wanted: str) -> None:
     """Wait until all that is `wanted` stands on the screen."""
     for text in wanted:
         await until(pilot, lambda text=text: text in screen_text(pilot.app), f"for {text!r}")

@@ -16,7 +16,7 @@ from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics
 from engine.events import Event, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from engine.home import Home
 from tests.console import stand_in
-from tests.console.conftest import running, sees, until
+from tests.console.conftest import running, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -94,9 +94,9 @@ async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks
         engine.bus.publish(
             PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
         )
-        await sees(pilot, "Something new")
+        await wait_for_text(pilot, "Something new")
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
-        await sees(pilot, "Done: all green")
+        await wait_for_text(pilot, "Done: all green")
         assert said == []
         console.app_focus = False
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
@@ -111,7 +111,7 @@ async def test_one_port_that_fails_takes_away_its_own_part_only(console: Console
     async with running(console, notifications=True) as pilot:
         assert console.state.cards
         assert console.state.tasks
-        await sees(pilot, "no such table")
+        await wait_for_text(pilot, "no such table")
 
 
 def known() -> AppState:
@@ -156,7 +156,7 @@ def test_a_bad_cache_counts_as_none(tmp_path: Path, change) -> None:
 @pytest.mark.long
 async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: ConsoleApp, home: Home) -> None:
     async with running(console, "ctrl+q") as pilot:
-        await sees(pilot, "1 running session")
+        await wait_for_text(pilot, "1 running session")
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")

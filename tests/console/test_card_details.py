@@ -12,9 +12,9 @@ from engine.model import (
 )
 from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, stack
-from tests.console.conftest import running, screen_text, sees, until
+from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 
 async def test_details_approve_with_edited_parameters(console: ConsoleApp, engine: StandIn) -> None:
@@ -36,15 +36,15 @@ async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_i
     engine.cards.all = {card.id: card for card in stand_in.cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     async with running(console, size=(200, 60)) as pilot:
-        await sees(pilot, "Learning: 3 of 30")
+        await wait_for_text(pilot, "Learning: 3 of 30")
         text = screen_text(console)
         assert text.count("Learning") == 1
         assert [word in text for word in ("BROKEN", "BLOCKS", "CHECK", "UPKEEP")] == [True] * 4
         assert "40%" not in text
         await pilot.press("enter")
-        await sees(pilot, "PLACE IN THE STACK")
+        await wait_for_text(pilot, "PLACE IN THE STACK")
         told = screen_text(console)
-        says(told, "BROKEN: something is broken or about to be lost (group 1 of 4)", "Test that broke")
+        assert_contains(told, "BROKEN: something is broken or about to be lost (group 1 of 4)", "Test that broke")
         assert "CONFIDENCE" not in told
 
 
@@ -52,16 +52,18 @@ async def test_details_say_why_a_card_was_moved_and_what_its_confidence_is_made_
     async with running(console, size=(120, 60)) as pilot:
         assert "Learning" not in screen_text(console)
         await pilot.press("j", "enter")
-        await sees(pilot, "PLACE IN THE STACK")
+        await wait_for_text(pilot, "PLACE IN THE STACK")
         told = screen_text(console)
-        says(told, "moved up to “blocks soon”: you approved 19 of 19 like it", "sum         = 0.720", "72%  SUGGESTED")
+        assert_contains(
+            told, "moved up to “blocks soon”: you approved 19 of 19 like it", "sum         = 0.720", "72%  SUGGESTED"
+        )
 
 
 async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:
     lacks = "bisect needs test and good"
     engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note=lacks)
     async with running(console, "enter", size=(80, 30)) as pilot:
-        await sees(pilot, "Card details")
+        await wait_for_text(pilot, "Card details")
         told = [line.strip(" │▃▅▆▇█") for line in screen_text(console).splitlines()]
         assert told.index(f"▲ {lacks}") < told.index("PLACE IN THE STACK")
 
@@ -70,14 +72,14 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
     async with running(console, size=(120, 60)) as pilot:
         shown = stack(console).front
         await pilot.press("enter")
-        await sees(pilot, "approved 6 of 7")
+        await wait_for_text(pilot, "approved 6 of 7")
         assert "SIGNALS" in screen_text(console)
         await pilot.press("escape")
         bare = dataclasses.replace(shown, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
         console.engine.cards.all[bare.id] = bare
         show_details(console, bare)
-        await sees(pilot, "No parameters set. Write key = value")
+        await wait_for_text(pilot, "No parameters set. Write key = value")
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
         assert not [item for item, below in itertools.pairwise(told) if item.isupper() and not below]

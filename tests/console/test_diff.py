@@ -15,7 +15,7 @@ from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.session_actions import ReplyLine
 from clawpy_console.widgets.rows import Rows
 from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
-from tests.console.conftest import at, live, running, screen_text, sees, toasts, until
+from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
 
@@ -137,7 +137,7 @@ async def test_every_sort_of_file_is_said_in_words(console: ConsoleApp, engine: 
         for change, hunks, binary, _ in SORTS.values()
     ]
     async with at(console, to_the_diff, "z", size=(120, 100)) as pilot:
-        await sees(pilot, *(words for *_, words in SORTS.values()))
+        await wait_for_text(pilot, *(words for *_, words in SORTS.values()))
 
 
 async def to_the_diff(pilot: Pilot[object], *keys: str) -> DiffView:
@@ -197,10 +197,10 @@ async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) 
         await until(
             pilot, lambda: "2 of 3 files marked, some only in part (1 hunk): only these land" in screen_text(console)
         )
-        await sees(pilot, "Landing changes 2 files in shop")
+        await wait_for_text(pilot, "Landing changes 2 files in shop")
         await pilot.press("L")
         await until(pilot, lambda: ("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())) in engine.noted)
-        await sees(pilot, "2 files landed, 3 files to land")
+        await wait_for_text(pilot, "2 files landed, 3 files to land")
         assert not view.marked
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
@@ -243,7 +243,7 @@ async def test_a_diff_that_arrives_late_is_not_drawn_on_another_session(console:
         engine.changes.diff = diff  # type: ignore[method-assign]
         await pilot.press("2")
         view, rows = console.screen.query_one(DiffView), console.screen.query_one("#sessions", Rows)
-        await sees(pilot, "Loading")
+        await wait_for_text(pilot, "Loading")
         await pilot.press("up")
         gate.set()
         await pilot.pause(0.1)
@@ -312,15 +312,15 @@ async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:
             "shop/cart.py", "shop/price.py", "shop/rounding.py",
         ]  # fmt: skip
         await pilot.press("down", "space")
-        await sees(pilot, "○ ~ cart.py")
+        await wait_for_text(pilot, "○ ~ cart.py")
 
 
 async def test_a_comment_is_written_shown_and_removed(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         view = await to_the_diff(pilot, "]", "down", "down", "c")
-        await sees(pilot, "comment on shop/cart.py:13 before the change")
+        await wait_for_text(pilot, "comment on shop/cart.py:13 before the change")
         await pilot.press(*"why?", "enter")
-        await sees(pilot, "┃ why?")
+        await wait_for_text(pilot, "┃ why?")
         [comment] = engine.changes.all[0].comments
         assert (comment.path, comment.line, comment.old) == ("shop/cart.py", 13, True)
         assert view.has_focus
@@ -355,7 +355,7 @@ async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(
         dataclasses.replace(item, flow=None) if item is session else item for item in engine.sessions.all
     ]
     async with at(console, to_the_diff, "]", "down", "c", *"use Decimal", "enter") as pilot:
-        await sees(pilot, "C send comments")
+        await wait_for_text(pilot, "C send comments")
         await pilot.press("C")
         await until(pilot, lambda: any(call[0] == "propose" and "use Decimal" in call for call in engine.noted))
         await until(pilot, lambda: bool(engine.changes.all[0].comments[0].sent))

@@ -8,7 +8,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from tests.console.cards import FIRST, SECOND, calls_of, front, shown, stack
-from tests.console.conftest import running, screen_text, sees, until
+from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 
 
@@ -23,7 +23,7 @@ async def test_a_key_just_after_a_dismissal_says_why(
         await until(pilot, lambda: calls_of(engine, "explain"))
         assert calls_of(engine, "dismiss", "explain") == [("dismiss", FIRST), ("explain", FIRST, reason)]
         assert console.current_mode == "mission"  # the digit led to no other screen
-        await sees(pilot, f"noted: {reason.replace('-', ' ')}")
+        await wait_for_text(pilot, f"noted: {reason.replace('-', ' ')}")
         await pilot.press("2")
         assert console.current_mode == "work"  # once said, digits lead to screens again
 
@@ -62,7 +62,7 @@ async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
 @pytest.mark.parametrize("key", ["j", "k", "w", "tab", "7"])
 async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, engine: StandIn, key: str) -> None:
     async with running(console, "left") as pilot:
-        await sees(pilot, "5 never")
+        await wait_for_text(pilot, "5 never")
         await pilot.press(key)
         await until(pilot, lambda: "5 never" not in screen_text(console))
         await pilot.press("4")

@@ -15,10 +15,10 @@ from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in
-from tests.console.conftest import live, make_console, running, screen_text, sees, until
+from tests.console.conftest import live, make_console, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
@@ -54,7 +54,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         text = screen_text(app)
-        says(text, "Run the tests of the 3 modules", "opening")
+        assert_contains(text, "Run the tests of the 3 modules", "opening")
         await pilot.press("right")  # a decision before the engine is there is not lost in silence
         await until(pilot, lambda: "still starting" in screen_text(app))
         assert app.screen.query_one("#stack").front.id == known.cards[0].id
@@ -77,7 +77,7 @@ async def test_the_output_of_a_session_known_from_last_time_is_read_once_the_eng
     console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:
         text = engine.sessions.transcripts[known.sessions[0].id][-1].text
-        await sees(pilot, "LAST OUTPUT", text[:30])
+        await wait_for_text(pilot, "LAST OUTPUT", text[:30])
 
 
 async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(home: Home) -> None:
@@ -97,7 +97,7 @@ async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "4711" in screen_text(app))
         text = screen_text(app)
-        says(text, "quit it, or use --home", "try again")
+        assert_contains(text, "quit it, or use --home", "try again")
         await pilot.press("r")
         await live(pilot)
         assert len(app.screen_stack) == 1

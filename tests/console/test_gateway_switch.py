@@ -13,7 +13,7 @@ from clawpy_console.palette import commands
 from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 
 def command(console: ConsoleApp, name: str) -> None:
@@ -40,7 +40,7 @@ async def test_on_and_off_shown_above_and_the_token_once(console: ConsoleApp, en
         assert not listens()
         command(console, "Gateway on")
         text = await read(pilot, console)
-        says(text, "http://127.0.0.1:8477", "clawpy_secret")
+        assert_contains(text, "http://127.0.0.1:8477", "clawpy_secret")
         await until(pilot, listens, "for the status line")
         command(console, "Gateway: where it listens")
         text = await read(pilot, console)

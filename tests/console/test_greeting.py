@@ -13,7 +13,7 @@ from engine.model import (
 )
 from tests.console import stand_in
 from tests.console.cards import calls_of
-from tests.console.conftest import make_console, running, screen_text, sees, until
+from tests.console.conftest import make_console, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import found_agent
 
@@ -24,13 +24,13 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
         [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")],
     )
     async with running(console) as pilot:
-        await sees(pilot, "H connects Claude Code")
+        await wait_for_text(pilot, "H connects Claude Code")
         await pilot.press("H")
-        await sees(pilot, "once its adapter is installed: npm i")
+        await wait_for_text(pilot, "once its adapter is installed: npm i")
         assert not calls_of(engine, "assign_agent")
         await pilot.press("1")
         await until(pilot, lambda: calls_of(engine, "assign_agent") == [("assign_agent", "claude")])
-        await sees(pilot, "run claude")
+        await wait_for_text(pilot, "run claude")
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
 
@@ -38,11 +38,11 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
 async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
     engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
     async with running(console, notifications=True) as pilot:
-        await sees(pilot, "H connects ollama:qwen3 or")
+        await wait_for_text(pilot, "H connects ollama:qwen3 or")
         await pilot.press("H")
-        await sees(pilot, "a model on this machine")
+        await wait_for_text(pilot, "a model on this machine")
         await pilot.press("2")
-        await sees(pilot, "koji-core is served by ollama:llama3.2:3b")
+        await wait_for_text(pilot, "koji-core is served by ollama:llama3.2:3b")
         assert calls_of(engine, "assign_model") == [("assign_model", "ollama:llama3.2:3b")]
         assert calls_of(engine, "refresh_runners") == [("refresh_runners",)]
         assert len(console.screen_stack) == 1
@@ -55,14 +55,14 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
     fault = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
     engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(faults=(fault,))
     async with running(console, "H", size=(200, 60), notifications=True) as pilot:
-        await sees(pilot, "ollama at 127.0.0.1:11434 did not list its")
+        await wait_for_text(pilot, "ollama at 127.0.0.1:11434 did not list its")
         assert "No coding agent on the PATH" in screen_text(console)
 
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
     engine.channel_setup.serves = "ollama:qwen3"
     async with running(console, size=(200, 60)) as pilot:
-        await sees(pilot, "hides this")
+        await wait_for_text(pilot, "hides this")
         assert "text prompts go to ollama:qwen3" in screen_text(console)
         assert "no model configured" not in screen_text(console)
 
@@ -74,7 +74,7 @@ async def test_the_first_run_says_what_to_press_and_what_happens(
     engine.channel_setup.serves = ""
     engine.settings.current.keys = {"work.land": "P"}
     async with running(console, size=size) as pilot:
-        await sees(pilot, "hides this")
+        await wait_for_text(pilot, "hides this")
         for said in (
             "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
             "Changes wait as a diff: 2 shows them, P lands them, u undoes that",

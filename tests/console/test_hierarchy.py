@@ -17,12 +17,12 @@ from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.tabs import TabLine
 from engine.events import AgentFileChanged
 from engine.model import BubbleState, PromptSource, SourceKind
-from tests.console.conftest import at, live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, until, wait_for_text
 from tests.console.people import make_people, with_people
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.hierarchy.wisdom_world import World
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 pytestmark = pytest.mark.long
 
@@ -72,7 +72,7 @@ async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: 
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_builder")
         text = screen_text(console)
-        says(
+        assert_contains(
             text,
             "ORGANISATION  20  1 working  1 waiting",
             "▾ 4 backend_builder",
@@ -130,12 +130,12 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
         text = said(console)
         assert f"{told.tokens} of 300 tokens from" in text
         for hop in told.hops:
-            says(text, f"{hop.leader}, tier {hop.tier}", f"{hop.tokens} of {hop.share} tokens")
+            assert_contains(text, f"{hop.leader}, tier {hop.tier}", f"{hop.tokens} of {hop.share} tokens")
         assert "▼ left out (budget)" in text
         await pilot.press("enter", "enter")  # into the block, and from its line to the leader that says it
         await until(pilot, lambda: shown(screen) == "backend_lead")
-        await sees(pilot, "tier 3 leads and receives no guidance")
-        await sees(pilot, "found by 1")
+        await wait_for_text(pilot, "tier 3 leads and receives no guidance")
+        await wait_for_text(pilot, "found by 1")
 
 
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, people: World) -> None:
@@ -156,9 +156,9 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
 
 async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) -> None:
     async with at(console, to_agent, "backend_builder", "f", size=WIDE, notifications=True) as pilot:
-        await sees(pilot, "Reserve stock before the payment")
+        await wait_for_text(pilot, "Reserve stock before the payment")
         await pilot.press("y")
-        await sees(pilot, "1 finding sent up")
+        await wait_for_text(pilot, "1 finding sent up")
         assert people.wisdom.bubbles(state=BubbleState.QUEUED) == []
 
 
@@ -167,19 +167,19 @@ async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleA
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_agent(pilot, "backend_builder", *["right_square_bracket"] * 3)
         text = said(console)
-        says(text, "last round never", "when you ask: enable_m2 is off", "+## Inherited Wisdom")
+        assert_contains(text, "last round never", "when you ask: enable_m2 is off", "+## Inherited Wisdom")
         await pilot.press("T", "y")
-        await sees(pilot, "taught")
+        await wait_for_text(pilot, "taught")
         assert "Inherited Wisdom" in soul.read_text()
         await until(pilot, lambda: screen._detail["guidance"]["teaching"]["diff"] == "")
-        await sees(pilot, "No changes")
+        await wait_for_text(pilot, "No changes")
 
 
 async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "chronicler", *["left_square_bracket"], "enter")
         assert screen.query_one(TabLine).here == "work"
-        says(screen_text(console), "12 sessions  48,000 tokens  $0.41", "Summarise the day so far")
+        assert_contains(screen_text(console), "12 sessions  48,000 tokens  $0.41", "Summarise the day so far")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(console.screen, WorkScreen))
         await until(pilot, lambda: console.screen.session and console.screen.session.agent == "chronicler")
@@ -188,9 +188,9 @@ async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, peop
 async def test_a_move_is_shown_before_it_is_done_and_taken_back(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_agent(pilot, "dreamer", "m")
-        await sees(pilot, "Its guidance does not change.")
+        await wait_for_text(pilot, "Its guidance does not change.")
         await pilot.press(*"backend_lead")
-        await sees(pilot, "+ backend_lead → cto → ceo → owner")
+        await wait_for_text(pilot, "+ backend_lead → cto → ceo → owner")
         text = said(console)
         assert "chain - cino → ceo → owner" in text
         assert '+ <leader id="backend_lead" tier="3" hop="0">' in text
@@ -210,7 +210,7 @@ async def test_a_place_it_cannot_take_says_why(console: ConsoleApp, people: Worl
         assert "backend_builder" not in [row.id for row in dialog.query_one("#leaders")._rows]  # below it
         people.agents.move("cfo", "backend_builder")  # meanwhile, elsewhere
         await pilot.press(*"cfo")
-        await sees(pilot, "cto leads cfo, so it cannot report to it")
+        await wait_for_text(pilot, "cto leads cfo, so it cannot report to it")
         await pilot.press("enter", "escape")
         assert console.screen is screen
         assert people.agents.get("cto").reports_to == "ceo"
@@ -220,7 +220,7 @@ async def test_a_tier_is_given_and_taken_back(console: ConsoleApp, people: World
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "dreamer", "t", "3")
         await until(pilot, lambda: people.agents.get("dreamer").tier == 3)
-        await sees(pilot, "by tier_assignments in wisdom_cascade_config.json")
+        await wait_for_text(pilot, "by tier_assignments in wisdom_cascade_config.json")
         await until(pilot, lambda: screen.agent and screen.agent.tier == 3)
         await pilot.press("t", "a")
         await until(pilot, lambda: people.agents.get("dreamer").tier == 4)
@@ -248,14 +248,14 @@ async def test_a_leaders_guidance_is_edited_beside_the_prompts_it_changes(consol
         await until(pilot, lambda: console.screen.query("#text"))
         area = console.screen.query_one("#text", TextArea)
         area.text = area.text.replace("Simple beats clever.", "Plain beats clever.")
-        await sees(pilot, "+ cto, principles: Plain beats clever.")
-        says(screen_text(console), "- cto, principles: Simple beats clever.", "backend_builder, ")
+        await wait_for_text(pilot, "+ cto, principles: Plain beats clever.")
+        assert_contains(screen_text(console), "- cto, principles: Simple beats clever.", "backend_builder, ")
         assert "Plain beats clever." not in block()  # nothing is saved yet
         await pilot.press("escape")
-        await sees(pilot, "Not saved")
+        await wait_for_text(pilot, "Not saved")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.is_current and "Plain beats clever." in block())
-        await sees(pilot, "Plain beats clever.")
+        await wait_for_text(pilot, "Plain beats clever.")
         await pilot.press("u")
         await until(pilot, lambda: "Simple beats clever." in block())
 
@@ -265,13 +265,13 @@ async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp,
         screen = await to_agent(pilot, "cro", "n")
         await until(pilot, lambda: console.screen.query("#id"))
         await pilot.press(*"Librarian", "ctrl+s")
-        await sees(pilot, "is not an agent id")
+        await wait_for_text(pilot, "is not an agent id")
         console.screen.query_one("#id", Input).value = "librarian"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.is_current and shown(screen) == "librarian")
         assert people.agents.get("librarian").reports_to == "cro"
         await pilot.press("D")
-        await sees(pilot, "Retire librarian?")
+        await wait_for_text(pilot, "Retire librarian?")
         await pilot.press("y")
         await until(pilot, lambda: "librarian" not in names(screen) and "=retired" in names(screen))
         assert "librarian" in [agent.id for agent in people.agents.retired()]
@@ -292,7 +292,7 @@ async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: 
 async def test_who_may_not_be_retired_says_why_before_anything_is_asked(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_agent(pilot, "researcher", "D")
-        await sees(pilot, "researcher serves research")
+        await wait_for_text(pilot, "researcher serves research")
         assert screen.is_current
         assert people.agents.get("researcher").reports_to == "cro"
 
@@ -306,8 +306,10 @@ async def test_broken_folders_show_what_to_mend_and_outside_edits_appear(
         screen = await to_agent(pilot, "dreamer")
         file.write_text('{"reports_to": 7}')
         engine.bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
-        await sees(pilot, "✗ comms.json: reports_to")
-        says(screen_text(console), "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json", "1 broken")
+        await wait_for_text(pilot, "✗ comms.json: reports_to")
+        assert_contains(
+            screen_text(console), "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json", "1 broken"
+        )
         assert screen.check_action("move", ()) is False
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#text"))
@@ -323,7 +325,7 @@ async def test_circles_and_missing_leaders_are_drawn_as_such(console: ConsoleApp
     people.member("lost", "ghost", 4)
     async with at(console, to_agent, "a", size=(200, 60)):
         text = screen_text(console)
-        says(
+        assert_contains(
             text,
             "in a circle (1)",
             "a  reports to b, whom it leads: a circle",

@@ -10,11 +10,11 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from engine.learning.decisions.metrics import Outcome
 from engine.model import CalibrationCheck, Phase
-from tests.console.conftest import at, live, screen_text, sees, until
+from tests.console.conftest import at, live, screen_text, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import SHOP
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 
 async def open_insights(pilot: Pilot, *keys: str) -> None:
@@ -56,7 +56,7 @@ def test_before_any_card(console: ConsoleApp, engine: StandIn, compare_snapshot:
 async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(console: ConsoleApp) -> None:
     async with at(console, open_insights):
         text = screen_text(console)
-        says(
+        assert_contains(
             text,
             "error       ✓ 0.041",
             "acts from   0.80: you approved 100% of 8 cards",
@@ -78,9 +78,9 @@ async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, eng
     async with at(console, open_insights) as pilot:
         assert ("insights", 30, "") in engine.noted
         await pilot.press("p")
-        await sees(pilot, "last 90 days:")
+        await wait_for_text(pilot, "last 90 days:")
         await pilot.press("p")
-        await sees(pilot, "all time:")
+        await wait_for_text(pilot, "all time:")
         await pilot.press("w")
         await until(pilot, lambda: ("insights", None, SHOP) in engine.noted)
-        await sees(pilot, "Cards of shop")
+        await wait_for_text(pilot, "Cards of shop")

@@ -12,12 +12,12 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.insights import screen as insights
 from engine.events import TrainingMoved
 from engine.model import Refusal, TrainingOffer
-from tests.console.conftest import at, screen_text, sees, toasts, until
+from tests.console.conftest import at, screen_text, toasts, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.stand_in_insights import run
 from tests.console.test_insights import open_insights
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 WHAT_IS_SENT = (
     "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B", "$1.00 is reserved",
@@ -28,9 +28,9 @@ WHAT_IS_SENT = (
 @pytest.mark.long
 async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, open_insights, "t") as pilot:
-        await sees(pilot, "Train a Twin model?")
+        await wait_for_text(pilot, "Train a Twin model?")
         text = " ".join(screen_text(console).replace("│", " ").split())
-        says(text, *WHAT_IS_SENT)
+        assert_contains(text, *WHAT_IS_SENT)
         await pilot.press("up", "enter", "t")
         assert ("launch",) not in engine.noted
         await pilot.press("X")
@@ -62,7 +62,7 @@ async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
 async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["offer"] = Refusal("no_key", "together has no key", "clawpy key set together")
     async with at(console, open_insights, "t", size=(80, 24)) as pilot:
-        await sees(pilot, "clawpy key set together")
+        await wait_for_text(pilot, "clawpy key set together")
 
 
 async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleApp, engine: StandIn) -> None:
@@ -71,7 +71,7 @@ async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleA
     async with at(console, open_insights, "s", size=(80, 24)) as pilot:
         assert "Swap" not in screen_text(console)
         await pilot.press("t")
-        await sees(pilot, "Stop the training?")
+        await wait_for_text(pilot, "Stop the training?")
         await pilot.press("X")
         await until(pilot, lambda: ("cancel",) in engine.noted)
 
@@ -82,7 +82,7 @@ async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandI
     view = engine.insights.training
     engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
     async with at(console, open_insights, "s") as pilot:
-        await sees(pilot, "me/twin-2")
+        await wait_for_text(pilot, "me/twin-2")
         assert (called,) not in engine.noted
         await pilot.press("y")
         await until(pilot, lambda: (called,) in engine.noted)
@@ -99,4 +99,4 @@ async def test_the_end_of_a_training_is_told_and_read(
         told = "training: the new model is not used; agrees with 71%"
         await until(pilot, lambda: told in toasts(console))
         await pilot.press("shift+tab")
-        await sees(pilot, "7 of 100 new")
+        await wait_for_text(pilot, "7 of 100 new")

@@ -15,7 +15,7 @@ from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
 from clawpy_console.palette import commands
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import live, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 
 OWN = """
@@ -78,22 +78,22 @@ def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
 async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(console: ConsoleApp) -> None:
     async with running(console, "6", "question_mark") as pilot:
         await until(pilot, lambda: isinstance(console.screen, Help))
-        await sees(pilot, "do not disturb for 2 hours; again")
+        await wait_for_text(pilot, "do not disturb for 2 hours; again")
         text = screen_text(console)
         assert text.index("In this pane, now") < text.index("one up") < text.index("Everywhere")
         await pilot.press(*"undo a landing")
-        await sees(pilot, "undo a landing")
+        await wait_for_text(pilot, "undo a landing")
         assert "do not disturb for 2 hours; again" not in screen_text(console)
         assert "esc clear" in screen_text(console)
         await pilot.press("escape", "d")
-        await sees(pilot, "The key d")
+        await wait_for_text(pilot, "The key d")
         text = screen_text(console)
         assert text.index("The key d") < text.index("do not disturb for 2 hours; again")
         await pilot.press("escape")
         assert "esc close" in screen_text(console)
-        await sees(pilot, "do not disturb for 2 hours; again")
+        await wait_for_text(pilot, "do not disturb for 2 hours; again")
         await pilot.press(*["pagedown"] * 9)
-        await sees(pilot, "close; the text is kept")
+        await wait_for_text(pilot, "close; the text is kept")
         await pilot.press("question_mark")
         assert len(console.screen_stack) == 1
 
@@ -109,7 +109,7 @@ async def test_y_copies_the_id_of_what_is_in_focus_on_every_screen(console: Cons
         await until(pilot, lambda: console.screen.ready and console.screen.copy_text())
         await pilot.press("y")
         await until(pilot, lambda: console.clipboard == console.screen.copy_text())
-        await sees(pilot, "copied")
+        await wait_for_text(pilot, "copied")
 
 
 async def test_the_palette_has_each_action_once_and_copies_the_id_too(console: ConsoleApp) -> None:
@@ -136,7 +136,7 @@ async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
 async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: ConsoleApp, engine: StandIn) -> None:
     engine.settings.current.keys = {"app.quit_typing": "f10"}
     async with running(console, "ctrl+c", size=(80, 24), notifications=True) as pilot:
-        await sees(pilot, "F10 quits, F12 stops everything")
+        await wait_for_text(pilot, "F10 quits, F12 stops everything")
         assert console.is_running
 
 
@@ -144,7 +144,7 @@ async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: Consol
 async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
     engine.settings.current.keys = {"stack.dismiss": "x", "stack.nope": "y"}
     async with running(console, notifications=True) as pilot:
-        await sees(pilot, "stack.nope")  # the bad one is named
+        await wait_for_text(pilot, "stack.nope")  # the bad one is named
         await pilot.press("left")
         assert not any(call[0] == "dismiss" for call in engine.noted)
         await pilot.press("x")

@@ -16,12 +16,12 @@ from clawpy_console.widgets.rows import Rows
 from engine.model import LearningScope, PromptSource, Refusal, SourceKind
 from engine.model.adaptation import CandidateStatus
 from tests.console.cards import calls_of
-from tests.console.conftest import live, running, screen_text, sees, toasts, until
+from tests.console.conftest import live, running, screen_text, toasts, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_adaptation import CHEAP, EMOJI, LINT, ROUNDING, STOCK, TRIES
 from tests.console.stand_in_learnings import FOUND, GLOBAL, OLD, PROJECT, PROXY, SESSIONS, TASK
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 WIDE = (150, 50)
 
@@ -73,16 +73,18 @@ async def test_activating_shows_what_changes_and_can_be_undone(console: ConsoleA
         screen = await to(pilot, ROUNDING.id, "a")
         assert isinstance(console.screen, Question)
         text = screen_text(console)
-        says(text, "for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green.")
+        assert_contains(
+            text, "for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green."
+        )
         await pilot.press("enter")  # the safe answer
         assert not calls_of(engine, "approve_candidate")
         await pilot.press("a", "y")
         await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.PROMOTED)
-        await sees(pilot, "● active by you")
+        await wait_for_text(pilot, "● active by you")
         await pilot.press("u")
         await until(pilot, lambda: status(engine, ROUNDING.id) is CandidateStatus.REVIEW)
         assert calls_of(engine, "undo_candidate") == [("undo_candidate", ROUNDING.id)]
-        await sees(pilot, "▲ needs your decision")
+        await wait_for_text(pilot, "▲ needs your decision")
         assert not screen.check_action("undo", ())
 
 
@@ -105,9 +107,9 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         await pilot.press("ctrl+s")
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
         assert calls_of(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "yes few")]
-        await sees(pilot, "✗ rejected by you")
+        await wait_for_text(pilot, "✗ rejected by you")
         await pilot.press("u")
-        await sees(pilot, "○ needs more evidence")
+        await wait_for_text(pilot, "○ needs more evidence")
         await pilot.press("x", *" indeed", "ctrl+s")  # the reason is there again
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
         assert calls_of(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "yes few indeed")
@@ -118,14 +120,16 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
     answered, undo = threading.Event(), engine.adaptation.undo
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         await to(pilot, STOCK.id, "b")
-        says(screen_text(console), "Its changes are removed:", "- 3. Look at what changed since it was green.")
+        assert_contains(
+            screen_text(console), "Its changes are removed:", "- 3. Look at what changed since it was green."
+        )
         await pilot.press("ctrl+s")
-        await sees(pilot, "▼ rolled back by you")
+        await wait_for_text(pilot, "▼ rolled back by you")
         engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]
         await pilot.press("u", "a", "u")
-        await sees(pilot, "Undo is still running. Try again in a moment.")
+        await wait_for_text(pilot, "Undo is still running. Try again in a moment.")
         answered.set()
-        await sees(pilot, "● active")
+        await wait_for_text(pilot, "● active")
         assert calls_of(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
 
 
@@ -170,7 +174,7 @@ async def test_a_learning_leads_to_its_sources_and_sessions(console: ConsoleApp)
     async with console.run_test(size=WIDE) as pilot:
         screen = await to(pilot, PROJECT.id)
         text = screen_text(console)
-        says(text, "confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts")
+        assert_contains(text, "confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts")
         await pilot.press("enter", "enter")  # into its sources, to the first
         await until(pilot, lambda: screen.view and screen.current == FOUND[0].id)
         links = screen.query_one("#links", Rows)
@@ -192,7 +196,7 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
         await pilot.press(*"wrong", "ctrl+s")
         await until(pilot, lambda: calls_of(engine, "retract") == [("retract", PROJECT.id, "wrong")])
         await until(pilot, lambda: "1 learning promoted from it: check below “Needs your decision”" in toasts(console))
-        await sees(pilot, "Needs your decision  3")
+        await wait_for_text(pilot, "Needs your decision  3")
         await to(pilot, GLOBAL.id, "a")
         await until(pilot, lambda: calls_of(engine, "keep") == [("keep", GLOBAL.id)])
 
@@ -201,7 +205,7 @@ async def test_retracting_says_what_it_queues_and_keeps_the_reason(console: Cons
 async def test_a_learning_of_a_project_is_applied_everywhere(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to(pilot, TASK.id, "p")
-        await sees(pilot, "If you confirm, a copy goes")
+        await wait_for_text(pilot, "If you confirm, a copy goes")
         await pilot.press("y")
         await until(pilot, lambda: calls_of(engine, "promote") == [("promote", TASK.id)])
         assert sum(learning.scope is LearningScope.GLOBAL for learning in engine.learnings.all.values()) == 2
@@ -240,7 +244,7 @@ async def test_an_empty_list_says_how_it_fills(console: ConsoleApp, engine: Stan
     engine.adaptation.all, engine.learnings.all = {}, {}
     engine.learnings.scopes = lambda: []
     async with running(console, "5", size=WIDE) as pilot:
-        await sees(pilot, "Learnings come from sessions")
+        await wait_for_text(pilot, "Learnings come from sessions")
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_adaptation import EMOJI, LIFT, RECORDS, ROUNDING, STOCK, TEST, YOUNG, Adaptation
 from tests.console.stand_in_data import NOW
 from tests.console.stand_in_learnings import GLOBAL, OLD, PROJECT, PROXY, SESSIONS, Learnings
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, 
 
 def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adaptation) -> None:
     told = text(candidate_fields.candidate_fields(document(port.view(ROUNDING.id)), NOW))
-    says(
+    assert_contains(
         told,
         "▲ needs your decision",
         "for backend_builder, coding runs in shop",
@@ -71,7 +71,7 @@ def test_only_what_is_near_to_a_change_is_shown() -> None:
     told = [field.text for field in change_fields(many, changed)]
     assert told[0] == "  ⋮"
     assert told.count("  ⋮") == 2
-    says(told, "+ other", "- line 40")
+    assert_contains(told, "+ other", "- line 40")
     assert "  line 0" not in told
     assert list(change_fields(many, many)) == []
     assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
@@ -81,7 +81,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptati
     said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
     item = recorded(dataclasses.replace(RECORDS[0], details=said), port)
     told = text(candidate_fields.record_fields(item, NOW))
-    says(
+    assert_contains(
         told,
         f"failed_tdd/{TEST}: 82 of 100",
         "60 + 3 · 8",
@@ -105,7 +105,7 @@ def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
 
 def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
     told = text(learning_fields.learning_fields(document(learnings.view(PROJECT.id)), NOW))
-    says(
+    assert_contains(
         told,
         "● valid, project shop, directive",
         "confidence  ▇▇▇▇▇▇▇▇▇· 0.90",
@@ -114,7 +114,7 @@ def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
         "12 prompts",
     )
     old = text(learning_fields.learning_fields(document(learnings.view(OLD.id)), NOW))
-    says(old, "✗ retracted", "since 1.2 it is reserved at once")
+    assert_contains(old, "✗ retracted", "since 1.2 it is reserved at once")
     assert "never promoted" in text(learning_fields.learning_fields(document(learnings.view(PROXY.id)), NOW))
 
 
@@ -130,7 +130,9 @@ def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
 
 def test_retracting_says_what_will_wait_for_you(learnings: Learnings) -> None:
     told = text(learning_fields.retraction_fields(document(learnings.view(PROJECT.id))))
-    says(told, "1 learning promoted from it will wait for your decision", "▸ all projects: Money is whole cents")
+    assert_contains(
+        told, "1 learning promoted from it will wait for your decision", "▸ all projects: Money is whole cents"
+    )
     assert "Nothing valid was promoted from it" in text(
         learning_fields.retraction_fields(document(learnings.view(GLOBAL.id)))
     )

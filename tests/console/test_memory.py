@@ -11,11 +11,11 @@ from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import Layer, PromptSource, RecallMatch, Refusal, SourceKind, Waiting
 from tests.console.cards import calls_of
-from tests.console.conftest import at, live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 pytestmark = pytest.mark.long
 
@@ -40,7 +40,7 @@ async def test_what_is_being_built_says_so_and_is_looked_at_again(console: Conso
     engine.memory.building = 0.41
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
-        await sees(pilot, "41%")
+        await wait_for_text(pilot, "41%")
         assert "building" in screen_text(console)
         engine.memory.building = 0.0
         screen._refresh_layers()
@@ -84,9 +84,9 @@ async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, e
         await pilot.press("enter")
         await until(pilot, lambda: screen._entries and isinstance(screen._entries[0].value, RecallMatch))
         assert calls_of(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
-        await sees(pilot, "without graph: no answer")
+        await wait_for_text(pilot, "without graph: no answer")
         assert "0.90" in screen_text(console)
-        await sees(pilot, "tags")  # the entry is whole
+        await wait_for_text(pilot, "tags")  # the entry is whole
 
 
 async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp) -> None:
@@ -103,18 +103,20 @@ async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: Sta
     async with at(console, to_layer, Layer.MARKDOWN, size=WIDE) as pilot:
         engine.agent_files.all["backend_builder", "soul.md"] = "# Another\n"
         engine.bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
-        await sees(pilot, "# Another")
+        await wait_for_text(pilot, "# Another")
 
 
 async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.GRAPH)
         await pilot.press("down")
-        await sees(pilot, "AROUND THIS TASK")
+        await wait_for_text(pilot, "AROUND THIS TASK")
         await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "sess_000000000003")
-        await sees(pilot, "led to")
+        await wait_for_text(pilot, "led to")
         text = " ".join(screen_text(console).split())
-        says(text, "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per line")
+        assert_contains(
+            text, "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per line"
+        )
         screen.query_one("#links", Rows).focus()
         await pilot.press("enter")
         await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "sess_000000000002")
@@ -128,7 +130,7 @@ async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> N
         screen = await to_layer(pilot, Layer.PARA)
         screen.show(Layer.PARA, "fact_0002")
         await until(pilot, lambda: screen._detail_entry and screen._detail_entry.id == "fact_0002")
-        await sees(pilot, "this one")
+        await wait_for_text(pilot, "this one")
         text = screen_text(console)
         assert text.index("rounded per line.") < text.index("this one") < text.rindex("Cart totals are Decimal")
         screen.query_one("#links", Rows).focus()
@@ -143,7 +145,7 @@ async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engin
     engine.with_agent()
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
-        await sees(pilot, "USED BY")
+        await wait_for_text(pilot, "USED BY")
         screen.query_one("#links", Rows).focus()
         await pilot.press("end", "enter")
         await until(pilot, lambda: console.current_mode == "work")
@@ -164,7 +166,7 @@ async def test_a_memory_that_is_gone_says_so(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
         screen.show(Layer.CONTEXT, "mem_gone")
-        await sees(pilot, "layer E has no mem_gone")
+        await wait_for_text(pilot, "layer E has no mem_gone")
 
 
 # Recall
@@ -176,13 +178,13 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_layer(pilot, Layer.VECTORS)
         await pilot.press("r")
-        await sees(pilot, "212 of 600 tokens")
+        await wait_for_text(pilot, "212 of 600 tokens")
         first = engine.cards.pending()[0]
         assert calls_of(engine, "preview")[-1][1:] == (first.assignment.prompt, first.assignment.workspace, first.agent)
         text = screen_text(console)
-        says(text, "<recalled-memory>", "left out (budget)", "▲ without graph")
+        assert_contains(text, "<recalled-memory>", "left out (budget)", "▲ without graph")
         await pilot.press("tab")
-        await sees(pilot, "meaning")
+        await wait_for_text(pilot, "meaning")
         assert "▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
         before = console.screen._recall
         await pilot.press("slash", "end", *" now", "enter")
@@ -199,7 +201,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
     engine.recall_part.preview = fails  # type: ignore[method-assign, assignment]
     async with at(console, to_layer, Layer.VECTORS, size=WIDE) as pilot:
         await pilot.press("r")
-        await sees(pilot, "the database is damaged")
+        await wait_for_text(pilot, "the database is damaged")
 
 
 # Editing
@@ -212,7 +214,7 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
         await pilot.press(*"New ", "ctrl+s")
         await until(pilot, lambda: calls_of(engine, "wrote"))
         assert engine.agent_files.all["backend_builder", "soul.md"].startswith("New # Builder")
-        await sees(pilot, "New # Builder")
+        await wait_for_text(pilot, "New # Builder")
 
 
 async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
@@ -221,7 +223,7 @@ async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: Conso
         await until(pilot, lambda: console.screen.query("#text"))
         engine.agent_files.all["backend_builder", "soul.md"] = "# Theirs\n"
         await pilot.press(*"Mine ", "ctrl+s")
-        await sees(pilot, "Another program changed the file")
+        await wait_for_text(pilot, "Another program changed the file")
         assert "# Theirs" in screen_text(console)
         assert calls_of(engine, "wrote") == []
         await pilot.press("ctrl+t")
@@ -239,7 +241,7 @@ async def test_a_file_that_is_refused_stays_open_with_the_reason(console: Consol
         await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#text"))
         await pilot.press("x", "ctrl+s")
-        await sees(pilot, "line 2, column 3")
+        await wait_for_text(pilot, "line 2, column 3")
         await pilot.press("escape")
         assert len(console.screen_stack) == 2  # it is not saved yet
         await pilot.press("escape")
@@ -282,7 +284,7 @@ async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(consol
 async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_layer, Layer.VECTORS, size=WIDE) as pilot:
         await pilot.press("x")
-        await sees(pilot, "Forget it in 3 places")
+        await wait_for_text(pilot, "Forget it in 3 places")
         assert "stays: prompts that were sent already" in screen_text(console)
         await pilot.press("y", "up", "enter", "x", "enter")  # never by Enter
         assert calls_of(engine, "forget") == []

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.cards import FIRST, SECOND, calls_of, front
-from tests.console.conftest import running, screen_text, sees, until
+from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 
 
@@ -72,8 +72,8 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
         console.show_toast(
             "something else is wrong, in more words than fit one line of so small a terminal, and fixed thus"
         )
-        await sees(pilot, "something is wrong, and how to fix it")
-        await sees(pilot, "fixed thus")
+        await wait_for_text(pilot, "something is wrong, and how to fix it")
+        await wait_for_text(pilot, "fixed thus")
         seen = {
             widget: region.intersection(clip)
             for widget, (region, clip) in console.screen._compositor.visible_widgets.items()
@@ -96,7 +96,7 @@ async def test_a_new_prompt_a_check_and_the_filter_are_there_in_every_pane(
         await pilot.press("p")
         await until(pilot, lambda: ("run_cycle", True) in engine.noted)
         await pilot.press("n")
-        await sees(pilot, "New prompt")
+        await wait_for_text(pilot, "New prompt")
 
 
 async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
@@ -166,7 +166,7 @@ async def test_folded_the_queue_tells_how_long_something_waits(
     engine.changes.all = [dataclasses.replace(change, created_at=engine.now - since) for change in engine.changes.all]
     engine.permissions.all = []
     async with running(console, size=(80, 24)) as pilot:
-        await sees(pilot, f", {told}")
+        await wait_for_text(pilot, f", {told}")
 
 
 @pytest.mark.long
@@ -191,5 +191,5 @@ async def test_the_line_about_what_was_just_done_goes_after_a_while(
 ) -> None:
     monkeypatch.setattr("clawpy_console.screens.mission.screen.MESSAGE_S", 0.3)
     async with running(console, "escape", "up") as pilot:
-        await sees(pilot, "Snoozed")
+        await wait_for_text(pilot, "Snoozed")
         await until(pilot, lambda: "Snoozed" not in screen_text(console))

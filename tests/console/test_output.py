@@ -9,7 +9,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.transcript import BAR_CELLS, Progress
 from engine.model import CheckResult, SessionState, TranscriptLine
-from tests.console.conftest import running, screen_text, sees
+from tests.console.conftest import running, screen_text, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -52,7 +52,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
     engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=2)
     async with running(console, size=(200, 60)) as pilot:
         console.open("work", session.id)
-        await sees(pilot, " 20 %  6 run")
+        await wait_for_text(pilot, " 20 %  6 run")
         engine.sessions.transcripts[session.id] = lines
         engine.sessions.all[0] = dataclasses.replace(
             session, state=SessionState.SUCCEEDED, ended_at=NOW, lines=5,
@@ -60,7 +60,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
             facts={"signatures": dict.fromkeys(failing, "TypeError: N is no price in cart.py")},
         )  # fmt: skip
         console.reload(["sessions"])
-        await sees(pilot, "2 tests: TypeError: N is no price in cart.py")
+        await wait_for_text(pilot, "2 tests: TypeError: N is no price in cart.py")
         assert "100 %  20 run, 2 failed" in screen_text(console)
         assert " 20 %" not in screen_text(console)
         assert "test_total  and 1 more like it" in screen_text(console)

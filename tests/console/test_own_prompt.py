@@ -19,7 +19,7 @@ from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
 from tests.console.cards import calls_of, front
-from tests.console.conftest import live, running, screen_text, sees, until
+from tests.console.conftest import live, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import found_agent
 
@@ -56,7 +56,7 @@ async def test_a_prompt_that_names_a_flow_runs_at_once(
         await pilot.press(*"run the tests", "enter")
         await until(pilot, lambda: calls_of(engine, "approve"))
         assert calls_of(engine, "propose") == [("propose", "run the tests", stand_in.SHOP)]
-        await sees(pilot, "✓ Started: run the tests")
+        await wait_for_text(pilot, "✓ Started: run the tests")
 
 
 @pytest.mark.long
@@ -95,15 +95,15 @@ async def test_without_a_model_it_is_said_before_the_text_is_sent_and_an_agent_i
     engine.channel_setup.serves, engine.channel_setup.here = "", [found_agent("claude", "Claude Code")]
     async with running(console, size=(80, 24)) as pilot:
         await open_prompt_box(pilot, console)
-        await sees(pilot, "no model configured: ^o connects Claude Code")
+        await wait_for_text(pilot, "no model configured: ^o connects Claude Code")
         await pilot.press(*"explain the cart", "enter")
-        await sees(pilot, "No model or agent is set up, so this text cannot", "esc close")
+        await wait_for_text(pilot, "No model or agent is set up, so this text cannot", "esc close")
         assert not calls_of(engine, "propose")
         await pilot.press("ctrl+o")
-        await sees(pilot, "Which agent or model")
+        await wait_for_text(pilot, "Which agent or model")
         engine.channel_setup.serves = "claude"
         await pilot.press("1")
-        await sees(pilot, "koji-core is served by Claude Code")
+        await wait_for_text(pilot, "koji-core is served by Claude Code")
         await pilot.press("escape", "enter")
         await until(pilot, lambda: calls_of(engine, "propose"))
         assert calls_of(engine, "propose") == [("propose", "explain the cart", stand_in.SHOP)]
@@ -115,7 +115,7 @@ async def test_without_a_model_a_second_enter_keeps_the_text_as_a_card(console: 
     async with running(console) as pilot:
         await open_prompt_box(pilot, console)
         await pilot.press(*"explain the cart", "enter")
-        await sees(pilot, "to keep it as a card")
+        await wait_for_text(pilot, "to keep it as a card")
         await pilot.press("enter")
         await until(pilot, lambda: calls_of(engine, "propose"))
 
@@ -205,7 +205,7 @@ async def test_a_prompt_that_is_refused_stays_with_what_would_be_right(
     async with running(console) as pilot:
         await open_prompt_box(pilot, console)
         await pilot.press(*"bisect a.py", "enter")
-        await sees(pilot, "`bisect test=… good=… [bad=…]`")
+        await wait_for_text(pilot, "`bisect test=… good=… [bad=…]`")
         await pilot.press("=", "b", "enter")
         await until(pilot, lambda: calls_of(engine, "propose"))
         assert calls_of(engine, "propose") == [("propose", "bisect a.py=b", stand_in.SHOP)]
@@ -215,10 +215,10 @@ async def test_a_prompt_that_is_refused_stays_with_what_would_be_right(
 async def test_tab_completes_a_flow_and_its_parameters(console: ConsoleApp) -> None:
     async with running(console) as pilot:
         area = await open_prompt_box(pilot, console)
-        await sees(pilot, "run_tests")
+        await wait_for_text(pilot, "run_tests")
         await pilot.press(*"bis", "tab")
         assert area.text == "bisect "
-        await sees(pilot, "id of the test that fails, as its tool names it (required)")
+        await wait_for_text(pilot, "id of the test that fails, as its tool names it (required)")
         await pilot.press("tab", "tab")
         assert area.text == "bisect good="
         await pilot.press(*"v1", "space", "tab")

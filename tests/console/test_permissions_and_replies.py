@@ -22,10 +22,10 @@ from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
 from engine.model import ChangeState, Refusal, SessionState
-from tests.console.conftest import at, live, running, screen_text, sees, toasts, until
+from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 WIDE = (120, 40)
 
@@ -61,7 +61,9 @@ def answers(engine: StandIn) -> list[tuple[Any, ...]]:
 async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleApp, agent: StandIn) -> None:
     async with at(console, to_work, size=WIDE):
         text = screen_text(console)
-        says(text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU")
+        assert_contains(
+            text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"
+        )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ async def test_several_requests_are_answered_in_any_order(console: ConsoleApp, a
     async with console.run_test(size=WIDE) as pilot:
         asked = await to_work(pilot)
         await pilot.press("m")
-        await sees(pilot, "branches: [main]")
+        await wait_for_text(pilot, "branches: [main]")
         assert "write deploy.yml" in screen_text(console)
         settle(asked)
         await pilot.press("a")
@@ -112,11 +114,11 @@ async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
     long = "\n".join(f"line {number} of the script" for number in range(60))
     agent.permissions.all = [dataclasses.replace(permissions()[0], detail=long)]
     async with at(console, to_work, size=(80, 24)) as pilot:
-        await sees(pilot, "more below")
-        says(screen_text(console), "deny for this session", "line 0 of the script")
+        await wait_for_text(pilot, "more below")
+        assert_contains(screen_text(console), "deny for this session", "line 0 of the script")
         console.screen.go_to("asked")
         await pilot.press("G")
-        await sees(pilot, "line 59 of the script")
+        await wait_for_text(pilot, "line 59 of the script")
         assert "a allow once" in screen_text(console)
 
 
@@ -127,7 +129,7 @@ async def test_a_request_that_was_answered_elsewhere_is_said_and_goes(console: C
         agent.refuse["answer"] = Refusal("permission_answered", "it was answered already: denied", "")
         agent.permissions.all = []
         await pilot.press("a")
-        await sees(pilot, "answered already")
+        await wait_for_text(pilot, "answered already")
         await until(pilot, lambda: asked.current is None)
 
 
@@ -139,7 +141,7 @@ async def test_a_request_that_comes_up_is_seen_at_once(console: ConsoleApp, agen
         agent.permissions.all = permissions()
         agent.bus.publish(PermissionAsked(subject="perm_000000000001", session_id=AGENT, tool="exec", title="run x"))
         await until(pilot, lambda: asked.current is not None)
-        await sees(pilot, "Permission needed: run x")
+        await wait_for_text(pilot, "Permission needed: run x")
 
 
 async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: ConsoleApp, agent: StandIn) -> None:
@@ -222,9 +224,9 @@ async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> No
 @pytest.mark.long
 async def test_the_heading_says_model_tokens_and_that_a_price_is_estimated(console: ConsoleApp, agent: StandIn) -> None:
     async with at(console, to_work, size=WIDE) as pilot:
-        await sees(pilot, "openai:gpt-5-mini")
+        await wait_for_text(pilot, "openai:gpt-5-mini")
         text = screen_text(console)
-        says(text, "≈$0.02", "4.2k tokens", "2 calls")
+        assert_contains(text, "≈$0.02", "4.2k tokens", "2 calls")
 
 
 # X-ray
@@ -245,7 +247,7 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
         view = await xray(pilot)
         assert "use Decimal, not float" in view.prompt_text  # what came later in the conversation too
         text = screen_text(console)
-        says(
+        assert_contains(
             text,
             "2 gpt-5-mini",
             "soul.md        │ # Builder",
@@ -253,7 +255,7 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
             "unknown price",
         )
         await pilot.press("up")
-        await sees(pilot, "recall was left out")
+        await wait_for_text(pilot, "recall was left out")
         assert "use Decimal, not float" not in view.prompt_text
         assert "I look at the cart first." in screen_text(console)  # what it answered
 
@@ -317,8 +319,8 @@ async def test_the_folder_opens_in_a_window_of_tmux(
     async with at(console, to_work, size=WIDE, notifications=True) as pilot:
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-        await sees(pilot, "new tmux window")
-        says(screen_text(console), "To come back", "The session keeps")
+        await wait_for_text(pilot, "new tmux window")
+        assert_contains(screen_text(console), "To come back", "The session keeps")
 
 
 @pytest.mark.long
@@ -348,4 +350,4 @@ async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
 async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn) -> None:
     async with at(console, to_work, size=WIDE, notifications=True) as pilot:
         await pilot.press("o")
-        await sees(pilot, "only the diff is left")
+        await wait_for_text(pilot, "only the diff is left")

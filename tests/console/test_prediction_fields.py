@@ -15,7 +15,7 @@ from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model import ConfidenceBucket, Drift, Group, Insights, Shift, Slice
 from tests.console.stand_in import StandIn
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
     told = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
-    says(told, "approval since 1 Jan", "·▁▅█", "at most 3")
+    assert_contains(told, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
     assert list(predictions.over_time_fields(document(nothing))) == []  # no plot without data
 
@@ -64,7 +64,7 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
 def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
     told = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
-    says(told, "SOURCE", "1,000       2      50%  $0.09")
+    assert_contains(told, "SOURCE", "1,000       2      50%  $0.09")
     assert told.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
     assert "cost" not in text(predictions.table_fields(document(with_sources(read, free)), ("sources",)))
@@ -93,7 +93,7 @@ def test_every_line_fits(read: Insights, width: int) -> None:
 def test_a_change_of_taste_is_told_by_kind(read: Insights) -> None:
     drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
     told = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
-    says(
+    assert_contains(
         told,
         "your taste changed",
         "▼ less  Tests of what changed: approved 1 of 20, before 80%",

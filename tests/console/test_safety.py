@@ -23,11 +23,11 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
-from tests.console.conftest import at, live, screen_text, sees, until
+from tests.console.conftest import at, live, screen_text, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 
 async def to_safety(pilot: Pilot, *keys: str) -> None:
@@ -57,21 +57,21 @@ async def test_a_narrow_terminal_shows_one_column_and_says_which(console: Consol
     async with at(console, to_safety, size=(80, 24)) as pilot:
         assert "[rails]" in screen_text(console)
         await pilot.press("tab")
-        await sees(pilot, "[blocked 3]")
+        await wait_for_text(pilot, "[blocked 3]")
         assert "kill switch  open" not in screen_text(console)
         await pilot.press("right")
-        await sees(pilot, "AUTONOMY BY WORKSPACE")
+        await wait_for_text(pilot, "AUTONOMY BY WORKSPACE")
         line = next(line for line in screen_text(console).splitlines() if "[switches]" in line)
         await pilot.click(Columns, offset=(line.index("rails"), 0))
-        await sees(pilot, "kill switch  open")
+        await wait_for_text(pilot, "kill switch  open")
 
 
 @pytest.mark.long
 async def test_the_rail_under_the_cursor_says_why(console: ConsoleApp) -> None:
     async with at(console, to_safety, "down", "down", "down") as pilot:
-        await sees(pilot, "checks every prompt")
+        await wait_for_text(pilot, "checks every prompt")
         await pilot.press("up")
-        await sees(pilot, "of $18.80 left today")
+        await wait_for_text(pilot, "of $18.80 left today")
 
 
 @pytest.mark.long
@@ -79,7 +79,7 @@ async def test_on_a_low_terminal_the_cursor_brings_what_stands_below_into_sight(
     async with at(console, to_safety, "tab", "tab", size=(80, 24)) as pilot:
         assert "owner → koji-core" not in screen_text(console)
         await pilot.press("end")
-        await sees(pilot, "owner → koji-core")
+        await wait_for_text(pilot, "owner → koji-core")
 
 
 # Blocked work
@@ -89,21 +89,21 @@ async def test_on_a_low_terminal_the_cursor_brings_what_stands_below_into_sight(
 async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) -> None:
     async with at(console, to_safety, "tab") as pilot:
         text = screen_text(console)
-        says(text, "rm -rf / [/not markup]", "rule destructive.rm")
+        assert_contains(text, "rm -rf / [/not markup]", "rule destructive.rm")
         await pilot.press("down")
-        await sees(pilot, "follow-up · shop → koji-core from research")
+        await wait_for_text(pilot, "follow-up · shop → koji-core from research")
 
 
 @pytest.mark.long
 async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_safety, "tab", "a", notifications=True) as pilot:
-        await sees(pilot, "Allow this once?")
+        await wait_for_text(pilot, "Allow this once?")
         assert "content (destructive.rm)" in screen_text(console)
         await pilot.press("a", "y", "enter")
         assert not any(call[0] == "allow_once" for call in engine.noted)
         await pilot.press("a", "X")
         await until(pilot, lambda: ("allow_once", "pred_000000000002") in engine.noted)
-        await sees(pilot, "Allowed once. Approve the card")
+        await wait_for_text(pilot, "Allowed once. Approve the card")
         await pilot.press("a")  # once is enough
         assert len(console.screen_stack) == 1
 
@@ -119,7 +119,7 @@ async def test_allow_once_is_offered_for_the_content_filter_only(console: Consol
 async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["allow_once"] = Refusal("nothing_blocked", "the content filter did not block it")
     async with at(console, to_safety, "tab", "a", "X", notifications=True) as pilot:
-        await sees(pilot, "did not block it")
+        await wait_for_text(pilot, "did not block it")
 
 
 @pytest.mark.long
@@ -146,7 +146,7 @@ async def test_r_ends_the_gravest_first_and_asks_before_a_stop_and_a_month_stop_
     engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
     async with at(console, to_safety) as pilot:
         text = screen_text(console)
-        says(text, "■ month stop  Press R to resume", "■ pause       Press R to resume, over in 1h 03m")
+        assert_contains(text, "■ month stop  Press R to resume", "■ pause       Press R to resume, over in 1h 03m")
         await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)
         await pilot.press("R", "y")
@@ -161,10 +161,10 @@ async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, 
     async with at(console, to_safety) as pilot:
         assert "quiet hours 23:00–08:00" in screen_text(console)
         await pilot.press("d")
-        await sees(pilot, "do not disturb until 16:12")
+        await wait_for_text(pilot, "do not disturb until 16:12")
         await pilot.press("d")
         await until(pilot, lambda: engine.noted[-1] == ("dnd", None))
-        await sees(pilot, "quiet hours 23:00–08:00")
+        await wait_for_text(pilot, "quiet hours 23:00–08:00")
 
 
 # Switches
@@ -173,7 +173,7 @@ async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, 
 @pytest.mark.long
 async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_safety, "tab", "tab", "down", "enter") as pilot:
-        await sees(pilot, "may start work without asking")
+        await wait_for_text(pilot, "may start work without asking")
         await pilot.press("escape")
         assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("enter", "y")
@@ -183,7 +183,7 @@ async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: Conso
 @pytest.mark.long
 async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: StandIn) -> None:
     async with at(console, to_safety, "tab", "tab", *["down"] * 4, "enter") as pilot:
-        await sees(pilot, "What may the engine do in shop?")
+        await wait_for_text(pilot, "What may the engine do in shop?")
         await pilot.press("c", "enter")  # as it is already; Enter opens it again
         await pilot.press("a")
         assert not any(call[0] == "set" for call in engine.noted)
@@ -216,7 +216,7 @@ def test_gauges_appear_once_something_was_spent() -> None:
         safety_fields.cost_fields(tuple(nothing), NOW)
     )
     told = text(safety_fields.cost_fields(burns(), NOW))
-    says(told, "$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan")
+    assert_contains(told, "$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan")
 
 
 def test_a_full_gauge_says_so() -> None:
@@ -340,6 +340,6 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
 def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() -> None:
     broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
     said = "".join(text for text, _ in state_line(broken, NOW, "", 80))
-    says(said, "WATCHING", "config.toml:7")
+    assert_contains(said, "WATCHING", "config.toml:7")
     assert said.endswith("F12 stop")
     assert len(said) <= 80

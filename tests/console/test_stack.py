@@ -16,9 +16,9 @@ from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
 from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, shown, stack
-from tests.console.conftest import running, screen_text, sees, until
+from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await until(pilot, lambda: len(console.state.cards) == 5)
         assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
-        await sees(pilot, "Nothing to undo.")
+        await wait_for_text(pilot, "Nothing to undo.")
 
 
 @pytest.mark.long
@@ -112,7 +112,7 @@ async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: Con
         engine.refuse["undo"] = Refusal("too_late", "it ran to its end already", "look at its session")
         await pilot.press("u")
         await until(pilot, lambda: front(console) == SECOND)
-        says(screen_text(console), "it ran to its end already", "CARDS  1 of 4")
+        assert_contains(screen_text(console), "it ran to its end already", "CARDS  1 of 4")
 
 
 @pytest.mark.long
@@ -173,12 +173,12 @@ async def test_down_j_and_k_show_another_card_and_the_keys_decide_the_one_that_i
         assert "CARDS  1 of 5" in screen_text(console)
         assert [row.mark.strip() for row in rows(console)._rows] == ["BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"]
         await pilot.press("j", "down")
-        await sees(pilot, "CARDS  3 of 5")
+        await wait_for_text(pilot, "CARDS  3 of 5")
         assert rows(console).current == front(console) == RISKY
         await pilot.press("k")
         assert front(console) == SECOND
         await pilot.press("k", "k")
-        await sees(pilot, "CARDS  5 of 5")  # from the first to the last
+        await wait_for_text(pilot, "CARDS  5 of 5")  # from the first to the last
         assert not calls_of(engine, "approve", "dismiss", "snooze")
         await pilot.press("j", "j", "left")
         await until(pilot, lambda: calls_of(engine, "dismiss"))
@@ -206,7 +206,7 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
         assert stack(console).has_focus  # the keys of the cards work at once
         assert "CARDS  3 of 5" in screen_text(console)
         await click(pilot, "Rehearse merging")
-        await sees(pilot, "Card details")
+        await wait_for_text(pilot, "Card details")
         await pilot.press("escape")
         await click(pilot, "← dismiss")  # a key of the footer
         await until(pilot, lambda: calls_of(engine, "dismiss") == [("dismiss", RISKY)])
@@ -221,7 +221,7 @@ async def test_the_count_is_of_what_is_pending(console: ConsoleApp, engine: Stan
             engine.cards.all["pred_new"] = stand_in.card(77, "Something else", tier=Tier.UPKEEP)
         console.reload(["cards"])
         place = "2 of 4" if engine_says == "decided" else "3 of 6"
-        await sees(pilot, f"CARDS  {place}")
+        await wait_for_text(pilot, f"CARDS  {place}")
         assert front(console) == RISKY
 
 
@@ -240,7 +240,7 @@ async def test_the_card_you_look_at_stays_whatever_comes_before_it(console: Cons
 async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console, "p") as pilot:
         await until(pilot, lambda: ("run_cycle", True) in engine.noted)
-        await sees(pilot, "Nothing new.")
+        await wait_for_text(pilot, "Nothing new.")
         await pilot.press("w", "w")
         assert front(console) == "pred_000000000004"
         assert "only blog" in screen_text(console)

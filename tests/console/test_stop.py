@@ -10,7 +10,7 @@ from clawpy_console.app import ConsoleApp
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import running, screen_text, sees, until
+from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -70,7 +70,7 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
 async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["stop"] = Refusal("failed", "the database is full")
     async with running(console, "f12", notifications=True) as pilot:
-        await sees(pilot, "clawpy stop")
+        await wait_for_text(pilot, "clawpy stop")
         assert "STOPPED" not in screen_text(console)
         await pilot.press("R")  # nothing to resume
         assert not any(call[0] == "resume" for call in engine.noted)
@@ -83,7 +83,7 @@ async def test_one_key_resumes_on_every_screen(console: ConsoleApp, engine: Stan
         assert not any(call[0] == "resume" for call in engine.noted)  # nothing to lift
         await pilot.press("f12")
         await until(pilot, lambda: console.state.holds)
-        await sees(pilot, "Press R to resume")
+        await wait_for_text(pilot, "Press R to resume")
         await pilot.press("R", "R", "enter")
         assert not any(call[0] == "resume" for call in engine.noted)  # Enter gives the safe answer
         await pilot.press("R", "y")
@@ -97,7 +97,7 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
         engine.bus.publish(CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000))
         await until(pilot, lambda: "stop: F12 pressed" in screen_text(console) and "cost: 80 %" in screen_text(console))
         engine.bus.publish(HoldLifted(subject="stop", reason="resumed by you"))
-        await sees(pilot, "The stop ended.")
+        await wait_for_text(pilot, "The stop ended.")
         await pilot.pause()
         assert "stop: F12 pressed" not in screen_text(console)
         assert "cost: 80 %" in screen_text(console)  # which is as true as before
@@ -108,7 +108,7 @@ async def test_a_card_that_a_stop_refused_says_so_until_that_is_lifted(console: 
     async with running(console, "f12") as pilot:
         await until(pilot, lambda: console.state.holds)
         await pilot.press("right")
-        await sees(pilot, "✗ kill: stop: lunch")
+        await wait_for_text(pilot, "✗ kill: stop: lunch")
         console.resume("stop")
         await until(pilot, lambda: not console.state.holds and "kill: stop: lunch" not in screen_text(console))
 
@@ -118,7 +118,7 @@ async def test_what_no_hold_refused_stays_told(console: ConsoleApp, engine: Stan
     why = "kill: crossPollEnabled is false in the settings"
     engine.refuse["approve"] = Refusal("blocked", why, "lift that")
     async with running(console, "right") as pilot:
-        await sees(pilot, f"✗ {why}")
+        await wait_for_text(pilot, f"✗ {why}")
         console.screen.draw(frozenset({"cards"}))
         await pilot.pause()
         assert f"✗ {why}" in screen_text(console)

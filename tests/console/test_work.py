@@ -15,10 +15,10 @@ from clawpy_console.widgets.session import heading_lines
 from clawpy_console.widgets.transcript import Transcript
 from engine.events import SessionOutput
 from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
-from tests.console.conftest import at, live, running, screen_text, sees, until
+from tests.console.conftest import at, live, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW, sessions
-from tests.support.texts import says
+from tests.support.texts import assert_contains
 
 CHANGE = "chg_000000000001"
 
@@ -31,18 +31,18 @@ async def to_the_change(pilot) -> None:
 
 async def test_the_diff_and_the_test_result_are_shown_by_file(console: ConsoleApp) -> None:
     async with at(console, to_the_change, size=(200, 60)) as pilot:
-        await sees(pilot, "return round(sum(lines), 2)")
+        await wait_for_text(pilot, "return round(sum(lines), 2)")
         text = screen_text(console)
-        says(text, "pytest: 24 passed", "+18 -0")
+        assert_contains(text, "pytest: 24 passed", "+18 -0")
 
 
 @pytest.mark.long
 async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp) -> None:
     async with running(console, "2", "up", size=(200, 60)) as pilot:
-        await sees(pilot, "$ python -m pytest")
+        await wait_for_text(pilot, "$ python -m pytest")
         assert "✗ exit 1" in screen_text(console)
         await pilot.press("down")
-        await sees(pilot, "→ exit 0")
+        await wait_for_text(pilot, "→ exit 0")
 
 
 @pytest.mark.long
@@ -69,7 +69,7 @@ async def test_who_landed_something_finds_it_when_he_comes_back(console: Console
     engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=engine.sessions.all[2].id))
     async with at(console, to_the_change) as pilot:
         await pilot.press("L")
-        await sees(pilot, "3 files landed")
+        await wait_for_text(pilot, "3 files landed")
         await pilot.press("1", "2", "u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
 
@@ -121,7 +121,7 @@ async def test_a_key_that_can_do_nothing_now_says_why(
 ) -> None:
     engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
     async with running(console, "2", key, notifications=True) as pilot:
-        await sees(pilot, said)
+        await wait_for_text(pilot, said)
 
 
 async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleApp, engine: StandIn) -> None:
@@ -137,10 +137,10 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         assert not engine.changes.all[0].decided_at
         await pilot.press("L")
         await until(pilot, lambda: ("landed", CHANGE) in engine.noted)
-        await sees(pilot, "3 files landed")
+        await wait_for_text(pilot, "3 files landed")
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
-        await sees(pilot, "L lands it again")
+        await wait_for_text(pilot, "L lands it again")
         await pilot.press("L")  # taken back is not thrown away
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
 
@@ -151,12 +151,12 @@ async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp,
     engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
     async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("L")
-        await sees(pilot, "3 files landed")
+        await wait_for_text(pilot, "3 files landed")
         await pilot.press("u", "b")
-        await sees(pilot, "is still running. Try again in a moment.")
+        await wait_for_text(pilot, "is still running. Try again in a moment.")
         await pilot.press("u")
         answered.set()
-        await sees(pilot, "anding undone")
+        await wait_for_text(pilot, "anding undone")
         assert engine.noted.count(("undone", CHANGE)) == 1
         assert ("branched", CHANGE) not in engine.noted
         await pilot.press("b")
@@ -168,11 +168,11 @@ async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: 
     engine.refuse["undone"] = Refusal("conflict", "shop/cart.py was edited since", "commit it first")
     async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("L")
-        await sees(pilot, "3 files landed")
+        await wait_for_text(pilot, "3 files landed")
         await pilot.press("u")
-        await sees(pilot, "was edited since")
+        await wait_for_text(pilot, "was edited since")
         await pilot.press("u")
-        await sees(pilot, "anding undone")
+        await wait_for_text(pilot, "anding undone")
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
@@ -186,7 +186,7 @@ async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: Con
     engine.refuse["landed"] = Refusal("conflict", "shop/cart.py was changed by both", "branch it instead")
     async with at(console, to_the_change, notifications=True) as pilot:
         await pilot.press("L")
-        await sees(pilot, "changed by both")
+        await wait_for_text(pilot, "changed by both")
         assert "to land" in screen_text(console)
 
 
@@ -247,7 +247,7 @@ async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: Co
         assert view.scroll_offset.y == where
         await pilot.press("G")
         grow(1)
-        await sees(pilot, f"line {len(lines)}")
+        await wait_for_text(pilot, f"line {len(lines)}")
 
 
 @pytest.mark.parametrize("scrolled", [False, True])
@@ -266,7 +266,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_while_something_else_needs
         top = view.scroll_offset.y
         for n in range(3):
             console.show_toast(f"said {n}")
-        await sees(pilot, "said 2")
+        await wait_for_text(pilot, "said 2")
         assert ("line 100" in screen_text(console)) != scrolled
         assert not scrolled or view.scroll_offset.y == top
         lines.append(TranscriptLine(101, NOW, "output", "line 101"))
@@ -292,13 +292,13 @@ async def test_older_sessions_are_listed_at_the_end_of_the_list(console: Console
     engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
     everything = [session.id for session in engine.sessions.all]
     async with running(console, "2") as pilot:
-        await sees(pilot, "SESSIONS  60+")
+        await wait_for_text(pilot, "SESSIONS  60+")
         await pilot.press("G")
-        await sees(pilot, "older: ⏎ lists 60 more")
+        await wait_for_text(pilot, "older: ⏎ lists 60 more")
         assert [session.id for session in console.state.sessions] == everything[:60]
         await pilot.press("enter")
         await until(pilot, lambda: console.screen.session and console.screen.session.id == everything[60])
-        await sees(pilot, f"SESSIONS  {len(everything)} ")
+        await wait_for_text(pilot, f"SESSIONS  {len(everything)} ")
         await pilot.press("G")
         assert console.screen.session.id == everything[-1]
         assert "older:" not in screen_text(console)
@@ -309,9 +309,9 @@ async def test_a_filter_says_that_it_looked_among_the_newest_only(console: Conso
     last = engine.sessions.all[-1]
     engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
     async with running(console, "2", "slash", *"one 69", "enter") as pilot:
-        await sees(pilot, "older: ⏎ looks further")
+        await wait_for_text(pilot, "older: ⏎ looks further")
         await pilot.press("G", "enter")
-        await sees(pilot, "old one 69")
+        await wait_for_text(pilot, "old one 69")
 
 
 def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:
