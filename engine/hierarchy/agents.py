@@ -189,7 +189,7 @@ class Agents:
         return None if member.tools.budget is None else microusd(member.tools.budget.usd_per_day)
 
     def tools(self, agent_id: str) -> Tools:
-        """What `tools.json` of the agent says. Raises `Refusal` `unknown_agent`, `broken_agent`."""
+        """The content of the agent's `tools.json`. Raises `Refusal` `unknown_agent`, `broken_agent`."""
         return self._sound(agent_id).tools
 
     def soul(self, agent_id: str) -> str:
@@ -205,7 +205,7 @@ class Agents:
         return without_lessons(soul, without)
 
     def file_fault(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
-        """What is wrong with `text` as a `comms.json` or `tools.json` of this agent, before it is written: the keys
+        """The error in `text` as a `comms.json` or `tools.json` of this agent, before it is written: the keys
         that lead to the fault, and words for it. None when nothing is. `text` must be JSON."""
         if name not in ("comms.json", "tools.json"):
             return None

@@ -195,7 +195,7 @@ RETIRED = ".retired"
 
 
 def retired_members(agents: Path) -> list[tuple[str, Member]]:
-    """What was retired from the folder `agents`, by name: the folder's, `cfo` or, for a second of that id, `cfo.2`."""
+    """The retired agents of the folder `agents`, each with the name of its folder: `cfo`, `cfo.2` for a second one."""
     try:
         folders = sorted(
             folder for folder in (agents / RETIRED).iterdir() if folder.is_dir() and not folder.name.startswith(".")

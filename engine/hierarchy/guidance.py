@@ -217,7 +217,7 @@ def _leader(part: _LeaderPart) -> list[PromptLine]:
 
 
 def with_approval(item: GuidanceItem) -> str:
-    """What an item says; words of others say that the operator approved them, or they would not be here."""
+    """The text of an item; a quote says that the operator approved it."""
     return approved_text(item.text, is_quote=item.trust is Trust.QUOTED)
 
 

@@ -131,7 +131,7 @@ class GuidedSession(Row, table=True):
 
 
 class GuidanceFinding(Row, table=True):
-    """What was told of already: an item in one wording, `agent` for whom it is noisy, "" when it is stale."""
+    """An item in one wording that was reported: the `agent` for whom it is noisy, "" when it is stale."""
 
     __tablename__ = "guidance_findings"
 

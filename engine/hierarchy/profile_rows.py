@@ -37,7 +37,7 @@ MAX_DECISIONS = 5
 class WisdomEntry(Row, table=True):
     """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out.
     `version` is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words
-    are gone. `unsent_rows`: the shared leadership has not confirmed it yet."""
+    are gone. `unsent`: the shared leadership has not confirmed it yet."""
 
     __tablename__ = "wisdom_entries"
 

@@ -164,7 +164,7 @@ def _version(profile: LeaderProfile) -> str:
 
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-    """What makes `before` say what `text` says, in the order of the sections. Raises `Refusal` `bad_profile` for a
+    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for a
     heading that no profile has: what stands below it would be lost."""
     if unknown := unknown_headings(text):
         raise Refusal(

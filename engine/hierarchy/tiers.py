@@ -59,7 +59,7 @@ def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> Tier
 
 
 def tier_of_name(agent_id: str) -> TierDecision | None:
-    """What the words of the id tell: `cto` 2, `frontend_lead` 3, `junior_backend` 5; None when they tell nothing."""
+    """The tier by the words of an id: `cto` 2, `frontend_lead` 3, `junior_backend` 5; None for other words."""
     words = re.split(r"[_-]+", agent_id)
     for tier, names in (
         (1, {"alfred", "ceo"}),

@@ -63,7 +63,7 @@ def build(core: Services) -> None:
 
 
 class SessionSource:
-    """Reads sessions for the chain; see `distil_rules.SessionSource`."""
+    """Reads sessions for the chain; see `session_records.SessionSource`."""
 
     def __init__(self, core: Services) -> None:
         self._core = core

@@ -74,7 +74,7 @@ class StillRunning(NothingToDraft):
 
 @frozen
 class Evidence:
-    """What a draft is made from: the record of the opportunity, the records of its scope, newest first, and the
+    """The basis of a draft: the record of the opportunity, the records of its scope, newest first, and the
     sources."""
 
     record: LearningRecord
@@ -257,7 +257,7 @@ class FragmentDraft:
 
 
 def _fragment_from_approval(evidence: Evidence) -> FragmentDraft:
-    """What the operator added to a prompt, or a fact that the operator kept. Other approvals score too low."""
+    """A rule that the operator added to a prompt, or a fact that the operator kept. Other approvals score too low."""
     record, details = evidence.record, evidence.record.details
     if "added" not in details:
         title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
