@@ -50,5 +50,9 @@ class StallMeter:
         self._thread.join()
 
     def _run(self) -> None:
+        self._measure_delay()  # also where what is measured is over at once
         while not self._over.is_set():
-            self.delays.append(time_call(lambda: time.sleep(BEAT)) - BEAT)
+            self._measure_delay()
+
+    def _measure_delay(self) -> None:
+        self.delays.append(time_call(lambda: time.sleep(BEAT)) - BEAT)
