@@ -168,8 +168,11 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
     session = numpy.zeros(len(session_numbers), numpy.float32)
     numpy.maximum.at(session, session_of, fused)
     neighbour = numpy.maximum(_values_at(fused, pool.before), _values_at(fused, pool.after))
-    is_asked_speaker = numpy.array([row[1].casefold() in question.speakers for row in pool.rows], numpy.float32)
-    date_fit = numpy.array([question.date_fit(at) for *_, at in pool.rows], numpy.float32)
+    asked = {speaker for speaker in {row[1] for row in pool.rows} if speaker.casefold() in question.speakers}
+    is_asked_speaker = numpy.array([row[1] in asked for row in pool.rows], numpy.float32)
+    date_fit = numpy.zeros(len(pool.rows), numpy.float32)
+    if question.dates:
+        date_fit[:] = [question.date_fit(row[3]) for row in pool.rows]
     chosen = numpy.argsort(-(fused + 0.3 * neighbour + 0.3 * is_asked_speaker + 0.15 * date_fit), kind="stable")[
         :MAX_CLOSE
     ]
