@@ -15,12 +15,13 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.screens.work.permission_pane import GUARD_S, PermissionPane
+from clawpy_console.screens.work.permission_pane import GUARD_S, PermissionPane, diff_lines
 from clawpy_console.screens.work.session_actions import ReplyLine
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
+from engine.execution.tools.text_edits import unified_diff
 from engine.model import ChangeState, Refusal, SessionState
 from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
 from tests.console.stand_in import StandIn
@@ -64,6 +65,21 @@ async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleA
         assert_contains(
             text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"
         )
+
+
+def test_no_changed_line_of_a_permission_is_taken_for_a_header() -> None:
+    before = "keep\n-- drop table orders\n"
+    after = "keep\n++ x\n"
+    shown = list(diff_lines(unified_diff(before, after, "a.sql") + "\n" + unified_diff("1\n", "2\n", "b.txt")))
+    assert shown == [
+        ("hunk", "@@ -1,2 +1,2 @@"),
+        ("same", "keep"),
+        ("removed", "-- drop table orders"),
+        ("added", "++ x"),
+        ("hunk", "@@ -1 +1 @@"),
+        ("removed", "1"),
+        ("added", "2"),
+    ]
 
 
 @pytest.mark.parametrize(

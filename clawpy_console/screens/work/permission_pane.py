@@ -6,8 +6,9 @@ which the operator was typing allows nothing.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from textual.app import ComposeResult
@@ -24,6 +25,10 @@ from engine.model import PermissionRequest
 
 GUARD_S = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
+
+HUNK_HEADER = r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@"
+
+FILE_HEADERS = ("+++ ", "--- ", "diff ", "index ", "new file", "deleted file", "similarity", "rename ")
 
 MAX_DETAIL_LINES = 12
 """Maximum number of lines of the detail that are in sight."""
@@ -160,16 +165,20 @@ def _key_lines(keymap: Mapping[str, str], request_count: int, width: int) -> lis
     return lines
 
 
-def diff_lines(text: str) -> Iterable[tuple[str, str]]:
-    """The lines of a unified diff, as kind and text."""
+def diff_lines(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a unified diff, as kind and text, without its headers: the file is named above, in words.
+
+    The counts of a hunk say which lines belong to it, so that a removed line "-- x" is not taken for a header.
+    """
+    old_count = new_count = 0  # lines of the hunk that are still to come
     for line in text.splitlines():
-        if line.startswith("@@"):
+        if old_count > 0 or new_count > 0:
+            kind = {"+": "added", "-": "removed"}.get(line[:1], "same")
+            old_count -= kind != "added" and not line.startswith("\\")
+            new_count -= kind != "removed" and not line.startswith("\\")
+            yield kind, line[1:]
+        elif match := re.match(HUNK_HEADER, line):
+            old_count, new_count = (1 if count is None else int(count) for count in match.groups())
             yield "hunk", line
-        elif line.startswith(("+++", "---", "diff ", "index ", "new file", "deleted file", "similarity", "rename ")):
-            continue  # the file is named above, in words
-        elif line.startswith("+"):
-            yield "added", line[1:]
-        elif line.startswith("-"):
-            yield "removed", line[1:]
-        else:
-            yield "same", line[1:]
+        elif not line.startswith(FILE_HEADERS):
+            yield "same", line
