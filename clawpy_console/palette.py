@@ -91,8 +91,8 @@ def choose_theme(app: Console, name: str) -> None:
     app.write_setting("console.theme", name)
 
 
-KEYS = "abcdefghilmnopqrstuvwxyz"
-"""A key for each mute that is listed, the newest first; `clawpy muted` lists all. j and k move the cursor."""
+MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
+"""A key for each mute that is listed, the newest first. j and k move the cursor."""
 
 
 def show_muted(app: Console) -> None:
@@ -102,29 +102,33 @@ def show_muted(app: Console) -> None:
         if not muted:
             app.show_toast("Nothing is muted.")
             return
-        by_key = dict(zip(KEYS, muted, strict=False))
+        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
 
         def on_choice(answer: Answer | None) -> None:
             if answer is not None:
                 mute = by_key[answer.key]
                 app.call_engine(
-                    lambda engine: engine.cards.lift(mute.id), lambda item: app.show_toast(f"Unmuted: {_what(item)}")
+                    lambda engine: engine.cards.lift(mute.id),
+                    lambda item: app.show_toast(f"Unmuted: {_describe_mute(item)}"),
                 )
 
-        answers = [Answer(key, _what(item), _when(item)) for key, item in by_key.items()]
-        app.push_screen(Question("Muted: which should appear again?", answers), on_choice)
+        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
+        question = "Muted: which should appear again?"
+        if len(muted) > len(by_key):
+            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
+        app.push_screen(Question(question, answers), on_choice)
 
     app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
 
 
-def _what(mute: Mute) -> str:
+def _describe_mute(mute: Mute) -> str:
     """The muted subject, and its place."""
     where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
     about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
     return f"{about}, {where}"
 
 
-def _when(mute: Mute) -> str:
+def _describe_end(mute: Mute) -> str:
     """Until when, and why."""
     until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
     return f"{until}, {mute.why}"

@@ -41,10 +41,14 @@ def _question(queued: Sequence[Bubble]) -> str:
     if len(ready) < len(queued):
         quotes = formats.count(len(queued) - len(ready), "quote")
         lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")
-    return "\n".join(lines or ["Nothing is waiting. Findings of the last sessions are checked now."]) + (
-        "\n\nIt becomes a pattern of its leader and goes into the prompts of all agents below. To undo it, edit the "
-        "guidance of that leader."
-    )
+    if not lines:
+        return "Nothing is waiting. Findings of the last sessions are checked now."
+    if ready:
+        lines.append(
+            "\nEach becomes a pattern of its leader and goes into the prompts of all agents below. To undo that, edit "
+            "the guidance of the leader."
+        )
+    return "\n".join(lines)
 
 
 def _show_report(app: Console, report: FlushReport) -> None:

@@ -9,30 +9,32 @@ from engine.clock import Clock
 from engine.storage import state
 from engine.storage.database import Database
 
-KEY = "autonomy.presence"
+STATE_KEY = "autonomy.presence"
+
 ABSENCE = timedelta(minutes=30)
-"""Silent for so long, the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
-WRITE_EVERY = timedelta(seconds=30)
-"""A crash may lose so much of it: a key press is no reason for a write to disk."""
+"""Time without input after which the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
+
+WRITE_INTERVAL = timedelta(seconds=30)
+"""Minimum time between two writes to disk; a crash loses at most so much."""
 
 
 class Presence:
-    """The last input, in memory exact, on disk to half a minute. Before any input: when it was created."""
+    """The last input: exact in memory, to half a minute on disk. Before any input, the time of creation."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._lock = threading.Lock()
         with database.read() as session:
-            stored = state.get(session, KEY)
+            stored = state.get(session, STATE_KEY)
         self._written = datetime.fromisoformat(stored["at"]) if stored else None
         self._last = self._written or clock.now()
-        self._what = stored["what"] if stored else "start"
+        self._source = stored["what"] if stored else "start"
         absent_since = stored.get("left") if stored else None
-        self._left = datetime.fromisoformat(absent_since) if absent_since else None
+        self._absent_since = datetime.fromisoformat(absent_since) if absent_since else None
 
     def note_now(self, source: str) -> None:
-        """The operator did something; `what` is a word for it, such as `key`, `verb`."""
+        """The operator did something; `source` is a word for it, such as `key`, `verb`."""
         self.note(self._clock.now(), source)
 
     def note(self, at: datetime, source: str) -> None:
@@ -41,15 +43,15 @@ class Presence:
             if at <= self._last and self._written is not None:
                 return
             if at - self._last >= ABSENCE:
-                self._left = self._last
-            self._last, self._what = max(at, self._last), source
-            due = self._written is None or abs(at - self._written) >= WRITE_EVERY
+                self._absent_since = self._last
+            self._last, self._source = max(at, self._last), source
+            due = self._written is None or abs(at - self._written) >= WRITE_INTERVAL
             if due:
                 self._written = at
-            absent_since = self._left.isoformat() if self._left else None
+            absent_since = self._absent_since.isoformat() if self._absent_since else None
         if due:
             self._database.write(
-                lambda tx: state.put(tx, KEY, {"at": at.isoformat(), "what": source, "left": absent_since})
+                lambda tx: state.put(tx, STATE_KEY, {"at": at.isoformat(), "what": source, "left": absent_since})
             )
 
     def silence(self) -> timedelta:
@@ -60,9 +62,9 @@ class Presence:
     def away_since(self) -> datetime | None:
         """When the present absence began, or else the last one; None when there was none."""
         with self._lock:
-            return self._last if self._clock.now() - self._last >= ABSENCE else self._left
+            return self._last if self._clock.now() - self._last >= ABSENCE else self._absent_since
 
     def last(self) -> tuple[datetime, str]:
-        """When, and what it was."""
+        """The time and the source of the last input."""
         with self._lock:
-            return self._last, self._what
+            return self._last, self._source
