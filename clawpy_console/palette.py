@@ -1,8 +1,8 @@
-"""The commands of the command palette: every action, resuming, themes, the mouse, muted cards, the gateway."""
+"""The commands of the command palette."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,13 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from clawpy_console import formats
-from clawpy_console.dialogs.question import Answer, Question, confirm, show_text
+from clawpy_console.dialogs.gateway import show_gateway, switch_gateway
+from clawpy_console.dialogs.mutes import show_muted
+from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields.holds import RESUME_QUESTIONS
-from clawpy_console.formats import crop, one_line, workspace_name
+from clawpy_console.formats import one_line
 from clawpy_console.keys import BY_ID, shown_key
-from engine import kind_title
-from engine.model import Hold, Mute
+from engine.model import Hold
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -39,7 +40,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
         action = BY_ID[active.binding.id or ""]
         if not action.id.startswith(LEFT_OUT):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
-            act = partial(_act, app, action.action, active.node)
+            act = partial(_run_action, app, action.action, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
     if "mission.own" not in bound:
         yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
@@ -51,11 +52,11 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, mouse == "on"))
-    api = "off" if app.state.gateway else "on"
+    gateway = "off" if app.state.gateway else "on"
     yield SystemCommand(
-        f"Gateway {api}",
+        f"Gateway {gateway}",
         "an API for a phone, a script, another agent",
-        partial(switch_gateway, app, api == "on"),
+        partial(switch_gateway, app, gateway == "on"),
     )
     if app.state.gateway:
         yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
@@ -64,7 +65,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand(
             "Quit, keep the engine running",
             "`clawpy` attaches to it again",
-            partial(_act, app, "app.keep_running", app),
+            partial(_run_action, app, "app.keep_running", app),
         )
 
 
@@ -78,87 +79,14 @@ def ask_to_resume(app: Console, hold: Hold) -> None:
     confirm(app, title, question, "resume", partial(app.resume, hold.word))
 
 
-def _act(app: Console, action: str, node: Any) -> None:
-    async def act() -> None:
+def _run_action(app: Console, action: str, node: Any) -> None:
+    async def run() -> None:
         await app.run_action(action, node)
 
-    app.run_in_background(act, "palette")
+    app.run_in_background(run, "palette")
 
 
 def choose_theme(app: Console, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
     app.write_setting("console.theme", name)
-
-
-MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
-"""A key for each mute that is listed, the newest first. j and k move the cursor."""
-
-
-def show_muted(app: Console) -> None:
-    """List what is muted; the key of one ends it."""
-
-    def on_list(muted: Sequence[Mute]) -> None:
-        if not muted:
-            app.show_toast("Nothing is muted.")
-            return
-        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
-
-        def on_choice(answer: Answer | None) -> None:
-            if answer is not None:
-                mute = by_key[answer.key]
-                app.call_engine(
-                    lambda engine: engine.cards.lift(mute.id),
-                    lambda item: app.show_toast(f"Unmuted: {_describe_mute(item)}"),
-                )
-
-        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
-        question = "Muted: which should appear again?"
-        if len(muted) > len(by_key):
-            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
-        app.push_screen(Question(question, answers), on_choice)
-
-    app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
-
-
-def _describe_mute(mute: Mute) -> str:
-    """The muted subject, and its place."""
-    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
-    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
-    return f"{about}, {where}"
-
-
-def _describe_end(mute: Mute) -> str:
-    """Until when, and why."""
-    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
-    return f"{until}, {mute.why}"
-
-
-def switch_gateway(app: Console, on: bool) -> None:
-    """Have the engine open or close it, and say what came of that."""
-    app.call_engine(
-        lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()),
-        lambda done: _gateway_switched(app, *done),
-    )
-
-
-def _gateway_switched(app: Console, fresh: str, state: Any) -> None:
-    app.reload(["place", "settings"])
-    if not state.listening:
-        app.show_toast("the gateway is off")
-        return
-    _show(app, fresh, state)
-
-
-def show_gateway(app: Console) -> None:
-    """Say where it listens, and its token if nobody has read that yet."""
-    app.load_for_dialog(
-        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()), lambda answer: _show(app, *answer)
-    )
-
-
-def _show(app: Console, fresh: str, state: Any) -> None:
-    token = f"the token, shown once:\n{fresh}\n" if fresh else ""
-    hint = "" if state.token == "this run" else "clawpy token      shows the token\n"
-    lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    show_text(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())

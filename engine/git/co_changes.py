@@ -1,12 +1,12 @@
 """Finds files that usually change together. Pure.
 
-Two things are asked about a set of files that changed, and both must say yes. *How did commits like this one end?*
-Past commits are weighed by how alike they are to the set; the share of the weight whose commits had a further file is
-how likely that file is missing. *How firm is the tie?* Of the last commits in which one of the files changed, in how
-many did the further file change too; the lower Wilson bound, so that 3 of 3 is worth less than 12 of 12.
+Two things are asked about a set of files that changed, and both must say yes. *Which files did similar commits change?*
+Past commits are weighed by their similarity to the set. The share of the weight whose commits had a further file is
+how likely that file is missing. *How strong is the tie?* Of the last commits in which one of the files changed, in how
+many did the further file change too? The lower Wilson bound counts, so that 3 of 3 is worth less than 12 of 12.
 
-How high the score must be to speak is the project's own: its last commits are asked as they were, and the bar is set so
-high that few of them would have been called incomplete. A project of habits has a low bar, one without a high one.
+The threshold of the score is the project's own: its last commits are scored as they were, and the threshold is
+set so high that few of them would have been called incomplete. It is low in a project of habits, and high elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_CHANGED: Final = 12
 """With more changed files than this nothing is missing: such a change follows no habit."""
 
 MAX_COMMITS_BACK: Final = 1_000
-"""Maximum number of commits to look back. Half of `history.MAX_COMMITS` at most, so that the bar can be found, too."""
+"""Maximum number of commits to look back. At most half of `history.MAX_COMMITS`: the threshold looks back as far."""
 
 HALF_LIFE: Final = 600
 """A commit counts half after so many others."""
@@ -39,47 +39,68 @@ HALF_LIFE: Final = 600
 MAX_OCCURRENCES: Final = 60
 """Of the commits in which a file changed the last so many are compared: `README.md` changed in thousands."""
 
-TIE: Final = 20
-"""The firmness of a tie is that of the last so many commits of a file."""
+TIE_COMMITS: Final = 20
+"""Number of the last commits of a file that a tie is computed from."""
 
 MIN_TOGETHER: Final = 3
-"""Two commits are no habit."""
+"""Minimum number of commits in which two files changed together: two are no habit."""
 
-ALIKE: Final = 3
-"""The exponent of likeness: a commit half as alike counts an eighth."""
+SIMILARITY_EXPONENT: Final = 3
+"""A commit of half the similarity counts an eighth."""
 
-DOUBT: Final = 0.5
-"""The weight of half a commit just like this one that ended otherwise, put beside what was seen."""
+PRIOR_WEIGHT: Final = 0.5
+"""Weight against every partner, as of half a commit of the same files without it."""
 
 FOLDER_WEIGHT: Final = 0.5
 """Weight of a shared folder and ending, relative to a shared file."""
 
 ONE_SIGMA: Final = 1.0
-"""The Wilson bound holds with 84 %."""
+"""Standard deviations of the Wilson bound, which then holds with 84 %."""
 
-LOWEST_BAR: Final = 0.5
-"""No score below it speaks, however regular the project."""
+MIN_THRESHOLD: Final = 0.5
+"""Minimum score of a partner that is named, however regular the project."""
 
-UNPROVEN_BAR: Final = 0.55
-"""The bar while there are too few commits to set it by."""
+DEFAULT_THRESHOLD: Final = 0.55
+"""Threshold while there are too few commits to compute it from."""
 
-FALSE_ALARMS: Final = 0.02
-"""The bar is where this share of the project's own commits would have been called incomplete."""
+FALSE_ALARM_RATE: Final = 0.02
+"""Share of the project's own commits that the threshold would have called incomplete."""
 
-JUDGED, MIN_JUDGED = 200, 50
-"""The bar is set by the last so many commits of several files; there must be so many at least."""
+CALIBRATION_COMMITS: Final = 200
+"""Number of the last commits of several files that the threshold is computed from."""
+
+MIN_CALIBRATION_COMMITS: Final = 50
+"""Minimum number of them; with fewer the threshold is `DEFAULT_THRESHOLD`."""
 
 
 @frozen
 class Partner:
-    """A file that usually changes with what changed: in `together` of the last `of` commits in which `because`
-    changed, one of the files asked about or, as `folder/*.ending`, all that lie beside it and end alike."""
+    """A file that usually changes with what changed."""
 
     path: str
     because: str
+    """The file that it is tied to, or as `folder/*.ending` all files of that folder and ending."""
+    together: int
+    """Number of commits in which both changed."""
+    of: int
+    """Number of the last commits in which `because` changed."""
+    score: float
+
+
+@frozen
+class _Tie:
+    """How often a path changed together with a mark, see `Partner`."""
+
+    bound: float
+    """The lower Wilson bound."""
+    mark: str
     together: int
     of: int
-    score: float
+
+    @property
+    def order(self) -> tuple[float, bool, str]:
+        """Sorts the strongest last; at the same bound a single file is stronger than a group."""
+        return self.bound, not is_group(self.mark), self.mark
 
 
 class CoChanges:
@@ -100,77 +121,84 @@ class CoChanges:
                 self._touched[path].append(index)
             for path in change.deleted:
                 self._deleted[path].append(index)
-            usual = 0 < len(change.files) <= MAX_FILES
-            self._files.append(frozenset(change.files) if usual else frozenset())
-            self._marks.append(_marks(change.files) if usual else frozenset())
+            is_sweep = not 0 < len(change.files) <= MAX_FILES
+            self._files.append(frozenset(change.files) if not is_sweep else frozenset())
+            self._marks.append(_marks(change.files) if not is_sweep else frozenset())
             for mark in self._marks[-1]:
                 self._changed[mark].append(index)
 
     def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
         """The file that most likely ought to have changed with `files`; None when nothing is likely enough."""
         before = self.length if before is None else before
-        partner = self.likeliest(files, before)
-        return partner if partner is not None and partner.score >= self.bar(before) else None
+        partner = self.best_partner(files, before)
+        return partner if partner is not None and partner.score >= self.threshold(before) else None
 
-    def bar(self, before: int | None = None) -> float:
-        """The score from which a partner is named, in [`LOWEST_BAR`, 1]."""
+    def threshold(self, before: int | None = None) -> float:
+        """The minimum score of a partner that is named, in [`MIN_THRESHOLD`, 1]."""
         before = self.length if before is None else before
         scores: list[float] = []
         for index in range(before - 1, max(-1, before - 1 - MAX_COMMITS_BACK), -1):
             if 2 <= len(self._files[index]) <= MAX_CHANGED:
                 scores.append(self._score(index))
-                if len(scores) == JUDGED:
+                if len(scores) == CALIBRATION_COMMITS:
                     break
-        if len(scores) < MIN_JUDGED:
-            return UNPROVEN_BAR
-        return max(LOWEST_BAR, sorted(scores)[-1 - int(FALSE_ALARMS * len(scores))])
+        if len(scores) < MIN_CALIBRATION_COMMITS:
+            return DEFAULT_THRESHOLD
+        return max(MIN_THRESHOLD, sorted(scores)[-1 - int(FALSE_ALARM_RATE * len(scores))])
 
     def _score(self, index: int) -> float:
         """How incomplete that commit looked when it was made."""
         if index not in self._scores:
-            partner = self.likeliest(self._files[index], index)
+            partner = self.best_partner(self._files[index], index)
             self._scores[index] = partner.score if partner is not None else 0.0
         return self._scores[index]
 
-    def likeliest(self, files: Iterable[str], before: int) -> Partner | None:
+    def best_partner(self, files: Iterable[str], before: int) -> Partner | None:
         """The partner with the highest score, however low."""
         present = frozenset(files)
         if not 0 < len(present) <= MAX_CHANGED:
             return None
-        marks = _marks(present)
         oldest = max(0, before - MAX_COMMITS_BACK)
-        recent = {mark: self._recent(mark, oldest, before) for mark in marks}
+        recent = {mark: self._recent(mark, oldest, before) for mark in _marks(present)}
+        best: Partner | None = None
+        shares = self._likelihoods(present, recent, oldest, before)
+        for path, share in sorted(sorted(shares.items()), key=itemgetter(1), reverse=True)[:3]:
+            tie = max(self._ties(path, recent), key=lambda tie: tie.order, default=None)
+            if tie is None or self._is_gone(path, before):
+                continue
+            score = sqrt(share * tie.bound)
+            if score > (best.score if best else 0.0):
+                best = Partner(path, tie.mark, tie.together, tie.of, score)
+        return best
+
+    def _likelihoods(
+        self, present: frozenset[str], recent: Mapping[str, Sequence[int]], oldest: int, before: int
+    ) -> dict[str, float]:
+        """Each file that similar commits changed too, with the share of their weight, in (0, 1)."""
+        marks = frozenset(recent)
         rarity = _Rarity(self._changed, oldest, before)
         whole = rarity.of(marks)
-        total, ends = DOUBT, defaultdict[str, float](float)
+        total = PRIOR_WEIGHT
+        weights: defaultdict[str, float] = defaultdict(float)
         for index in sorted(set(chain.from_iterable(indexes[-MAX_OCCURRENCES:] for indexes in recent.values()))):
             others = self._files[index] - present
             shared, further = rarity.of(self._marks[index] & marks), rarity.of(self._marks[index] - marks)
-            # One further file is what is asked for: it makes a commit no less alike. The weightiest, for each alike.
-            least = max((rarity.of(_marks((path,)) - marks) for path in others), default=0.0)
-            weight = (shared / (whole + max(0.0, further - least))) ** ALIKE * 0.5 ** ((before - index) / HALF_LIFE)
+            # One further file is what is asked for: it makes a commit no less similar. The rarest, the same for each.
+            rarest = max((rarity.of(_marks((path,)) - marks) for path in others), default=0.0)
+            similarity = shared / (whole + max(0.0, further - rarest))
+            weight = similarity**SIMILARITY_EXPONENT * 0.5 ** ((before - index) / HALF_LIFE)
             total += weight
             for path in others:
-                ends[path] += weight
-        best: Partner | None = None
-        for path, weight in sorted(sorted(ends.items()), key=itemgetter(1), reverse=True)[:3]:
-            if self._is_gone(path, before):
-                continue
-            bound, _, because, together, of = max(self._ties(path, recent), default=(0.0, False, "", 0, 0))
-            score = sqrt(weight / total * bound)
-            if score > (best.score if best else 0.0):
-                best = Partner(path, because, together, of, score)
-        return best
+                weights[path] += weight
+        return {path: weight / total for path, weight in weights.items()}
 
-    def _ties(self, path: str, recent: Mapping[str, Sequence[int]]) -> Iterator[tuple[float, bool, str, int, int]]:
-        """The ties of `path` to each of the marks: the lower bound, whether the mark is one file, the mark, and in how
-        many of how many commits they changed together."""
+    def _ties(self, path: str, recent: Mapping[str, Sequence[int]]) -> Iterator[_Tie]:
+        """The ties of `path` to each of the marks."""
         for mark, indexes in recent.items():
-            last = indexes[-TIE:]
+            last = indexes[-TIE_COMMITS:]
             together = sum(path in self._files[index] for index in last)
             if together >= MIN_TOGETHER:
-                bound = wilson_lower_bound(together, len(last), ONE_SIGMA)
-                yield bound, not is_group(mark), mark, together, len(last)
+                yield _Tie(wilson_lower_bound(together, len(last), ONE_SIGMA), mark, together, len(last))
 
     def _recent(self, mark: str, oldest: int, before: int) -> list[int]:
         indexes = self._changed.get(mark, [])

@@ -171,7 +171,7 @@ class CardStore:
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
             self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
-            self.dismissals.approved(tx, row.workspace, row.kind)
+            self.dismissals.restart_count(tx, row.workspace, row.kind)
             self.safety.decided(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
@@ -209,7 +209,7 @@ class CardStore:
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
         self.dismissals.add(tx, row, reason)
-        muted = self.dismissals.muted(tx.session, tx.now)
+        muted = self.dismissals.mute_index(tx.session, tx.now)
         for other in load_pending(tx.session):
             if muted.covers(*other.about, other.tier):
                 self.withdraw(tx, other, "its kind was switched off: clawpy muted")

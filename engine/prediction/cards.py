@@ -171,13 +171,13 @@ class Cards:
     def muted(self) -> list[Mute]:
         """The mutes that follow from dismissals (SPEC 2.9), newest first."""
         with self._database.read() as session:
-            return self.store.dismissals.mutes(session, self.store.clock.now())
+            return self.store.dismissals.active_mutes(session, self.store.clock.now())
 
     def lift(self, mute_id: str) -> Mute:
         """End a mute from the next cycle on. Raises `Refusal` `unknown_mute`."""
 
         def work(tx: Transaction) -> Mute:
-            muted = self.store.dismissals.mutes(tx.session, tx.now)
+            muted = self.store.dismissals.active_mutes(tx.session, tx.now)
             mute = next((mute for mute in muted if mute.id == mute_id), None)
             if mute is None:
                 raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
@@ -349,7 +349,7 @@ class Cards:
         if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= stack.MAX_SUGGESTED:
             message = f"{stack.MAX_SUGGESTED} cards from agents and programs are already waiting"
             raise Refusal("too_many_cards", message, "the operator must decide them first")
-        if self.store.dismissals.muted(tx.session, tx.now).covers(*row.about, row.tier):
+        if self.store.dismissals.mute_index(tx.session, tx.now).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"
             raise Refusal("muted", message, "clawpy muted lists it")
         if other := self.store.duplicate_of(tx, row):

@@ -56,22 +56,22 @@ def mute_span(dismissals: int) -> timedelta:
     return FIRST_MUTE * int(2 ** (dismissals - 1))
 
 
-def mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
+def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. At `until` itself a mute is over."""
     subjects: dict[tuple[str, str, str], list[Dismissal]] = {}
     kinds: dict[tuple[str, str], list[Dismissal]] = {}
     never: dict[tuple[str, str], list[Dismissal]] = {}
-    for past in sorted(dismissals, key=lambda past: (past.at, past.card)):
-        if past.subject_counts:
-            subjects.setdefault((past.workspace, past.kind, past.subject), []).append(past)
-        if past.kind_counts and past.reason != DismissReason.ALREADY_DONE:
-            kinds.setdefault((past.workspace, past.kind), []).append(past)
-            if past.reason in NEVER:
-                place = past.workspace if past.reason == DismissReason.NEVER_HERE else ""
-                never.setdefault((place, past.kind), []).append(past)
+    for dismissal in sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card)):
+        if dismissal.subject_counts:
+            subjects.setdefault((dismissal.workspace, dismissal.kind, dismissal.subject), []).append(dismissal)
+        if dismissal.kind_counts and dismissal.reason != DismissReason.ALREADY_DONE:
+            kinds.setdefault((dismissal.workspace, dismissal.kind), []).append(dismissal)
+            if dismissal.reason in NEVER:
+                place = dismissal.workspace if dismissal.reason == DismissReason.NEVER_HERE else ""
+                never.setdefault((place, dismissal.kind), []).append(dismissal)
     active = []
     for (workspace, kind, subject), group in subjects.items():
-        rejections = sum(past.reason != DismissReason.ALREADY_DONE for past in group)
+        rejections = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in group)
         until = group[-1].at + mute_span(max(1, rejections))
         if now < until:
             active.append(_mute(workspace, kind, subject, group, until))
@@ -94,7 +94,7 @@ def _mute(workspace: str, kind: str, subject: str, dismissals: Sequence[Dismissa
         reason=DismissReason(last.reason) if last.reason else None,
         card=last.card,
         prompt=last.prompt,
-        tier=min(past.tier for past in dismissals),
+        tier=min(dismissal.tier for dismissal in dismissals),
     )
 
 
@@ -119,42 +119,41 @@ class MuteIndex:
         return dismissed is not None and not (tier == Tier.BROKEN < dismissed)
 
 
-_WORKSPACE: Any = col(DismissalRow.workspace)
-_KIND: Any = col(DismissalRow.kind)
-_SUBJECT: Any = col(DismissalRow.subject)
-_REASON: Any = col(DismissalRow.reason)
-_LIFTED: Any = col(DismissalRow.kind_lifted_at)
-_COUNTING = sqlalchemy.select(
-    col(DismissalRow.prediction_id),
-    _WORKSPACE,
-    _KIND,
-    _SUBJECT,
-    col(DismissalRow.dismissed_at),
-    _REASON,
-    col(DismissalRow.subject_lifted_at).is_(None),
-    _LIFTED.is_(None),
-    col(Prediction.prompt),
-    col(Prediction.tier),
-).where(
+_COLUMNS: dict[str, Any] = {
+    "card": col(DismissalRow.prediction_id),
+    "workspace": col(DismissalRow.workspace),
+    "kind": col(DismissalRow.kind),
+    "subject": col(DismissalRow.subject),
+    "at": col(DismissalRow.dismissed_at),
+    "reason": col(DismissalRow.reason),
+    "subject_counts": col(DismissalRow.subject_lifted_at).is_(None),
+    "kind_counts": col(DismissalRow.kind_lifted_at).is_(None),
+    "prompt": col(Prediction.prompt),
+    "tier": col(Prediction.tier),
+}
+"""The column of each field of `Dismissal`."""
+
+_COUNTING = sqlalchemy.select(*_COLUMNS.values()).where(
     col(Prediction.id) == col(DismissalRow.prediction_id),
-    col(DismissalRow.subject_lifted_at).is_(None) | _LIFTED.is_(None),
+    col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
 )
+"""The dismissals that count for their subject or their kind."""
 
 
 class Dismissals:
     """Stores dismissals and reads the mutes that follow from them."""
 
     def __init__(self, database: Database) -> None:
-        self._kept: TableCache[Rows] = TableCache(database, DismissalRow)
+        self._rows: TableCache[Rows] = TableCache(database, DismissalRow)
 
-    def mutes(self, session: Session, now: datetime) -> list[Mute]:
-        """The mutes now, newest first."""
-        rows = self._kept.seen(session, "", lambda seen: ask(seen, _COUNTING))
-        return mutes((Dismissal(*row) for row in rows), now)
+    def active_mutes(self, session: Session, now: datetime) -> list[Mute]:
+        """The mutes at `now`, newest first."""
+        rows = self._rows.seen(session, "", lambda seen: ask(seen, _COUNTING))
+        return active_mutes((Dismissal(**dict(zip(_COLUMNS, row, strict=True))) for row in rows), now)
 
-    def muted(self, session: Session, now: datetime) -> MuteIndex:
-        """The mutes now, to ask for many cards."""
-        return MuteIndex(self.mutes(session, now))
+    def mute_index(self, session: Session, now: datetime) -> MuteIndex:
+        """The mutes at `now`, to ask for many cards."""
+        return MuteIndex(self.active_mutes(session, now))
 
     def add(self, tx: Transaction, row: Prediction, reason: DismissReason | None) -> None:
         """Store the dismissal of a card, or the reason of an earlier one."""
@@ -181,23 +180,26 @@ class Dismissals:
             tx.session.delete(stored)
             tx.session.flush()
 
-    def approved(self, tx: Transaction, workspace: str, kind: str) -> None:
-        """Store that the operator approved a card of this kind there: earlier dismissals no longer switch it off."""
-        counted = _LIFTED.is_(None), _REASON.is_(None) | _REASON.not_in(NEVER)
+    def restart_count(self, tx: Transaction, workspace: str, kind: str) -> None:
+        """After an approval of a card of this kind there, earlier dismissals no longer switch the kind off."""
         tx.session.exec(
-            update(DismissalRow).where(workspace == _WORKSPACE, kind == _KIND, *counted).values(kind_lifted_at=tx.now)
+            update(DismissalRow)
+            .where(col(DismissalRow.workspace) == workspace, col(DismissalRow.kind) == kind)
+            .where(col(DismissalRow.kind_lifted_at).is_(None))
+            .where(col(DismissalRow.reason).is_(None) | col(DismissalRow.reason).not_in(NEVER))
+            .values(kind_lifted_at=tx.now)
         )
 
     def lift(self, tx: Transaction, mute: Mute) -> None:
         """End a mute. Those of a subject and of its kind end separately."""
         name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
-        query = update(DismissalRow).where(mute.kind == _KIND)
+        query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
         if mute.workspace:
-            query = query.where(mute.workspace == _WORKSPACE)
+            query = query.where(col(DismissalRow.workspace) == mute.workspace)
         if mute.subject:
-            query = query.where(mute.subject == _SUBJECT)
+            query = query.where(col(DismissalRow.subject) == mute.subject)
         elif mute.workspace:
-            query = query.where(_REASON.is_distinct_from(DismissReason.NEVER_ANYWHERE))
+            query = query.where(col(DismissalRow.reason).is_distinct_from(DismissReason.NEVER_ANYWHERE))
         else:
-            query = query.where(DismissReason.NEVER_ANYWHERE == _REASON)
+            query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE)
         tx.session.exec(query.values({name: tx.now}))

@@ -137,7 +137,7 @@ class Intake:
         """Fingerprints of the candidates that cannot become cards now (SPEC 2.9): their subject or kind is muted, a
         card about the subject is pending, or the same evidence is worked on or cools down. `leaving` are ids of pending
         cards that will be withdrawn."""
-        muted = self._store.dismissals.muted(session, now)
+        muted = self._store.dismissals.mute_index(session, now)
         pending = {card.about for card in self._store.pending(session) if card.id not in leaving}
         unavailable = {
             new.fingerprint

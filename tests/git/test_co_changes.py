@@ -81,8 +81,8 @@ def test_a_project_without_habits_has_a_higher_bar() -> None:
     incomplete."""
     regular = CoChanges(history(*("a.py,b.py", "c.py,d.py", "e.py") * 60))
     loose = CoChanges(history(*("a.py,b.py,x.py", "c.py,d.py", "a.py,b.py,x.py", "a.py,x.py", "e.py") * 60))
-    assert regular.bar() == co_changes.LOWEST_BAR
-    assert loose.bar() > co_changes.LOWEST_BAR
+    assert regular.threshold() == co_changes.MIN_THRESHOLD
+    assert loose.threshold() > co_changes.MIN_THRESHOLD
 
 
 def test_merges_do_not_count() -> None:

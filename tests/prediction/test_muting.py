@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model import DismissReason
-from engine.prediction.dismissals import Dismissal, MuteIndex, mutes
+from engine.prediction.dismissals import Dismissal, MuteIndex, active_mutes
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -32,7 +32,7 @@ def dismissed(
 
 def covered(those: list[Dismissal], now: datetime, *about: str) -> bool:
     workspace, kind, subject = about or (SHOP, "bisect", "test_cart")
-    return MuteIndex(mutes(those, now)).covers(workspace, kind, subject, 3)
+    return MuteIndex(active_mutes(those, now)).covers(workspace, kind, subject, 3)
 
 
 @pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28)])
@@ -70,12 +70,12 @@ DISMISSALS = st.lists(
 def test_the_order_of_rows_says_nothing(those: list[Dismissal], random: object) -> None:
     mixed = list(those)
     random.shuffle(mixed)  # type: ignore[attr-defined]
-    assert mutes(mixed, NOW) == mutes(those, NOW)
+    assert active_mutes(mixed, NOW) == active_mutes(those, NOW)
 
 
 @given(DISMISSALS)
 def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dismissal]) -> None:
-    found = mutes(those, NOW)
+    found = active_mutes(those, NOW)
     assert len({item.id for item in found}) == len(found)
     for mute in found:
         assert mute.until is None or mute.until > NOW
@@ -85,7 +85,7 @@ def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dis
 
 @given(DISMISSALS, st.integers(0, 5_000))
 def test_time_alone_only_brings_subjects_back(those: list[Dismissal], days: int) -> None:
-    now = {mute.id for mute in mutes(those, NOW)}
-    later = mutes(those, NOW + days * DAY)
+    now = {mute.id for mute in active_mutes(those, NOW)}
+    later = active_mutes(those, NOW + days * DAY)
     assert {item.id for item in later} <= now
-    assert {mute.id for mute in mutes(those, NOW) if mute.until is None} <= {item.id for item in later}
+    assert {mute.id for mute in active_mutes(those, NOW) if mute.until is None} <= {item.id for item in later}
