@@ -8,7 +8,7 @@ both added.
 As the weights were fitted on these conversations, the line that counts is the one fitted without the conversation that
 it is measured on. The same conversations as chats and as long messages, documentation, code, what sessions of agents
 left, and a bare chat, which nothing was fitted on, show that the ranking is of use, and does no harm, where nobody is
-named or dated (`other_sets`, `work_set`).
+named or dated (`generated_recall_sets`, `work_set`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 import pytest
 
 from engine.model import NewMemory, RecallQuery
+from tests.benchmarks.generated_recall_sets import chats, code, documentation, documents, long_messages
 from tests.benchmarks.measuring import time_call
-from tests.benchmarks.other_sets import chats, code, documentation, documents, long_messages
 from tests.benchmarks.recall_sets import (
     Conversation,
     Question,

@@ -23,7 +23,7 @@ import pytest
 from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
-from tests.benchmarks.other_sets import documents
+from tests.benchmarks.generated_recall_sets import documents
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
 from tests.benchmarks.work_set import work
 

@@ -1,11 +1,13 @@
-"""Sets of two other kinds than the conversations that the weights were fitted on, made of texts that are at hand.
+"""Makes four sets for the benchmarks of recall of other kinds of text than the weights were fitted on.
 
-`chats`: the conversations as people type: a turn becomes several short messages in a row, in small letters, without
-full stops, often without question marks. `long_messages`: a user and an assistant who write 1,500 to 3,000 characters
-each; what the user says of himself stands somewhere in the middle, and the questions are in the first person.
-`documents`: an assistant answers with documentation; asked is for what a text says, in the words of its summary, which
-the text itself does not have. `code`: an assistant shows functions; asked is for what one does, in the words of its
-docstring, which the function shown does not have.
+- `chats`: the conversations as people type. A turn becomes several short messages in a row, in small letters, without
+  full stops, often without question marks.
+- `long_messages`: a user and an assistant who write 1,500 to 3,000 characters each. What the user says about themselves
+  stands somewhere in the middle, and the questions are in the first person.
+- `documents`: an assistant answers with documentation. The questions use the words of a text's summary, which the text
+  itself does not have.
+- `code`: an assistant shows functions. The questions use the words of a docstring, which the shown code does not
+  have.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from engine.model import NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-SHORTEST, LONGEST = 1_500, 3_000
+MIN_CHARS, MAX_CHARS = 1_500, 3_000
 """Characters of a long message."""
 
 DOCUMENTED_MODULES = (
@@ -38,17 +40,17 @@ SHOWN_MODULES = (
 
 def chats(conversation: Conversation) -> Conversation:
     """A conversation as it is typed. A piece is found for its turn: evidence is the piece that says most."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     turns, longest = [], {}
     for turn in conversation.turns:
         pieces = [piece for piece in _SENTENCE.split(turn.text) if re.search(r"\w", piece)] or [turn.text]
         for number, piece in enumerate(pieces):
-            said = piece.rstrip(".! ")
-            if chance.random() < 0.7:
-                said = said.lower()
-            if said.endswith("?") and chance.random() < 0.5:
-                said = said[:-1]
-            turns.append(replace(turn, text=said or piece, ref=f"{turn.ref}/{number}"))
+            text = piece.rstrip(".! ")
+            if rng.random() < 0.7:
+                text = text.lower()
+            if text.endswith("?") and rng.random() < 0.5:
+                text = text[:-1]
+            turns.append(replace(turn, text=text or piece, ref=f"{turn.ref}/{number}"))
         longest[turn.ref] = f"{turn.ref}/{max(range(len(pieces)), key=lambda number: len(pieces[number]))}"
     questions = tuple(
         Question(question.text, frozenset(longest[ref] for ref in question.evidence if ref in longest))
@@ -59,16 +61,16 @@ def chats(conversation: Conversation) -> Conversation:
 
 def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversation:
     """What one of the speakers says, told to an assistant at length."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     names = sorted({turn.speaker for turn in conversation.turns})
     name = max(names, key=lambda who: sum(who in question.text for question in conversation.questions))
     mine = [turn for turn in conversation.turns if turn.speaker == name]
     known = {turn.ref for turn in mine}
     turns = []
     for turn in mine:
-        before, after = prose(chance, texts, 500, 1_400), prose(chance, texts, 500, 1_400)
+        before, after = prose(rng, texts, 500, 1_400), prose(rng, texts, 500, 1_400)
         turns.append(replace(turn, text=f"{before} {turn.text} {after}", speaker="user"))
-        said = prose(chance, texts, SHORTEST, LONGEST)
+        said = prose(rng, texts, MIN_CHARS, MAX_CHARS)
         turns.append(replace(turn, text=said, speaker="assistant", ref=f"{turn.ref}/answer"))
     questions = tuple(
         Question(_in_first_person(question.text, name), question.evidence)
@@ -82,15 +84,15 @@ def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversat
 
 def documents(most: int = 150) -> Conversation:
     """Documentation of installed packages as an assistant's answers."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     texts = sorted(set(documentation()))
-    chance.shuffle(texts)
+    rng.shuffle(texts)
     turns, questions = [], []
     for number, (summary, rest) in enumerate(text.split("\n", 1) for text in texts[:most]):
         at = NOW - timedelta(days=most - number)
         details = {"session": f"s{number // 4}", "at": at}
         turns.append(NewMemory("go on with the next one please", ref=f"q{number}", speaker="user", **details))
-        said = f"{prose(chance, texts[most:], 300, 1_200)} {rest} {prose(chance, texts[most:], 300, 1_200)}"
+        said = f"{prose(rng, texts[most:], 300, 1_200)} {rest} {prose(rng, texts[most:], 300, 1_200)}"
         turns.append(NewMemory(said, ref=f"a{number}", speaker="assistant", **details))
         questions.append(
             Question(
@@ -117,15 +119,15 @@ def documentation() -> Iterator[str]:
 
 def code() -> Conversation:
     """Functions of the standard library as an assistant shows them, each followed by a test run."""
-    chance, most = random.Random(1), 150
+    rng, most = random.Random(1), 150
     found = sorted(set(functions()))
-    chance.shuffle(found)
+    rng.shuffle(found)
     turns, questions = [], []
     for number, (summary, source) in enumerate(found[:most]):
         details = {"session": f"s{number // 6}", "at": NOW - timedelta(days=most - number)}
         said = f"Here it is:\n\n```python\n{source}\n```"
         turns.append(NewMemory(said, ref=f"a{number}", speaker="assistant", **details))
-        turns.append(NewMemory(f"{chance.randint(1, 90)} passed", ref=f"o{number}", speaker="tool", **details))
+        turns.append(NewMemory(f"{rng.randint(1, 90)} passed", ref=f"o{number}", speaker="tool", **details))
         asked = f"Where is the function that does this: {summary[0].lower()}{summary[1:].rstrip('.')}?"
         questions.append(Question(asked, frozenset({f"a{number}"})))
     return Conversation("code", tuple(turns), tuple(questions))
@@ -143,12 +145,12 @@ def functions() -> Iterator[tuple[str, str]]:
                     yield summary, source[:3_000]
 
 
-def prose(chance: random.Random, texts: Sequence[str], least: int, most: int) -> str:
+def prose(rng: random.Random, texts: Sequence[str], least: int, most: int) -> str:
     """Whole sentences out of `texts`, `least` to `most` characters."""
-    wanted, said = chance.randint(least, most), ""
+    wanted, said = rng.randint(least, most), ""
     while len(said) < wanted:
-        sentences = _SENTENCE.split(chance.choice(texts).split("\n", 1)[1])
-        start = chance.randrange(len(sentences))
+        sentences = _SENTENCE.split(rng.choice(texts).split("\n", 1)[1])
+        start = rng.randrange(len(sentences))
         said += " ".join(sentences[start : start + 4]) + " "
     return said[:most].strip()
 
