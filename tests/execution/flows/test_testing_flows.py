@@ -102,6 +102,8 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Reposit
         ({"uv.lock": "", "pyproject.toml": "[tool.pytest.ini_options]"}, "uv add --dev pytest"),
         ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
         ({"poetry.lock": ""}, "poetry add --group dev pytest"),
+        ({"pdm.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "pdm install -d"),
+        ({"pdm.lock": ""}, "pdm add -d pytest"),
         ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
         (
             {"pyproject.toml": '[project]\n[dependency-groups]\ndev = ["pytest"]', ".venv/bin/pip": ""},

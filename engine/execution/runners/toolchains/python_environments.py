@@ -30,7 +30,7 @@ ON_PATH = " on the PATH"
 ADD_COMMANDS = {
     "uv": "uv add --dev",
     "poetry": "poetry add --group dev",
-    "pdm": "pdm install -d",
+    "pdm": "pdm add -d",
     "pipenv": "pipenv install --dev",
 }
 """The commands of package managers that add a package for development."""
@@ -135,10 +135,13 @@ def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest, by the project's package manager."""
     project, manager = read_text(workspace / "pyproject.toml"), package_manager_of(workspace)
     if manager and _PYTEST_REQUIREMENT.search(read_text(workspace / "Pipfile") if manager == "pipenv" else project):
-        sync = f"uv sync{pytest_group_option(workspace)}"
-        return {"uv": sync, "poetry": "poetry install", "pdm": "pdm install -d", "pipenv": "pipenv install --dev"}[
-            manager
-        ]
+        commands = {
+            "uv": f"uv sync{pytest_group_option(workspace)}",
+            "poetry": "poetry install",
+            "pdm": "pdm install -d",
+            "pipenv": "pipenv install --dev",
+        }
+        return commands[manager]
     if manager:
         return add_package_command(workspace, "pytest")
     return " ".join([add_package_command(workspace, "pytest"), *pip_arguments(workspace)])
