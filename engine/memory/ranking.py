@@ -230,7 +230,7 @@ def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
     often said in one stretch, over several sessions."""
     import numpy
 
-    numbers = numpy.array(seqs, numpy.float32)
+    numbers = numpy.array(seqs, numpy.float64)  # exact for every `seq`
     best = numpy.argsort(-scores, kind="stable")[:MAX_CENTRES]
     distances = numpy.abs(numbers[:, None] - numbers[best])
     near = numpy.exp(-distances / AROUND_TURNS) * (distances > 0) * _relative(scores, 0.0)[best]
