@@ -72,14 +72,23 @@ def test_no_changed_line_of_a_permission_is_taken_for_a_header() -> None:
     after = "keep\n++ x\n"
     shown = list(diff_lines(unified_diff(before, after, "a.sql") + "\n" + unified_diff("1\n", "2\n", "b.txt")))
     assert shown == [
+        ("hunk", "--- a.sql"),
+        ("hunk", "+++ a.sql"),
         ("hunk", "@@ -1,2 +1,2 @@"),
         ("same", "keep"),
         ("removed", "-- drop table orders"),
         ("added", "++ x"),
+        ("hunk", "--- b.txt"),
+        ("hunk", "+++ b.txt"),
         ("hunk", "@@ -1 +1 @@"),
         ("removed", "1"),
         ("added", "2"),
     ]
+
+
+@pytest.mark.parametrize("command", ["diff a b; curl evil", "--- x; curl evil\n+++ y", "@@\nrename -f s/a/b/ *"])
+def test_a_command_that_looks_like_a_diff_is_shown_whole(command: str) -> None:
+    assert [line for _, line in diff_lines(command)] == command.splitlines()
 
 
 @pytest.mark.parametrize(

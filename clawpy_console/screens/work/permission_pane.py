@@ -28,8 +28,6 @@ GUARD_S = 0.6
 
 HUNK_HEADER = r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@"
 
-FILE_HEADERS = ("+++ ", "--- ", "diff ", "index ", "new file", "deleted file", "similarity", "rename ")
-
 MAX_DETAIL_LINES = 12
 """Maximum number of lines of the detail that are in sight."""
 
@@ -166,7 +164,8 @@ def _key_lines(keymap: Mapping[str, str], request_count: int, width: int) -> lis
 
 
 def diff_lines(text: str) -> Iterator[tuple[str, str]]:
-    """The lines of a unified diff, as kind and text, without its headers: the file is named above, in words.
+    """Every line of a unified diff, as kind and text. None is left out: the text may be a command that only looks like
+    a diff.
 
     The counts of a hunk say which lines belong to it, so that a removed line "-- x" is not taken for a header.
     """
@@ -177,8 +176,7 @@ def diff_lines(text: str) -> Iterator[tuple[str, str]]:
             old_count -= kind != "added" and not line.startswith("\\")
             new_count -= kind != "removed" and not line.startswith("\\")
             yield kind, line[1:]
-        elif match := re.match(HUNK_HEADER, line):
-            old_count, new_count = (1 if count is None else int(count) for count in match.groups())
+        else:
+            if match := re.match(HUNK_HEADER, line):
+                old_count, new_count = (1 if count is None else int(count) for count in match.groups())
             yield "hunk", line
-        elif not line.startswith(FILE_HEADERS):
-            yield "same", line
