@@ -77,7 +77,7 @@ class Engine(ApiServices):
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _gateway_app, announce=lock.announce_gateway)
         self.notify = Notifications(self, pass_for=self.gateway.pass_for)
-        waiting = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
+        waiting = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
         self._queues = [service.waiting for service in waiting]
         self.status_bar_file = StatusBarFile(self)
 
@@ -112,7 +112,7 @@ class Engine(ApiServices):
             lambda: self.knowledge.catch_up(until),
             lambda: self.learnings.catch_up(until),
             self.cards.follow_landings,
-            self.wisdom.follow,
+            self.guided_sessions.catch_up,
             self.trials.catch_up,
             self.adaptation.read_ledger,
         )

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from engine.execution.sessions import Sessions
     from engine.execution.tools.toolbelt import Toolbelts
     from engine.hierarchy.agents import Agents
-    from engine.hierarchy.wisdom import Wisdom
+    from engine.hierarchy.bubbles import Bubbles
+    from engine.hierarchy.cascade import Cascade
+    from engine.hierarchy.guided import GuidedSessions
+    from engine.hierarchy.profiles import Profiles
+    from engine.hierarchy.teaching import Teaching
     from engine.keys import Keys
     from engine.learning.candidates.adaptation import Adaptation
     from engine.learning.candidates.fragments import LearnedGuidance
@@ -98,7 +102,11 @@ class Services:
     agent_file_watcher: AgentFileWatcher
     decisions: Decisions
     exporter: Exporter
-    wisdom: Wisdom
+    profiles: Profiles
+    cascade: Cascade
+    bubbles: Bubbles
+    teaching: Teaching
+    guided_sessions: GuidedSessions
 
     # rails (`engine.wiring.foundation`)
     safety: Safety

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.git import Git, create
-from engine.model import Learning, Refusal, Score, Trust
+from engine.model import Learning, ProfileEdit, Refusal, Score, Trust
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -247,17 +247,17 @@ FOUND = (
 def tell(engine: Engine) -> None:
     """Give the organisation of a fresh home patterns, agents and findings. Raises `Refusal`."""
     for leader, key, text in PATTERNS:
-        engine.wisdom.edit_profile(leader, "patterns", key=key, value=text)
+        engine.profiles.edit(leader, [ProfileEdit("patterns", text, key)])
     engine.agents.add(
         "pricing_analyst", reports_to="cfo", title="Pricing analyst", archetype="specialist", domain="finance prices"
     )
     engine.agents.add("night_watch", reports_to="coo", title="Night watch", archetype="junior")
     engine.agents.retire("night_watch")
     engine.agents.assign_tier("junior_frontend", 4)
-    engine.wisdom.offer(SENT_UP)
-    engine.wisdom.flush()
+    engine.bubbles.offer(SENT_UP)
+    engine.bubbles.flush()
     for item in FOUND:
-        engine.wisdom.offer(item)
+        engine.bubbles.offer(item)
 
 
 log = logging.getLogger(__name__)

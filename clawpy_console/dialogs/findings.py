@@ -21,10 +21,10 @@ def send_findings(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
 
     def send() -> None:
-        app.call_engine(lambda engine: engine.wisdom.flush(), lambda report: _show_report(app, report))
+        app.call_engine(lambda engine: engine.bubbles.flush(), lambda report: _show_report(app, report))
 
     app.load_for_dialog(
-        lambda engine: engine.wisdom.bubbles(state=BubbleState.QUEUED),
+        lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
         lambda queued: confirm(app, "Send these findings up now?", _question(queued), "send up", send),
     )
 

@@ -1,4 +1,4 @@
-"""Agents, the wisdom that flows between them, and what they share (SPEC 1)."""
+"""Agents, the guidance and findings that pass between them, and what they share (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class GuidanceApplied(Event):
 
 
 @event
-class WisdomTaught(Event):
+class SoulRewritten(Event):
     """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
 
     topics: ClassVar = ("agents",)

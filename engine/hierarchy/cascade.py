@@ -7,7 +7,7 @@ A cached block is made again after `m1_cache_ttl_seconds`, and at once when a fo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,7 +20,17 @@ from engine.hierarchy.cascade_config import CascadeConfig, file_signature
 from engine.hierarchy.guidance import BLOCK, Speaker, compose
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import Lineage, is_leader
-from engine.model import Contribution, Guidance, LeaderProfile, MovePreview, PromptPart, PromptRequest, Refusal
+from engine.model import (
+    Contribution,
+    Guidance,
+    LeaderProfile,
+    MovePreview,
+    ProfileEdit,
+    ProfilePreview,
+    PromptPart,
+    PromptRequest,
+    Refusal,
+)
 from engine.storage.database import Transaction
 
 MAX_CACHED = 4_000
@@ -71,7 +81,15 @@ class Cascade:
         after = self._make(self._agents.lineage(agent_id, under=reports_to), config, in_prompts=True)
         return MovePreview(agent_id, self.guidance(agent_id), after)
 
-    def preview_profile(self, profile: LeaderProfile) -> tuple[MovePreview, ...]:
+    def preview_edits(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
+        """The profile of a leader after these edits, and the agents whose prompts change. Raises `Refusal` as
+        `Profiles.edit`."""
+        profile = self._profiles.preview(leader, edits)
+        emptied = (edit.section for edit in edits if not edit.value and not edit.key)
+        from_soul = tuple(section for section in emptied if getattr(profile, section))
+        return ProfilePreview(profile, self._changed_guidance(profile), from_soul)
+
+    def _changed_guidance(self, profile: LeaderProfile) -> tuple[MovePreview, ...]:
         """Every agent whose guidance changes when its leader has this profile, before and after."""
         config = self._agents.config.current
         previews = []
@@ -88,7 +106,7 @@ class Cascade:
                 previews.append(MovePreview(agent_id, before, after))
         return tuple(previews)
 
-    def applied(
+    def record_applied(
         self, tx: Transaction, provenance: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
     ) -> None:
         """Record that a model call of this agent carried this guidance, and count a use of each pattern in it."""

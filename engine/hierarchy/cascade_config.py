@@ -68,7 +68,7 @@ MAX_FILE_BYTES = 256 * 1024
 
 
 class CascadeConfig(BaseModel):
-    """The settings of wisdom down and discoveries up. Tokens, seconds, hops, and scores from 0 to 1."""
+    """The settings of guidance and findings. Tokens, seconds, hops, and scores from 0 to 1."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 

@@ -151,13 +151,13 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         profiles: Profiles,
         *,
         clock: Clock,
-        facts: Ledger,
-        lost: FindDeletedFiles = lambda at, names: (),
+        ledger: Ledger,
+        find_deleted: FindDeletedFiles = lambda workspace, paths: (),
     ) -> None:
-        super().__init__(database, facts, GuidedSession, cursor=CURSOR, begins=GUIDED)
+        super().__init__(database, ledger, GuidedSession, cursor=CURSOR, begins=GUIDED)
         self._profiles = profiles
         self._clock = clock
-        self._find_deleted = lost
+        self._find_deleted = find_deleted
 
     def review(self) -> None:
         """Tell of what was said in the last 30 days though it had outlived its time, and give up rows that count no

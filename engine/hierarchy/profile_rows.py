@@ -34,12 +34,12 @@ MAX_DECISIONS = 5
 """Maximum number of decisions that count as recent."""
 
 
-class WisdomEntry(Row, table=True):
+class ProfileEntry(Row, table=True):
     """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out.
     `version` is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words
     are gone. `unsent`: the shared leadership has not confirmed it yet."""
 
-    __tablename__ = "wisdom_entries"
+    __tablename__ = "profile_entries"
 
     leader: str = Field(primary_key=True)
     section: str = Field(primary_key=True)
@@ -68,10 +68,10 @@ class WisdomEntry(Row, table=True):
         return Trust(stored) if stored in list(Trust) else Trust.QUOTED
 
 
-class WisdomUse(Row, table=True):
+class PatternUse(Row, table=True):
     """How often prompts of one home contained a pattern."""
 
-    __tablename__ = "wisdom_uses"
+    __tablename__ = "pattern_uses"
 
     leader: str = Field(primary_key=True)
     key: str = Field(primary_key=True)
@@ -89,12 +89,12 @@ def make_entry(
     at: datetime,
     origin: str,
     sources: Iterable[PatternSource] = (),
-) -> WisdomEntry:
+) -> ProfileEntry:
     """A new version of an item."""
     source_fields = [asdict(source) for source in sources]
     identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
     version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-    return WisdomEntry(
+    return ProfileEntry(
         leader=leader,
         section=section,
         key=key,
@@ -106,7 +106,7 @@ def make_entry(
     )
 
 
-def newest_versions(entries: Iterable[WisdomEntry]) -> dict[tuple[str, str], WisdomEntry]:
+def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
     """The newest version of each item, by section and key."""
     return {
         (entry.section, entry.key): entry
@@ -114,12 +114,12 @@ def newest_versions(entries: Iterable[WisdomEntry]) -> dict[tuple[str, str], Wis
     }
 
 
-def merge_profile(seed: LeaderProfile, entries: Sequence[WisdomEntry], uses: Iterable[WisdomUse]) -> LeaderProfile:
+def merge_profile(seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Iterable[PatternUse]) -> LeaderProfile:
     """The profile of `soul.md` (`seed`), changed by the stored entries. Pure."""
     learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
     for entry in entries:  # two homes may have learnt the same thing from different agents
         learnt.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.learnt))
-    counted: dict[str, list[WisdomUse]] = {}
+    counted: dict[str, list[PatternUse]] = {}
     for use in uses:
         counted.setdefault(use.key, []).append(use)
     patterns = {pattern.key: pattern for pattern in seed.patterns}
@@ -159,25 +159,25 @@ def merge_profile(seed: LeaderProfile, entries: Sequence[WisdomEntry], uses: Ite
 
 def unsent_rows(
     session: Session, synced: Callable[[str], bool] = lambda leader: True, limit: int = 500
-) -> tuple[Sequence[WisdomEntry], Sequence[WisdomUse]]:
+) -> tuple[Sequence[ProfileEntry], Sequence[PatternUse]]:
     """The rows of `synced` leaders (SPEC 1.3) that the shared leadership has not confirmed, at most `limit` of each
     table."""
     leaders = {
         leader
-        for table in (WisdomEntry, WisdomUse)
+        for table in (ProfileEntry, PatternUse)
         for leader in session.exec(select(table.leader).where(col(table.unsent)).distinct())
     }
     shared_leaders = [leader for leader in leaders if synced(leader)]
     entries = (
-        select(WisdomEntry).where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(shared_leaders)).limit(limit)
+        select(ProfileEntry).where(col(ProfileEntry.unsent), col(ProfileEntry.leader).in_(shared_leaders)).limit(limit)
     )
-    counted = select(WisdomUse).where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(shared_leaders)).limit(limit)
+    counted = select(PatternUse).where(col(PatternUse.unsent), col(PatternUse.leader).in_(shared_leaders)).limit(limit)
     return session.exec(entries).all(), session.exec(counted).all()
 
 
-def mark_sent(tx: Transaction, sent: Iterable[WisdomEntry | WisdomUse]) -> None:
+def mark_sent(tx: Transaction, sent: Iterable[ProfileEntry | PatternUse]) -> None:
     """Mark rows as sent; a use that was counted further meanwhile stays unsent."""
-    names = {WisdomEntry: ("leader", "section", "key", "version"), WisdomUse: ("leader", "key", "origin", "uses")}
+    names = {ProfileEntry: ("leader", "section", "key", "version"), PatternUse: ("leader", "key", "origin", "uses")}
     for row in sent:
         same = [getattr(type(row), name) == getattr(row, name) for name in names[type(row)]]
         tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
@@ -185,14 +185,14 @@ def mark_sent(tx: Transaction, sent: Iterable[WisdomEntry | WisdomUse]) -> None:
 
 def mark_all_unsent(tx: Transaction) -> None:
     """Mark all rows as unsent."""
-    for table in (WisdomEntry, WisdomUse):
+    for table in (ProfileEntry, PatternUse):
         tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
 
 
 def is_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
-    return col(WisdomEntry.leader) == leader, col(WisdomEntry.section) == section, col(WisdomEntry.key) == key
+    return col(ProfileEntry.leader) == leader, col(ProfileEntry.section) == section, col(ProfileEntry.key) == key
 
 
 def newest_time(session: Session, leader: str, section: str, key: str) -> datetime | None:
     """The time of the newest version of an item."""
-    return session.exec(select(func.max(col(WisdomEntry.at))).where(*is_item(leader, section, key))).one()
+    return session.exec(select(func.max(col(ProfileEntry.at))).where(*is_item(leader, section, key))).one()

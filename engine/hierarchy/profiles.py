@@ -19,19 +19,21 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Session, col, select
 
 from engine.events import ProfileEdited
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.cascade_config import FileCache
 from engine.hierarchy.profile_rows import (
     LISTS,
     SECTIONS,
     TRUST,
-    WisdomEntry,
-    WisdomUse,
+    PatternUse,
+    ProfileEntry,
     is_item,
     make_entry,
     merge_profile,
     newest_time,
     newest_versions,
 )
-from engine.hierarchy.profile_text import NAMED_ITEM, item_text, slug
+from engine.hierarchy.profile_text import NAMED_ITEM, format_profile, item_text, parse_edits, seed_profile, slug
 from engine.model import (
     LeaderDecision,
     LeaderProfile,
@@ -58,21 +60,21 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Profiles:
-    """The profiles of one home. `version` grows with each change of a profile, not with uses."""
+    """The profiles of one home. `version` grows with each change of a profile, not with uses. Thread-safe."""
 
     def __init__(
         self,
         database: Database,
-        seed: Callable[[str], LeaderProfile],
+        agents: Agents,
         *,
         randomness: Randomness,
-        decided: LoadDecisions = lambda leaders: {},
+        load_decisions: LoadDecisions = lambda leaders: {},
     ) -> None:
-        """`seed` reads the profile in `soul.md`; `decided` reads the decisions of leaders that were captured (SPEC
-        4.4)."""
+        """`load_decisions` reads the decisions of leaders that were captured (SPEC 4.4)."""
         self._database = database
-        self._seed = seed
-        self._decided = decided
+        self._agents = agents
+        self._souls: FileCache[LeaderProfile] = FileCache()
+        self._load_decisions = load_decisions
         self.version = 0
         with database.read() as session:
             stored = state.get(session, ORIGIN, "")
@@ -92,18 +94,28 @@ class Profiles:
 
     def load(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
         """The profiles of `leaders`."""
-        decided = self._decided(leaders)
+        decisions = self._load_decisions(leaders)
         with self._database.read() as session:
-            return self._profiles(session, leaders, decided)
+            return self._profiles(session, leaders, decisions)
 
     def get(self, leader: str) -> LeaderProfile:
-        """The profile of one leader."""
+        """The profile of one leader. Raises `Refusal` `unknown_agent`."""
+        self._agents.get(leader)
         return self.load([leader])[leader]
+
+    def format(self, profile: LeaderProfile) -> str:
+        """A profile as a text to edit, under the headings of `soul.md`."""
+        return format_profile(profile)
+
+    def parse_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
+        """The edits that turn a profile into an edited text of it. Raises `Refusal` `bad_profile` for an unknown
+        heading."""
+        return parse_edits(before, text)
 
     def history(self, leader: str, key: str) -> list[PatternVersion]:
         """All versions of a pattern, newest first."""
         with self._database.read() as session:
-            query = select(WisdomEntry).where(*is_item(leader, "patterns", key))
+            query = select(ProfileEntry).where(*is_item(leader, "patterns", key))
             entries = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
             PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.learnt)
@@ -111,11 +123,11 @@ class Profiles:
         ]
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
-        """Make the operator's edits, all or none. Raises `Refusal` `bad_section`, `bad_profile`."""
+        """Make the operator's edits, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`, `bad_profile`."""
         changes = self._bodies(self.get(leader), edits)
 
         def work(tx: Transaction) -> None:
-            current = newest_versions(tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader)))
+            current = newest_versions(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
             before = {(section, key): current.get((section, key)) for section, key, _ in changes}
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{LAST_EDIT}{leader}", versions)
@@ -127,7 +139,8 @@ class Profiles:
         return self.get(leader)
 
     def undo(self, leader: str) -> LeaderProfile:
-        """Undo the last edit. Raises `Refusal` `nothing_to_undo`."""
+        """Undo the last edit. Raises `Refusal`: `unknown_agent`, `nothing_to_undo`."""
+        self._agents.get(leader)
         seed = self._seed(leader)
         seeded = {("patterns", pattern.key): pattern.text for pattern in seed.patterns}
         seeded |= {("decisions", decision.id): decision.text for decision in seed.decisions}
@@ -140,7 +153,7 @@ class Profiles:
                     f"nothing to undo: no save of the guidance from {leader}",
                     "only the last save can be undone, and only once",
                 )
-            stored = tx.session.exec(select(WisdomEntry).where(WisdomEntry.leader == leader))
+            stored = tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader))
             entries = {(entry.section, entry.key, entry.version): entry for entry in stored}
             for section, key, version in saved:
                 before = entries.get((section, key, version))
@@ -158,9 +171,17 @@ class Profiles:
         now = self.get(leader)
         last = datetime.max.replace(tzinfo=UTC)  # newer than all that is stored
         new = [make_entry(leader, *change, last, self._origin) for change in self._bodies(now, edits)]
-        decided = self._decided([leader])
+        decisions = self._load_decisions([leader])
         with self._database.read() as session:
-            return self._profiles(session, [leader], decided, new)[leader]
+            return self._profiles(session, [leader], decisions, new)[leader]
+
+    def _seed(self, leader: str) -> LeaderProfile:
+        """The profile in a leader's `soul.md`, cached until the file changes; empty if it cannot be read."""
+        try:
+            file = self._agents.soul_file(leader)
+            return self._souls.get(leader, (file,), lambda: seed_profile(leader, self._agents.soul(leader)))
+        except (OSError, ValueError, Refusal):
+            return LeaderProfile(leader)
 
     def _bodies(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
         """Section, key and body of the version that each edit makes."""
@@ -199,7 +220,9 @@ class Profiles:
     def drop(self, lesson: str) -> list[str]:
         """Remove the patterns with this lesson from all leaders; returns the leaders that had one."""
         with self._database.read() as session:
-            leaders = session.exec(select(WisdomEntry.leader).where(WisdomEntry.section == "patterns").distinct()).all()
+            leaders = session.exec(
+                select(ProfileEntry.leader).where(ProfileEntry.section == "patterns").distinct()
+            ).all()
         patterns = [
             (leader, pattern.key)
             for leader, profile in self.load(leaders).items()
@@ -232,25 +255,25 @@ class Profiles:
         self.merge_rows(tx, [make_entry(leader, section, key, body, at, self._origin, sources)], unsent=True)
 
     def merge_rows(
-        self, tx: Transaction, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse] = (), *, unsent: bool
+        self, tx: Transaction, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse] = (), *, unsent: bool
     ) -> None:
         """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing,
         but that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
         connection, new = tx.session.connection(), 0
         for entry in entries:
-            fresh = insert(WisdomEntry).values({**entry.model_dump(), "unsent": unsent})
+            fresh = insert(ProfileEntry).values({**entry.model_dump(), "unsent": unsent})
             forgotten = fresh.on_conflict_do_update(
                 index_elements=["leader", "section", "key", "version"],
                 set_={"body": fresh.excluded.body},
-                where=text("excluded.body = '{}' AND wisdom_entries.body <> '{}'"),
+                where=text("excluded.body = '{}' AND profile_entries.body <> '{}'"),
             )
             new += connection.execute(forgotten).rowcount
         for use in uses:
-            counted = insert(WisdomUse).values({**use.model_dump(), "unsent": unsent})
+            counted = insert(PatternUse).values({**use.model_dump(), "unsent": unsent})
             larger = counted.on_conflict_do_update(
                 index_elements=["leader", "key", "origin"],
                 set_={"uses": counted.excluded.uses, "last_used_at": counted.excluded.last_used_at},
-                where=counted.excluded.uses > col(WisdomUse.uses),
+                where=counted.excluded.uses > col(PatternUse.uses),
             )
             new += connection.execute(larger).rowcount
         if new:
@@ -259,13 +282,13 @@ class Profiles:
     def record_uses(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
         """Count a use of patterns (leader, key)."""
         for leader, key in keys:
-            fresh = insert(WisdomUse).values(
+            fresh = insert(PatternUse).values(
                 leader=leader, key=key, origin=self._origin, uses=1, last_used_at=tx.now, unsent=True
             )
             tx.session.connection().execute(
                 fresh.on_conflict_do_update(
                     index_elements=["leader", "key", "origin"],
-                    set_={"uses": WisdomUse.uses + 1, "last_used_at": fresh.excluded.last_used_at, "unsent": True},
+                    set_={"uses": PatternUse.uses + 1, "last_used_at": fresh.excluded.last_used_at, "unsent": True},
                 )
             )
         self._store_origin(tx)
@@ -284,22 +307,22 @@ class Profiles:
         self,
         session: Session,
         leaders: Sequence[str],
-        decided: Mapping[str, Sequence[LeaderDecision]],
-        new: Sequence[WisdomEntry] = (),
+        decisions: Mapping[str, Sequence[LeaderDecision]],
+        new: Sequence[ProfileEntry] = (),
     ) -> dict[str, LeaderProfile]:
         """`new` entries count as if they were stored."""
-        stored: dict[str, list[WisdomEntry]] = {
+        stored: dict[str, list[ProfileEntry]] = {
             leader: [entry for entry in new if entry.leader == leader] for leader in leaders
         }
-        counted: dict[str, list[WisdomUse]] = {leader: [] for leader in leaders}
-        for entry in session.exec(select(WisdomEntry).where(col(WisdomEntry.leader).in_(leaders))):
+        counted: dict[str, list[PatternUse]] = {leader: [] for leader in leaders}
+        for entry in session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders))):
             stored[entry.leader].append(entry)
-        for use in session.exec(select(WisdomUse).where(col(WisdomUse.leader).in_(leaders))):
+        for use in session.exec(select(PatternUse).where(col(PatternUse.leader).in_(leaders))):
             counted[use.leader].append(use)
         profiles = {}
         for leader in leaders:
             seed = self._seed(leader)
-            seed = replace(seed, decisions=(*decided.get(leader, ()), *seed.decisions))
+            seed = replace(seed, decisions=(*decisions.get(leader, ()), *seed.decisions))
             profiles[leader] = merge_profile(seed, stored[leader], counted[leader])
         return profiles
 
@@ -308,10 +331,10 @@ class Profiles:
         self.version += 1
 
 
-class WisdomTexts:
+class ProfileTexts:
     """All versions of the items of profiles; see `engine.memory.forget.ErasableStore`."""
 
-    name = "wisdom"
+    name = "profiles"
 
     def __init__(self, database: Database, profiles: Profiles) -> None:
         self._database = database
@@ -332,8 +355,8 @@ class WisdomTexts:
             rows = _matching_entries(tx.session, query)
             items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
             for row in rows:
-                where = *is_item(row.leader, row.section, row.key), col(WisdomEntry.version) == row.version
-                emptied = sqlalchemy.update(WisdomEntry).where(*where)
+                where = *is_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
+                emptied = sqlalchemy.update(ProfileEntry).where(*where)
                 tx.session.connection().execute(emptied.values(body={}, unsent=True))
             for (leader, section, key), row in items.items():
                 if row.at == newest_time(tx.session, leader, section, key):
@@ -344,8 +367,8 @@ class WisdomTexts:
         return self._database.write(work)
 
 
-def _matching_entries(session: Session, query: SearchTerms) -> list[WisdomEntry]:
-    return [row for row in session.exec(select(WisdomEntry)) if json_contains(json.dumps(row.body), query)]
+def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:
+    return [row for row in session.exec(select(ProfileEntry)) if json_contains(json.dumps(row.body), query)]
 
 
 def _remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:

@@ -7,13 +7,16 @@ it is reported once, as `CloudSyncFailed`, until an exchange succeeds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
 from engine.frozen import frozen
-from engine.hierarchy.profile_rows import SECTIONS, WisdomEntry, WisdomUse, mark_all_unsent, mark_sent, unsent_rows
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.profile_rows import SECTIONS, PatternUse, ProfileEntry, mark_all_unsent, mark_sent, unsent_rows
 from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.tiers import is_leader
+from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.shared import Outage, SharedDatabase, lock
@@ -27,8 +30,8 @@ MAX_ROUNDS = 1_000
 class Fetched:
     """Rows that came after a cursor, and the cursor for the next time."""
 
-    entries: Sequence[WisdomEntry]
-    uses: Sequence[WisdomUse]
+    entries: Sequence[ProfileEntry]
+    uses: Sequence[PatternUse]
     cursor: int
 
 
@@ -36,31 +39,31 @@ PAGE_ROWS = 1_000
 """Rows that are fetched at once."""
 
 SCHEMA = (
-    "CREATE SEQUENCE IF NOT EXISTS clawpy_wisdom_seq",
-    "CREATE TABLE IF NOT EXISTS clawpy_wisdom_entries ("
-    "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_wisdom_seq'), leader text NOT NULL, section text NOT NULL, "
+    "CREATE SEQUENCE IF NOT EXISTS clawpy_profile_seq",
+    "CREATE TABLE IF NOT EXISTS clawpy_profile_entries ("
+    "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_profile_seq'), leader text NOT NULL, section text NOT NULL, "
     "key text NOT NULL, version text NOT NULL, body jsonb NOT NULL, at timestamptz NOT NULL, origin text NOT NULL, "
     "sources jsonb NOT NULL, PRIMARY KEY (leader, section, key, version))",
-    "CREATE TABLE IF NOT EXISTS clawpy_wisdom_uses ("
-    "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_wisdom_seq'), leader text NOT NULL, key text NOT NULL, "
+    "CREATE TABLE IF NOT EXISTS clawpy_pattern_uses ("
+    "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_profile_seq'), leader text NOT NULL, key text NOT NULL, "
     "origin text NOT NULL, uses integer NOT NULL, last_used_at timestamptz NOT NULL, "
     "PRIMARY KEY (leader, key, origin))",
 )
 
 _ENTRY = (
-    "INSERT INTO clawpy_wisdom_entries AS held (leader, section, key, version, body, at, origin, sources) "
+    "INSERT INTO clawpy_profile_entries AS held (leader, section, key, version, body, at, origin, sources) "
     "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (leader, section, key, version) "
-    "DO UPDATE SET body = EXCLUDED.body, seq = nextval('clawpy_wisdom_seq') "
+    "DO UPDATE SET body = EXCLUDED.body, seq = nextval('clawpy_profile_seq') "
     "WHERE EXCLUDED.body = '{}' AND held.body <> '{}'"
 )
 _USE = (
-    "INSERT INTO clawpy_wisdom_uses AS held (leader, key, origin, uses, last_used_at) VALUES (%s, %s, %s, %s, %s) "
+    "INSERT INTO clawpy_pattern_uses AS held (leader, key, origin, uses, last_used_at) VALUES (%s, %s, %s, %s, %s) "
     "ON CONFLICT (leader, key, origin) DO UPDATE SET uses = EXCLUDED.uses, last_used_at = EXCLUDED.last_used_at, "
-    "seq = nextval('clawpy_wisdom_seq') WHERE EXCLUDED.uses > held.uses"
+    "seq = nextval('clawpy_profile_seq') WHERE EXCLUDED.uses > held.uses"
 )
 _SEQUENCE_NUMBERS = (
-    "SELECT seq FROM clawpy_wisdom_entries WHERE seq > %s UNION ALL SELECT seq FROM clawpy_wisdom_uses WHERE seq > %s "
-    "ORDER BY seq LIMIT %s"
+    "SELECT seq FROM clawpy_profile_entries WHERE seq > %s "
+    "UNION ALL SELECT seq FROM clawpy_pattern_uses WHERE seq > %s ORDER BY seq LIMIT %s"
 )
 
 
@@ -71,7 +74,7 @@ class PostgresStore:
         self._shared = SharedDatabase(url, SCHEMA)
         self.name = self._shared.name
 
-    def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
+    def push(self, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse]) -> None:
         """Add rows, all or none."""
         with self._shared.connect() as connection:
             lock(connection)
@@ -98,28 +101,28 @@ class PostgresStore:
                 return Fetched((), (), cursor)
             last = int(numbers[-1][0])
             entries = connection.execute(
-                "SELECT leader, section, key, body, at, origin, sources, version FROM clawpy_wisdom_entries "
+                "SELECT leader, section, key, body, at, origin, sources, version FROM clawpy_profile_entries "
                 "WHERE seq > %s AND seq <= %s",
                 (cursor, last),
             ).fetchall()
             uses = connection.execute(
-                "SELECT leader, key, origin, uses, last_used_at FROM clawpy_wisdom_uses WHERE seq > %s AND seq <= %s",
+                "SELECT leader, key, origin, uses, last_used_at FROM clawpy_pattern_uses WHERE seq > %s AND seq <= %s",
                 (cursor, last),
             ).fetchall()
         return Fetched(
             [_entry(row) for row in entries if row[1] in SECTIONS],  # a newer version may know more of them
             [
-                WisdomUse(leader=leader, key=key, origin=origin, uses=count, last_used_at=at.astimezone(UTC))
+                PatternUse(leader=leader, key=key, origin=origin, uses=count, last_used_at=at.astimezone(UTC))
                 for leader, key, origin, count, at in uses
             ],
             last,
         )
 
 
-def _entry(row: Sequence[Any]) -> WisdomEntry:
+def _entry(row: Sequence[Any]) -> ProfileEntry:
     leader, section, key, body, at, origin, sources, version = row
     source_fields = [{"learning": learning, "agent": agent, "session": session} for learning, agent, session in sources]
-    return WisdomEntry(
+    return ProfileEntry(
         leader=leader, section=section, key=key, version=version, body=body, at=at.astimezone(UTC), origin=origin,
         sources=source_fields,
     )  # fmt: skip
@@ -132,12 +135,10 @@ class Sharing:
         self,
         database: Database,
         profiles: Profiles,
+        agents: Agents,
         store: PostgresStore | None,
-        *,
-        synced: Callable[[str], bool],
     ) -> None:
-        """`synced` says whether what an agent says is shared at all (SPEC 1.3)."""
-        self._synced = synced
+        self._agents = agents
         self._database = database
         self._profiles = profiles
         self._store = store
@@ -147,6 +148,14 @@ class Sharing:
         """Send what is unsent and fetch what is new. Returns in words what failed, "" for nothing; never raises."""
         return self._outage.guard(self._exchange)
 
+    def _is_shared(self, leader: str) -> bool:
+        """Whether the profile of a leader is shared between machines: by its tier, or because the agent is gone (SPEC
+        1.3)."""
+        try:
+            return is_leader(self._agents.get(leader).tier)
+        except Refusal:
+            return True
+
     def _exchange(self) -> None:
         if self._store is not None:
             self._reset_for_new_store(self._store)
@@ -155,7 +164,7 @@ class Sharing:
 
     def _waiting(self) -> int:
         with self._database.read() as session:
-            entries, uses = unsent_rows(session, self._synced)
+            entries, uses = unsent_rows(session, self._is_shared)
         return len(entries) + len(uses)
 
     def _reset_for_new_store(self, store: PostgresStore) -> None:
@@ -173,7 +182,7 @@ class Sharing:
     def _send(self, store: PostgresStore) -> None:
         for _ in range(MAX_ROUNDS):
             with self._database.read() as session:
-                entries, uses = unsent_rows(session, self._synced)
+                entries, uses = unsent_rows(session, self._is_shared)
             if not entries and not uses:
                 return
             store.push(entries, uses)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events import TeachingRefreshed, WisdomTaught
+from engine.events import SoulRewritten, TeachingRefreshed
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade import Cascade
 from engine.hierarchy.guidance import with_approval
@@ -60,6 +60,11 @@ class Teaching:
         self._agents = agents
         self._cascade = cascade
         self._clock = clock
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether `enable_m2` asks for rounds by schedule."""
+        return self._agents.config.current.enable_m2
 
     def round(self) -> list[TeachingResult]:
         """Teach every worker. A soul that cannot be read or written is named and harms no other."""
@@ -121,7 +126,7 @@ class Teaching:
                 continue
             write_atomic(file, after)
             leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
-            event = WisdomTaught(subject=agent_id, leaders=leaders)
+            event = SoulRewritten(subject=agent_id, leaders=leaders)
             self._database.write(lambda tx, event=event: tx.record(event))  # type: ignore[misc]
             return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
         return TeachingResult(

@@ -46,7 +46,7 @@ NOT_ERASED = (
 )
 """What forgetting leaves as it is, in words."""
 
-_OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"})
+_OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "profile_entries"})
 
 
 SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine
+from engine.hierarchy.upkeep import run_round
 from engine.model import CostState, Refusal, Source
 from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
 from engine.simulation.runners import ELSEWHERE, NEXT, RunningSessions, SimulatedRunner
@@ -101,7 +102,8 @@ class SimulatedMonth:
                 self._do(action)
                 self._look()
         self._phase()
-        self._engine.wisdom.round()
+        engine = self._engine
+        run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
 
     def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
         """(when the lid shuts, when it opens again); it stays open while the operator works."""

@@ -72,7 +72,7 @@ def document(engine: Engine, observed: Observations, *, days: int, seed: int, be
         "kinds": _kinds(cards),
         "rails": [_rail(name, blocked) for name in ORDER],
         "gates": _gates(engine),
-        "wentUp": len(engine.wisdom.bubbles(state=BubbleState.FLUSHED, limit=EVERYTHING)),
+        "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=EVERYTHING)),
         "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
         "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
         "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
@@ -143,7 +143,7 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
 
 def _gates(engine: Engine) -> list[dict[str, Any]]:
     """How often each gate between a worker's lesson and its leader refused (SPEC 1.7), with one example."""
-    bubbles = engine.wisdom.bubbles(limit=EVERYTHING)[::-1]
+    bubbles = engine.bubbles.list(limit=EVERYTHING)[::-1]
     rows: list[dict[str, Any]] = []
     for number, name in enumerate(GATES, 1):
         refused = [bubble for bubble in bubbles if bubble.refused_by is not None and bubble.refused_by.number == number]

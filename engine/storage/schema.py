@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.model import Refusal
 from engine.storage.files import recovery_hint
 
-VERSION = 1
+VERSION = 2
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
 SCRIPT = Path(__file__).with_name("schema.sql")

@@ -504,7 +504,7 @@ CREATE TABLE nightly_days (
     CONSTRAINT ck_nightly_days_counts CHECK (cost_microusd >= 0 AND attempts >= 0)
 );
 
-CREATE TABLE wisdom_entries (
+CREATE TABLE profile_entries (
     leader VARCHAR NOT NULL,
     section VARCHAR NOT NULL,
     "key" VARCHAR NOT NULL,
@@ -515,11 +515,11 @@ CREATE TABLE wisdom_entries (
     sources JSON NOT NULL,
     unsent BOOLEAN NOT NULL,
     PRIMARY KEY (leader, section, "key", version),
-    CONSTRAINT ck_wisdom_entries_section CHECK (section IN ('domain','principles','guardrails','patterns','decisions'))
+    CONSTRAINT ck_profile_entries_section CHECK (section IN ('domain','principles','guardrails','patterns','decisions'))
 );
-CREATE INDEX ix_wisdom_entries_unsent ON wisdom_entries (leader) WHERE unsent;
+CREATE INDEX ix_profile_entries_unsent ON profile_entries (leader) WHERE unsent;
 
-CREATE TABLE wisdom_uses (
+CREATE TABLE pattern_uses (
     leader VARCHAR NOT NULL,
     "key" VARCHAR NOT NULL,
     origin VARCHAR NOT NULL,
@@ -528,7 +528,7 @@ CREATE TABLE wisdom_uses (
     unsent BOOLEAN NOT NULL,
     PRIMARY KEY (leader, "key", origin)
 );
-CREATE INDEX ix_wisdom_uses_unsent ON wisdom_uses (leader) WHERE unsent;
+CREATE INDEX ix_pattern_uses_unsent ON pattern_uses (leader) WHERE unsent;
 
 CREATE TABLE bubbles (
     id VARCHAR NOT NULL,

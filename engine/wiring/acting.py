@@ -12,6 +12,7 @@ from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, HeartbeatPage
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
+from engine.hierarchy.upkeep import run_round
 from engine.model import Refusal
 from engine.storage.consumers import StalledConsumers
 from engine.wiring.prediction import last_sign
@@ -78,7 +79,7 @@ def _housekeeping(core: Services, follow_gateway: Callable[[], None]) -> tuple[C
         core.knowledge.housekeeping,
         core.learnings.housekeeping,
         follow_gateway,
-        core.wisdom.follow,
+        core.guided_sessions.catch_up,
         core.adaptation.read_ledger,
         core.trials.catch_up,
         _cards_of_new_tasks(core),
@@ -95,7 +96,12 @@ def _jobs(core: Services) -> tuple[Job, ...]:
 
     return (
         Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, core), goes_on),
-        Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, goes_on),
+        Job(
+            "guidance",
+            lambda: timedelta(seconds=core.agents.config.current.m2_interval_seconds),
+            lambda: run_round(core.bubbles, core.guided_sessions, core.teaching),
+            goes_on,
+        ),
         Job(
             "summaries",
             lambda: SHARE_EVERY,

@@ -158,7 +158,7 @@ class _Sources:
     def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
         try:
-            profile = self._core.wisdom.profile(leader)
+            profile = self._core.profiles.get(leader)
         except Refusal:
             return "", Trust.QUOTED
         matching = (item for item in read_items(Speaker(leader, 0, 0, profile), len) if item.ref == ref)

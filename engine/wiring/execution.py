@@ -123,7 +123,7 @@ def _build_prompts(core: Services) -> None:
     """Build the parts of a prompt and their assembly."""
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
-    guidance = LeadershipGuidance(core.wisdom.cascade, partial(_own_lessons, core))
+    guidance = LeadershipGuidance(core.cascade, partial(_own_lessons, core))
     core.learnings_part = LearningsPart(core.learnings.files, core.settings, nearer_lessons=guidance.lessons)
     core.recall_part = RecallPromptPart(
         core.memory,
@@ -182,7 +182,7 @@ def _record_prompt(
     core: Services, tx: Transaction, session: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
 ) -> None:
     """Record that a model call was made with a prompt of this provenance (SPEC 1.10)."""
-    core.wisdom.applied(
+    core.cascade.record_applied(
         tx, provenance, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
     )
     core.trials.applied(tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
+from engine.hierarchy.upkeep import remove_lesson
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.session_records import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.memory.capture_rules import CapturedSentence
@@ -132,19 +133,19 @@ class SessionSource:
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
         concerns = topics_of(entry.text, channel.specialty if channel else "")
         evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
-        offered = core.wisdom.offer(
+        offered = core.bubbles.offer(
             Learning(
                 entry.id, entry.text, concerns, entry.agent, entry.session_id, *scores, evidence, entry.workspace,
                 entry.trust,
             )
         )  # fmt: skip
         if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
-            core.wisdom.approve(offered.id)
+            core.bubbles.approve(offered.id)
 
     def retract(self, lesson: str, reason: str) -> None:
         """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
         core = self._core
-        core.wisdom.retract(lesson)
+        remove_lesson(lesson, core.bubbles, core.profiles, core.teaching)
         for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
             if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
                 continue

@@ -11,8 +11,12 @@ from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.history import deleted_files
 from engine.git.project_ids import ProjectIds, top_folder
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.sharing import PostgresStore
-from engine.hierarchy.wisdom import Wisdom
+from engine.hierarchy.bubbles import Bubbles
+from engine.hierarchy.cascade import Cascade
+from engine.hierarchy.guided import GuidedSessions
+from engine.hierarchy.profiles import Profiles, ProfileTexts
+from engine.hierarchy.sharing import PostgresStore, Sharing
+from engine.hierarchy.teaching import Teaching
 from engine.learning.candidates.candidate_texts import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
@@ -57,15 +61,15 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
         secrets=lambda: core.keys.secrets(),
     )
     url = shared_database(overrides)
-    core.wisdom = Wisdom(
-        core.database,
-        core.agents,
-        clock=clock,
-        randomness=randomness,
-        facts=core.ledger,
-        decided=partial(_leader_decisions, core),
-        store=PostgresStore(url) if url else None,
-        lost=deleted_files,
+    profiles = core.profiles = Profiles(
+        core.database, core.agents, randomness=randomness, load_decisions=partial(_leader_decisions, core)
+    )
+    core.cascade = Cascade(core.agents, profiles, clock=clock)
+    sharing = Sharing(core.database, profiles, core.agents, PostgresStore(url) if url else None)
+    core.bubbles = Bubbles(core.database, core.agents, profiles, randomness=randomness, exchange=sharing.exchange)
+    core.teaching = Teaching(core.database, core.agents, core.cascade, clock=clock)
+    core.guided_sessions = GuidedSessions(
+        core.database, profiles, clock=clock, ledger=core.ledger, find_deleted=deleted_files
     )
 
 
@@ -149,7 +153,8 @@ def build_knowledge(core: Services, overrides: Overrides) -> None:
         secrets=core.keys.secrets,
     )
     learnt = core.learnings.texts
-    core.knowledge.build_forgetting((core.wisdom.texts, learnt, CandidateTexts(core.database)), {"lrn": learnt.text_of})
+    texts = (ProfileTexts(core.database, core.profiles), learnt, CandidateTexts(core.database))
+    core.knowledge.build_forgetting(texts, {"lrn": learnt.text_of})
     _build_memory_sources(core, overrides)
     _observe_sessions(core)
 
@@ -171,7 +176,7 @@ def _build_memory_sources(core: Services, overrides: Overrides) -> None:
         core.database,
         core.memory.store,
         PostgresSummaries(url) if url else None,
-        origin=core.wisdom.origin,
+        origin=core.profiles.stored_origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.remember,
     )

@@ -1,4 +1,4 @@
-"""The verbs of wisdom down and discoveries up, over a real engine (SPEC 9.8)."""
+"""The verbs of guidance and findings, over a real engine (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.execution.runners.flows.documents import lessons_in
 from engine.model import ChangeState, Refusal, SessionState
 from engine.overrides import Overrides
 from tests.conftest import Repository
-from tests.hierarchy.wisdom_world import learning
+from tests.hierarchy.guidance_world import learning
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_an_edit_that_would_lose_or_bring_back_something_says_so_and_a_save_is_u
     with pytest.raises(Refusal) as twice:
         done(engine, "profile", "cto", "--undo")
     assert twice.value.code == "nothing_to_undo"
-    engine.wisdom.revise_profile("cto", engine.wisdom.profile_edits(engine.wisdom.profile("cto"), str(before["text"])))
+    engine.profiles.edit("cto", engine.profiles.parse_edits(engine.profiles.get("cto"), str(before["text"])))
 
 
 @pytest.mark.long
@@ -115,9 +115,9 @@ def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp
             learning(1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"),
             workspace=here,
         )
-        opened.wisdom.offer(found)
-        opened.wisdom.offer(replace(found, id="learning:2", text="elsewhere things differ", workspace="/elsewhere"))
-        opened.wisdom.flush()
+        opened.bubbles.offer(found)
+        opened.bubbles.offer(replace(found, id="learning:2", text="elsewhere things differ", workspace="/elsewhere"))
+        opened.bubbles.flush()
         listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
         assert [one["text"] for one in listed["learnings"]] == [found.text]
         assert "backend_builder → backend_lead" in render_document("learnings", listed)

@@ -20,6 +20,7 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import NoSandbox, best_sandbox
+from engine.hierarchy.upkeep import run_round
 from engine.learning.learnings.rules import find_learnings
 from engine.learning.learnings.session_records import SessionRecord
 from engine.model import Learning, LearningScope, Refusal, Score, Trust
@@ -101,12 +102,12 @@ class Shop(ModelWorld):
         engine.knowledge.catch_up()
         engine.learnings.catch_up()
         engine.learnings.chain(judge=True)
-        engine.wisdom.round()
+        run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
         engine.adaptation.run_round()
         self.clock.advance(timedelta(days=1))
         engine.knowledge.nightly.run_due()
         engine.adaptation.run_round()
-        engine.wisdom.round()
+        run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
 
     def next_prompt(self) -> str:
         """The instructions of the next session as the model server receives them."""
@@ -195,7 +196,7 @@ def aftermath(shop: Shop) -> Aftermath:
     sure = Score(1.0, ("tests confirmed it",))
     for number in range(ROUNDS):
         words = Learning(f"evil:{number}", order("bubble"), "backend tests", "backend_builder", "s", sure, sure)
-        engine.wisdom.offer(words)
+        engine.bubbles.offer(words)
     for _ in range(ROUNDS):
         shop.work()
     session = engine.sessions.list()[0]
@@ -244,7 +245,7 @@ def test_no_soul_and_no_profile_took_anything_up(shop: Shop, aftermath: Aftermat
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
     for agent in shop.engine.agents.ids():
-        assert "evil.example" not in str(shop.engine.wisdom.profile(agent))
+        assert "evil.example" not in str(shop.engine.profiles.get(agent))
 
 
 @pytest.mark.attacks

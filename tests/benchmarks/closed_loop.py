@@ -240,7 +240,7 @@ class Shop:
         """What comes round by itself at the end of a day; the next day begins at ten."""
         self.engine.learnings.catch_up()
         self.engine.knowledge.catch_up()
-        for job in ("state", "wisdom", "adaptation"):
+        for job in ("state", "guidance", "adaptation"):
             self.engine.autonomy.schedule.run(job)
         tomorrow = (self.clock.now() + timedelta(days=1)).replace(hour=10, minute=0)
         self.clock.advance(tomorrow - self.clock.now())

@@ -17,11 +17,12 @@ from engine import tokenizer
 from engine.clock import FakeClock
 from engine.hierarchy import cascade_config
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.wisdom import Wisdom
+from engine.hierarchy.cascade import Cascade
+from engine.hierarchy.profiles import Profiles
+from engine.model import Randomness
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
 from tests.benchmarks.measuring import format_row, percentile, time_call
-from tests.hierarchy.wisdom_world import World, make_world
+from tests.hierarchy.guidance_world import World, make_world
 
 pytestmark = pytest.mark.benchmark
 
@@ -42,7 +43,7 @@ def fill(world: World) -> None:
     world.member("bottom", above, 5)
     for number in range(AGENTS - DEPTH - 1):
         world.member(f"agent_{number}", f"leader_{number % DEPTH}", 4)
-    profiles = world.wisdom._profiles
+    profiles = world.profiles
 
     def write_patterns(tx: object) -> None:
         for number in range(DEPTH):
@@ -65,15 +66,12 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
     for _ in range(COLD):
         tokenizer.count.cache_clear()
         agents = Agents(world.folder, cascade_config=world.config, settings=world.agents._settings, database=database)
-        wisdom = Wisdom(
-            database, agents, clock=clock, randomness=world.wisdom._bubbles._randomness,
-            facts=Ledger(database),
-        )  # fmt: skip
-        cold.append(time_call(lambda wisdom=wisdom: wisdom.guidance("bottom")) * 1000)
-        guidance = wisdom.guidance("bottom")
+        cascade = Cascade(agents, Profiles(database, agents, randomness=Randomness(1)), clock=clock)
+        cold.append(time_call(lambda cascade=cascade: cascade.guidance("bottom")) * 1000)
+        guidance = cascade.guidance("bottom")
         assert len(guidance.chain) == DEPTH
         assert 0 < guidance.tokens <= 800
-    warm = [time_call(lambda: wisdom.guidance("bottom")) * 1000 for _ in range(WARM)]
+    warm = [time_call(lambda: cascade.guidance("bottom")) * 1000 for _ in range(WARM)]
     print()
     print(format_row("warm", warm))
     print(format_row("cold", cold))

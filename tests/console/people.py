@@ -15,7 +15,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import append
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.hierarchy.wisdom_world import World, make_world
+from tests.hierarchy.guidance_world import World, make_world
 
 DID = {
     "backend_builder": Doing("running", 4210, sessions=41, used=182_400, spent=2_310_000),
@@ -48,7 +48,8 @@ def _over(engine: StandIn, folder: Path) -> World:
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, recorder=append, durable=False)
     world = make_world(folder, database, clock, members=(), activity=lambda: DID)
     engine.agents = world.agents  # type: ignore[assignment]
-    engine.wisdom = world.wisdom  # type: ignore[attr-defined]
+    engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]
+    engine.bubbles, engine.teaching = world.bubbles, world.teaching  # type: ignore[attr-defined]
     engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
     engine.agent_files = AgentFiles(world.folder, database, world.agents.file_fault)  # type: ignore[assignment]
     return world

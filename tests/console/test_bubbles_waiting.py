@@ -26,7 +26,7 @@ async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
         await live(pilot)
         engine = app.engine
         assert engine is not None
-        assert engine.wisdom.offer(FOUND).state is BubbleState.QUEUED
+        assert engine.bubbles.offer(FOUND).state is BubbleState.QUEUED
         await until(pilot, lambda: any(item.kind == "bubble" for item in app.state.waiting))
         assert "WAITING FOR YOU  1" in screen_text(app)
         await pilot.press("tab", "enter")
@@ -34,8 +34,8 @@ async def test_a_discovery_is_sent_up_from_what_waits(home: Home) -> None:
         assert "run the migrations before the tests" in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: not app.state.waiting)
-        assert [bubble.state for bubble in engine.wisdom.bubbles()] == [BubbleState.FLUSHED]
-        told = [pattern.text for pattern in engine.wisdom.profile("backend_lead").patterns if pattern.sources]
+        assert [bubble.state for bubble in engine.bubbles.list()] == [BubbleState.FLUSHED]
+        told = [pattern.text for pattern in engine.profiles.get("backend_lead").patterns if pattern.sources]
         assert told == ["run the migrations before the tests"]
 
 
@@ -48,16 +48,16 @@ async def test_a_quote_is_approved_from_what_waits_and_marked_where_it_is_hostil
         await live(pilot)
         engine = app.engine
         assert engine is not None
-        bubble = engine.wisdom.offer(quote)
+        bubble = engine.bubbles.offer(quote)
         await until(pilot, lambda: any(item.id == bubble.id for item in app.state.waiting))
         await pilot.press("tab", "enter")
         await until(pilot, lambda: "Use it as guidance?" in screen_text(app))
         assert "▲ hostile: runs what it downloads" in screen_text(app)
         assert "evil.example" in screen_text(app)
-        engine.wisdom.flush()
-        assert engine.wisdom.bubbles()[0].state is BubbleState.QUEUED
+        engine.bubbles.flush()
+        assert engine.bubbles.list()[0].state is BubbleState.QUEUED
         await pilot.press("X")
-        await until(pilot, lambda: engine.wisdom.bubbles()[0].approved_at)
-        engine.wisdom.flush()
-        (told,) = [pattern for pattern in engine.wisdom.profile("backend_lead").patterns if pattern.sources]
+        await until(pilot, lambda: engine.bubbles.list()[0].approved_at)
+        engine.bubbles.flush()
+        (told,) = [pattern for pattern in engine.profiles.get("backend_lead").patterns if pattern.sources]
         assert (told.text, told.trust) == (quote.text, Trust.QUOTED)

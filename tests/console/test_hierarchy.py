@@ -15,13 +15,15 @@ from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.tabs import TabLine
+from engine.config import FixedSettings
 from engine.events import AgentFileChanged
+from engine.hierarchy.agents import Agents
 from engine.model import BubbleState, PromptSource, SourceKind
 from tests.console.conftest import at, live, running, screen_text, until, wait_for_text
 from tests.console.people import make_people, with_people
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
-from tests.hierarchy.wisdom_world import World
+from tests.hierarchy.guidance_world import World
 from tests.support.texts import assert_contains
 
 pytestmark = pytest.mark.long
@@ -122,7 +124,7 @@ async def test_words_filter_as_one_types(console: ConsoleApp, people: World) -> 
 
 async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, people: World) -> None:
     people.configure(m1_token_budget=300)
-    told = people.wisdom.guidance("backend_builder")
+    told = people.cascade.guidance("backend_builder")
     assert any(hop.cut for hop in told.hops)
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "backend_builder", "right_square_bracket")
@@ -144,7 +146,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
         text = screen_text(console)
         assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in text
         items = screen.query_one("#items", Rows)
-        findings = people.wisdom.bubbles(agent="backend_builder")
+        findings = people.bubbles.list(agent="backend_builder")
         for finding in findings:
             items.select(finding.id)
             last = finding.gates[-1]
@@ -159,7 +161,7 @@ async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) 
         await wait_for_text(pilot, "Reserve stock before the payment")
         await pilot.press("y")
         await wait_for_text(pilot, "1 finding sent up")
-        assert people.wisdom.bubbles(state=BubbleState.QUEUED) == []
+        assert people.bubbles.list(state=BubbleState.QUEUED) == []
 
 
 async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleApp, people: World) -> None:
@@ -241,7 +243,7 @@ async def test_a_soul_is_edited_here(console: ConsoleApp, people: World) -> None
 
 async def test_a_leaders_guidance_is_edited_beside_the_prompts_it_changes(console: ConsoleApp, people: World) -> None:
     def block() -> str:
-        return people.wisdom.guidance("backend_builder").block
+        return people.cascade.guidance("backend_builder").block
 
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_agent(pilot, "cto", "]", "e")
@@ -341,9 +343,11 @@ async def test_a_line_of_a_prompt_leads_to_the_leader_that_says_it(console: Cons
 
 
 async def test_an_empty_organisation_is_an_owner_and_a_way_on(
-    console: ConsoleApp, engine: StandIn, people: World
+    console: ConsoleApp, engine: StandIn, people: World, tmp_path: Path
 ) -> None:
-    engine.agents = type("Empty", (), {"list": list, "retired": list, "problems": list})()  # type: ignore[assignment]
+    engine.agents = Agents(  # type: ignore[assignment]
+        tmp_path / "agents", cascade_config=people.config, settings=FixedSettings(), database=people.database
+    )
     async with running(console, "3", size=(80, 24)) as pilot:
         await until(pilot, lambda: console.screen._detail)
         assert names(console.screen) == ["owner"]

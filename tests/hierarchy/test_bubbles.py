@@ -18,12 +18,13 @@ from sqlalchemy import Executable
 from engine.clock import FakeClock
 from engine.hierarchy.bubble_gates import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
+from engine.hierarchy.upkeep import remove_lesson
 from engine.learning.learnings.scores import Basis, Impact, confidence, importance
 from engine.model import BubbleState, Learning, Refusal, Score, Trust
 from engine.model.lessons import lesson_id
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Rows
-from tests.hierarchy.wisdom_world import World, learning, make_world, texts
+from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
 
 LEADER = DirectLeader("lead", 3, "code tests", (("known", "one two three four five"),))
 CONFIG = CascadeConfig()
@@ -132,20 +133,20 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
 
 
 def test_a_learning_goes_up_and_is_known_from_then_on(world: World) -> None:
-    queued = world.wisdom.offer(learning())
+    queued = world.bubbles.offer(learning())
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
     assert texts(world) == []
-    report = world.wisdom.flush()
+    report = world.bubbles.flush()
     assert report.flushed == {"lead": (queued.id,)}
     assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
-    [pattern] = [one for one in world.wisdom.profile("lead").patterns if one.sources]
+    [pattern] = [one for one in world.profiles.get("lead").patterns if one.sources]
     assert [(source.learning, source.agent, source.session) for source in pattern.sources] == [
         ("learning:1", "worker", "ses_1")
     ]
-    again = world.wisdom.offer(learning(2, text="Alpha1, beta1: gamma1 and delta1"))
+    again = world.bubbles.offer(learning(2, text="Alpha1, beta1: gamma1 and delta1"))
     assert again.refused_by is not None
     assert (again.state, again.refused_by.number, again.refused_by.name) == (BubbleState.REFUSED, 7, "novelty")
-    assert world.wisdom.flush().flushed == {}
+    assert world.bubbles.flush().flushed == {}
     assert [kind for kind in world.kinds() if "ubble" in kind] == [
         "BubbleQueued",
         "MemoryBubbleFlushed",
@@ -154,69 +155,69 @@ def test_a_learning_goes_up_and_is_known_from_then_on(world: World) -> None:
 
 
 def test_the_same_learning_is_judged_again_only_when_it_grew(world: World) -> None:
-    weak = world.wisdom.offer(learning(confidence=0.5))
+    weak = world.bubbles.offer(learning(confidence=0.5))
     assert weak.state is BubbleState.REFUSED
-    assert world.wisdom.offer(learning(confidence=0.5)) == weak
-    grown = world.wisdom.offer(learning(confidence=0.75))
+    assert world.bubbles.offer(learning(confidence=0.5)) == weak
+    grown = world.bubbles.offer(learning(confidence=0.75))
     assert (grown.id, grown.state) == (weak.id, BubbleState.QUEUED)
-    world.wisdom.flush()
-    assert world.wisdom.offer(learning(confidence=0.9)).state is BubbleState.FLUSHED
-    assert len(world.wisdom.bubbles()) == 1
+    world.bubbles.flush()
+    assert world.bubbles.offer(learning(confidence=0.9)).state is BubbleState.FLUSHED
+    assert len(world.bubbles.list()) == 1
 
 
 def test_the_weightiest_go_first_and_what_is_over_the_cap_waits(world: World) -> None:
     for number in range(5):
-        world.wisdom.offer(learning(number, importance=0.6 + number / 20))
-    first = world.wisdom.flush()
+        world.bubbles.offer(learning(number, importance=0.6 + number / 20))
+    first = world.bubbles.flush()
     assert (len(first.flushed["lead"]), first.waiting) == (3, 2)
     assert sorted(texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
-    assert world.wisdom.flush().waiting == 0
+    assert world.bubbles.flush().waiting == 0
     assert len(texts(world)) == 5
     world.configure(bubble_max_per_cycle=0)
-    world.wisdom.offer(learning(9))
-    assert world.wisdom.flush().flushed == {}
-    assert world.wisdom.flush().waiting == 1
+    world.bubbles.offer(learning(9))
+    assert world.bubbles.flush().flushed == {}
+    assert world.bubbles.flush().waiting == 1
 
 
 def test_two_that_say_the_same_become_one_pattern_with_both_sources(world: World) -> None:
-    world.wisdom.offer(learning(1, text="run the migrations before the tests"))
-    world.wisdom.offer(learning(2, text="run the migrations before all the tests"))
-    world.wisdom.flush()
-    [pattern] = [one for one in world.wisdom.profile("lead").patterns if one.sources]
+    world.bubbles.offer(learning(1, text="run the migrations before the tests"))
+    world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
+    world.bubbles.flush()
+    [pattern] = [one for one in world.profiles.get("lead").patterns if one.sources]
     assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
-    assert {bubble.pattern for bubble in world.wisdom.bubbles()} == {pattern.key}
+    assert {bubble.pattern for bubble in world.bubbles.list()} == {pattern.key}
 
 
 def test_the_queue_is_among_what_waits_for_the_operator_by_leader(world: World, clock: FakeClock) -> None:
-    assert world.wisdom.waiting() == []
-    first = world.wisdom.offer(learning(1, importance=0.6))
-    [alone] = world.wisdom.waiting()
+    assert world.bubbles.waiting() == []
+    first = world.bubbles.offer(learning(1, importance=0.6))
+    [alone] = world.bubbles.waiting()
     assert (alone.kind, alone.id, alone.since) == ("bubble", first.id, clock.now())
     assert (
         alone.title
         == "“alpha1 beta1 gamma1 delta1” for lead: goes up with the next round; send it now with clawpy bubbles flush"
     )
     clock.advance(timedelta(minutes=5))
-    world.wisdom.offer(learning(2, importance=0.9))
-    [both] = world.wisdom.waiting()
+    world.bubbles.offer(learning(2, importance=0.9))
+    [both] = world.bubbles.waiting()
     assert (both.id, both.since) == (alone.id, alone.since)  # it waits as long as its oldest
     assert both.title == "2 findings for lead go up with the next rounds; send them now with clawpy bubbles flush"
-    world.wisdom.flush()
-    assert world.wisdom.waiting() == []
+    world.bubbles.flush()
+    assert world.bubbles.waiting() == []
 
 
 def test_what_keeps_a_queue_is_said(world: World) -> None:
-    world.wisdom.offer(learning())
+    world.bubbles.offer(learning())
 
     def said() -> str:
-        [one] = world.wisdom.waiting()
+        [one] = world.bubbles.waiting()
         return one.title.partition(": ")[2]
 
     world.configure(bubble_max_per_cycle=0)
     assert said() == "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
     world.configure(tier_assignments={"lead": 4})
     assert said() == "tier 4 leads nobody; give it another tier"
-    assert (world.wisdom.flush().flushed, world.wisdom.flush().waiting) == ({}, 1)
+    assert (world.bubbles.flush().flushed, world.bubbles.flush().waiting) == ({}, 1)
     world.configure()
     (world.folder / "lead" / "comms.json").write_text("{")
     assert said().startswith("its folder is broken: comms.json: ")
@@ -225,14 +226,14 @@ def test_what_keeps_a_queue_is_said(world: World) -> None:
 
 
 def test_a_bubble_follows_its_agent_to_another_leader_through_the_gates(world: World) -> None:
-    world.wisdom.offer(learning(1))
-    world.wisdom.offer(learning(2))
-    world.wisdom.edit_profile("cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
+    world.bubbles.offer(learning(1))
+    world.bubbles.offer(learning(2))
+    edit_profile(world.profiles, "cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
     world.agents.move("worker", "cto")
-    report = world.wisdom.flush()
+    report = world.bubbles.flush()
     assert {leader: len(ids) for leader, ids in report.flushed.items()} == {"cto": 1}
     assert texts(world, "cto") == ["alpha1 beta1 gamma1 delta1"]
-    found = {bubble.learning.id: bubble for bubble in world.wisdom.bubbles()}
+    found = {bubble.learning.id: bubble for bubble in world.bubbles.list()}
     refused = found["learning:2"].refused_by
     assert refused is not None
     assert (found["learning:2"].leader, refused.reason) == ("cto", "cto already has it as known")
@@ -272,16 +273,16 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, 
     said = {f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)}
     step, faults = 1, 0
     for number in range(3):
-        world.wisdom.offer(learning(number))
+        world.bubbles.offer(learning(number))
     if leader != "lead":
         world.agents.move("worker", leader)
     while True:
         with failing_at(world.database, step) as seen:
             try:
-                world.wisdom.flush()
+                world.bubbles.flush()
             except RuntimeError:
                 faults += 1
-                states = {bubble.state for bubble in world.wisdom.bubbles()}
+                states = {bubble.state for bubble in world.bubbles.list()}
                 assert states == {BubbleState.QUEUED}, step
                 assert texts(world, leader) == []
             else:
@@ -290,28 +291,30 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, 
         step += 1
     assert faults >= 10
     assert sorted(texts(world, leader)) == sorted(said)
-    assert {bubble.state for bubble in world.wisdom.bubbles()} == {BubbleState.FLUSHED}
+    assert {bubble.state for bubble in world.bubbles.list()} == {BubbleState.FLUSHED}
     assert world.kinds().count("MemoryBubbleFlushed") == 1
 
 
 def test_a_lesson_that_is_retracted_leaves_the_queue_the_leader_and_the_souls(world: World) -> None:
     known, queued = learning(1, text="docs end with a full stop"), learning(2, text="The docs end with a full stop!")
     world.configure(enable_m2=True)
-    world.wisdom.offer(known)
-    world.wisdom.round()
+    world.bubbles.offer(known)
+    world.run_round()
     world.configure(enable_m2=True, bubble_max_per_cycle=0)
     soul = world.folder / "worker" / "soul.md"
     assert "- docs end with a full stop" in soul.read_text()
-    junior = world.wisdom.offer(replace(queued, agent="junior"))
+    junior = world.bubbles.offer(replace(queued, agent="junior"))
     assert junior.refused_by is not None
     assert junior.refused_by.name == "leader", "a worker's leader must be one of tiers 1 to 3"
-    assert world.wisdom.retract(lesson_id("docs end with a full stop")) == ["lead"]
+    assert remove_lesson(lesson_id("docs end with a full stop"), world.bubbles, world.profiles, world.teaching) == [
+        "lead"
+    ]
     assert texts(world) == []
     assert "full stop" not in soul.read_text()
-    waits = world.wisdom.offer(replace(queued, id="learning:3"))
+    waits = world.bubbles.offer(replace(queued, id="learning:3"))
     assert waits.state is BubbleState.QUEUED
-    world.wisdom.retract(lesson_id(queued.text))
-    refused = {bubble.id: bubble.refused_by for bubble in world.wisdom.bubbles(state=BubbleState.REFUSED)}
+    remove_lesson(lesson_id(queued.text), world.bubbles, world.profiles, world.teaching)
+    refused = {bubble.id: bubble.refused_by for bubble in world.bubbles.list(state=BubbleState.REFUSED)}
     assert refused[waits.id] is not None
     assert refused[waits.id].reason == "you retracted it"  # type: ignore[union-attr]
 
@@ -320,18 +323,18 @@ def test_a_quote_waits_for_the_operator_and_goes_up_at_a_word(
     tmp_path: Path, database: Database, clock: FakeClock
 ) -> None:
     world = make_world(tmp_path, database, clock)
-    bubble = world.wisdom.offer(learning(trust=Trust.QUOTED))
+    bubble = world.bubbles.offer(learning(trust=Trust.QUOTED))
     assert bubble.state is BubbleState.QUEUED
-    world.wisdom.flush()
+    world.bubbles.flush()
     assert texts(world) == []
-    (waits,) = world.wisdom.waiting()
+    (waits,) = world.bubbles.waiting()
     assert (waits.id, waits.text) == (bubble.id, bubble.learning.text)
-    assert world.wisdom.approve(bubble.id).approved_at == clock.now()
+    assert world.bubbles.approve(bubble.id).approved_at == clock.now()
     with pytest.raises(Refusal, match="does not need your approval"):
-        world.wisdom.approve(bubble.id)
-    world.wisdom.flush()
+        world.bubbles.approve(bubble.id)
+    world.bubbles.flush()
     assert texts(world) == [bubble.learning.text]
-    block = world.wisdom.guidance("worker").block
+    block = world.cascade.guidance("worker").block
     assert f"- {bubble.learning.text} (approved by the operator)" in block
     with pytest.raises(Refusal, match="there is no bubble"):
-        world.wisdom.approve("bub_none")
+        world.bubbles.approve("bub_none")

@@ -20,7 +20,7 @@ from engine.model import LeaderDecision, Pattern
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository
-from tests.hierarchy.wisdom_world import World, learning, make_world
+from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -124,7 +124,7 @@ class Work:
         self.world.call("worker", session, f"call_{self.number}", workspace)
         self.told(SessionEnded(subject=session, prediction_id="", state="failed" if bad else "succeeded",
                                summary="", cost=0))  # fmt: skip
-        self.world.wisdom.follow()
+        self.world.guided_sessions.catch_up()
 
     def told(self, event: Event) -> None:
         self.world.database.write(lambda tx: tx.record(event))
@@ -141,7 +141,7 @@ def work(tmp_path: Path, database: Database, clock: FakeClock) -> Work:
 def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
     for _ in range(10):
         work.do(bad=False)
-    work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
+    edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
     for _ in range(9):
         work.do(bad=True)
     assert work.facts("GuidanceFoundNoisy") == []  # nine are too few
@@ -153,7 +153,7 @@ def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
     assert float(str(found["harm"])) > 0.2
     work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 1
-    work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip slow tests when it is late")
+    edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip slow tests when it is late")
     for _ in range(13):
         work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 2  # the new wording is a new thing
@@ -163,23 +163,23 @@ def test_old_sessions_count_no_more(work: Work, clock: FakeClock) -> None:
     for _ in range(10):
         work.do(bad=False)
     clock.advance(timedelta(days=90))
-    work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
+    edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
     for _ in range(12):
         work.do(bad=True)
     assert work.facts("GuidanceFoundNoisy") == []
 
 
 def test_a_decision_that_is_recent_no_more_is_told_once(work: Work, clock: FakeClock) -> None:
-    work.world.wisdom.edit_profile("lead", "decisions", key="d1", value="We move to FastAPI")
+    edit_profile(work.world.profiles, "lead", "decisions", key="d1", value="We move to FastAPI")
     clock.advance(timedelta(days=30))
     work.do(bad=False)
-    work.world.wisdom.round()
+    work.world.run_round()
     assert work.facts("GuidanceFoundStale") == []
     clock.advance(timedelta(days=1))
-    work.world.wisdom.round()
+    work.world.run_round()
     [found] = work.facts("GuidanceFoundStale")
     assert (found["subject"], found["days"], found["most"], found["told"]) == ("lead#recent-decisions/d1", 31, 30, 1)
-    work.world.wisdom.round()
+    work.world.run_round()
     assert len(work.facts("GuidanceFoundStale")) == 1
 
 
@@ -187,25 +187,27 @@ def test_guidance_that_names_files_that_are_gone_is_stale(tmp_path: Path, databa
     shop = Repository(tmp_path / "shop")
     shop.write("tests/test_cart.py", "def test_0(): pass\n")
     shop.commit("a test")
-    world = make_world(tmp_path, database, clock, lost=deleted_files)
+    world = make_world(tmp_path, database, clock, find_deleted=deleted_files)
     work = Work(world)
-    world.wisdom.offer(learning(1, text="In shop run tests/test_cart.py::test_0 and docs/never.py before handing over"))
-    world.wisdom.flush()
+    world.bubbles.offer(
+        learning(1, text="In shop run tests/test_cart.py::test_0 and docs/never.py before handing over")
+    )
+    world.bubbles.flush()
     work.do(bad=False, workspace=str(shop.path))
-    world.wisdom.round()
+    world.run_round()
     assert work.facts("GuidanceFoundStale") == []
     (shop.path / "tests" / "test_cart.py").unlink()
-    world.wisdom.round()
+    world.run_round()
     [found] = work.facts("GuidanceFoundStale")
     assert found["gone"] == ["tests/test_cart.py"]  # what never was there is not gone
     assert (found["leader"], found["told"], found["days"]) == ("lead", 1, 0)
 
 
 def test_a_round_that_reached_every_worker_is_a_refresh(work: Work) -> None:
-    work.world.wisdom.teach()
+    work.world.teaching.round()
     assert [(fact["taught"], fact["unchanged"]) for fact in work.facts("TeachingRefreshed")] == [(2, 0)]
-    work.world.wisdom.teach()
+    work.world.teaching.round()
     assert work.facts("TeachingRefreshed")[0] == {"subject": "", "taught": 0, "unchanged": 2}
     (work.world.folder / "junior" / "soul.md").unlink()
-    work.world.wisdom.teach()
+    work.world.teaching.round()
     assert len(work.facts("TeachingRefreshed")) == 2  # one was skipped: no refresh

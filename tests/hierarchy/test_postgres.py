@@ -36,7 +36,7 @@ from engine.model import (
 from engine.overrides import Overrides
 from engine.storage.shared import SharedDatabase
 from tests.conftest import MONDAY_MORNING, Repository
-from tests.hierarchy.wisdom_world import learning
+from tests.hierarchy.guidance_world import edit_profile, learning
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -138,7 +138,7 @@ class Machine:
         return {
             (leader, pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
             for leader in ("backend_lead", "cto")
-            for pattern in self.engine.wisdom.profile(leader).patterns
+            for pattern in self.engine.profiles.get(leader).patterns
         }
 
     def summaries(self) -> set[str]:
@@ -147,7 +147,7 @@ class Machine:
     def offer(self, number: int) -> str:
         """A discovery; its text when it is on its way up."""
         one = learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
-        sent = self.engine.wisdom.offer(one)
+        sent = self.engine.bubbles.offer(one)
         return sent.learning.text if sent.state is BubbleState.QUEUED else ""
 
     def did(self, number: int) -> str:
@@ -214,36 +214,35 @@ def test_two_engines_converge_and_nothing_is_lost(
     with contextlib.closing(cutter), machines(tmp_path, url, monkeypatch) as both:
         for number in range(operations):
             one = chance.choice(both)
-            wisdom = one.engine.wisdom
             what = chance.choice(("offer", "offer", "flush", "edit", "call", "teach", "did", "share"))
             if what == "offer":
                 sent.add(one.offer(number))
             elif what == "edit":
                 text = f"edited on {one.name} at {number}"
-                wisdom.edit_profile("cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
+                edit_profile(one.engine.profiles, "cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
                 edited.add(text)
             elif what == "call":
-                one.call(number, LeadershipGuidance(wisdom.cascade))
+                one.call(number, LeadershipGuidance(one.engine.cascade))
             elif what == "teach":
-                wisdom.teach()
+                one.engine.teaching.round()
             elif what == "did":
                 summed.add(one.did(number))
             elif what == "share":
                 one.engine.summary_sharing.exchange()
             else:
-                wisdom.flush()
+                one.engine.bubbles.flush()
         assert cutter.cuts
         cutter.cutting = False
-        while any(one.engine.wisdom.flush().waiting for one in both):
+        while any(one.engine.bubbles.flush().waiting for one in both):
             pass
         for one in (*both, *both):
-            assert one.engine.wisdom.flush().failed == ""
+            assert one.engine.bubbles.flush().failed == ""
             assert one.engine.summary_sharing.exchange() == ""
         first, second = both
         assert first.told() == second.told()
         for one in both:
             assert sent - {""} <= {str(text) for _, _, text, *_ in one.told()}
-            history = {was.text for n in range(4) for was in one.engine.wisdom.history("cto", f"p{n}")}
+            history = {was.text for n in range(4) for was in one.engine.profiles.history("cto", f"p{n}")}
             assert history == edited
             assert one.summaries() == summed
         assert first.facts("CloudSyncFailed") or second.facts("CloudSyncFailed")
@@ -263,9 +262,9 @@ def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
         two.call(2, two.engine.recall_part)
         [hit] = two.facts("CloudMemoryRecalled")
         [entry] = two.engine.memory.entries(Layer.CONTEXT)
-        assert (entry.text, entry.source) == (text, f"shared:{one.engine.wisdom.origin()}")
+        assert (entry.text, entry.source) == (text, f"shared:{one.engine.profiles.stored_origin()}")
         assert hit["memories"] == [entry.id]
-        assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.wisdom.origin()])
+        assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.profiles.stored_origin()])
         one.call(3, one.engine.recall_part)
         assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
 
@@ -278,23 +277,23 @@ def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
     url = f"postgresql://clawpy@/forgotten?host={server}"
     with machines(tmp_path, url, monkeypatch) as (one, two):
         one.did(1)
-        one.engine.wisdom.edit_profile("cto", "patterns", key="p1", value="ask Zoe about basket 1")
-        one.engine.wisdom.edit_profile("cto", "patterns", key="p2", value="test first")
-        one.engine.wisdom.edit_profile("cto", "patterns", value="Zoe is slow with basket 1")  # it names itself
+        edit_profile(one.engine.profiles, "cto", "patterns", key="p1", value="ask Zoe about basket 1")
+        edit_profile(one.engine.profiles, "cto", "patterns", key="p2", value="test first")
+        edit_profile(one.engine.profiles, "cto", "patterns", value="Zoe is slow with basket 1")  # it names itself
         for each in (one, two, one, two):
-            assert each.engine.wisdom.flush().failed == each.engine.summary_sharing.exchange() == ""
+            assert each.engine.bubbles.flush().failed == each.engine.summary_sharing.exchange() == ""
         assert two.summaries()
-        assert {was.text for was in two.engine.wisdom.history("cto", "p1")} == {"ask Zoe about basket 1"}
+        assert {was.text for was in two.engine.profiles.history("cto", "p1")} == {"ask Zoe about basket 1"}
         two.engine.knowledge.forgetting.forget("basket 1")  # not where it was said
         for each in (two, one, two):
-            assert each.engine.wisdom.flush().failed == each.engine.summary_sharing.exchange() == ""
+            assert each.engine.bubbles.flush().failed == each.engine.summary_sharing.exchange() == ""
         for each in (one, two):
             assert each.summaries() == set()
-            assert {was.text for was in each.engine.wisdom.history("cto", "p1")} == {""}
-            assert "p1" not in {known.key for known in each.engine.wisdom.profile("cto").patterns}
-            assert [was.text for was in each.engine.wisdom.history("cto", "p2")] == ["test first"]
+            assert {was.text for was in each.engine.profiles.history("cto", "p1")} == {""}
+            assert "p1" not in {known.key for known in each.engine.profiles.get("cto").patterns}
+            assert [was.text for was in each.engine.profiles.history("cto", "p2")] == ["test first"]
         with psycopg.connect(url) as connection:
-            kept = connection.execute("SELECT body::text || key FROM clawpy_wisdom_entries").fetchall()
+            kept = connection.execute("SELECT body::text || key FROM clawpy_profile_entries").fetchall()
             kept += connection.execute("SELECT summary::text FROM clawpy_summaries").fetchall()
         assert not any("basket 1" in text or "slow" in text for (text,) in kept), "nor in a name"
         assert one.told() == two.told()
@@ -303,10 +302,10 @@ def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
 def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (one, _):
         assert one.offer(1)
-        report = one.engine.wisdom.flush()
+        report = one.engine.bubbles.flush()
         assert len(report.flushed["backend_lead"]) == 1
         assert report.failed
-        assert one.engine.wisdom.flush().failed
+        assert one.engine.bubbles.flush().failed
         assert one.engine.summary_sharing.exchange()
         assert sorted(str(fact["subject"]) for fact in one.facts("CloudSyncFailed")) == ["leadership", "summaries"]
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_rows import WisdomEntry, make_entry, newest_versions
+from engine.hierarchy.profile_rows import ProfileEntry, make_entry, newest_versions
 from engine.hierarchy.profile_text import format_profile, parse_edits, print_profile, refuse_stale, seed_profile, slug
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
-from tests.hierarchy.wisdom_world import SOUL, World, make_world
+from tests.hierarchy.guidance_world import SOUL, World, edit_profile, make_world
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -52,28 +52,27 @@ def test_any_soul_seeds_something(soul: str) -> None:
 
 
 def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -> None:
-    wisdom = world.wisdom
-    wisdom.edit_profile("cto", "guardrails", value=["Never on a Monday."])
-    wisdom.edit_profile("cto", "domain", value="everything")
-    wisdom.edit_profile("cto", "patterns", key="cto_first", value="")
-    edited = wisdom.edit_profile("cto", "patterns", value="Ship on Tuesdays")
+    edit_profile(world.profiles, "cto", "guardrails", value=["Never on a Monday."])
+    edit_profile(world.profiles, "cto", "domain", value="everything")
+    edit_profile(world.profiles, "cto", "patterns", key="cto_first", value="")
+    edited = edit_profile(world.profiles, "cto", "patterns", value="Ship on Tuesdays")
     assert (edited.domain, edited.guardrails) == ("everything", ("Never on a Monday.",))
     assert [pattern.text for pattern in edited.patterns] == ["Ship on Tuesdays"]
-    assert wisdom.edit_profile("cto", "guardrails", value=[]).guardrails == ("cto never deploys on a Friday.",)
+    assert edit_profile(world.profiles, "cto", "guardrails", value=[]).guardrails == ("cto never deploys on a Friday.",)
     for section, value, code in (("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"),
                                  ("patterns", "", "bad_profile"), ("domain", ["x"], "bad_profile")):  # fmt: skip
         with pytest.raises(Refusal) as refused:
-            wisdom.edit_profile("cto", section, value=value)
+            edit_profile(world.profiles, "cto", section, value=value)
         assert refused.value.code == code
     assert "ProfileEdited" in world.kinds()
 
 
 def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: World) -> None:
     for text in ("one", "two", "three", ""):
-        world.wisdom.edit_profile("cto", "patterns", key="p", value=text)
-    told = world.wisdom.history("cto", "p")
+        edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
+    told = world.profiles.history("cto", "p")
     assert [(one.text, one.current) for one in told] == [("", True), ("three", False), ("two", False), ("one", False)]
-    assert "p" not in {pattern.key for pattern in world.wisdom.profile("cto").patterns}
+    assert "p" not in {pattern.key for pattern in world.profiles.get("cto").patterns}
 
 
 ENTRIES = st.builds(
@@ -90,7 +89,7 @@ ENTRIES = st.builds(
 
 @settings(max_examples=40)
 @given(st.lists(ENTRIES, max_size=12), st.randoms(use_true_random=False))
-def test_the_newest_wins_in_whatever_order_rows_come(entries: list[WisdomEntry], random: Random) -> None:
+def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry], random: Random) -> None:
     shuffled = [*entries, *entries[:3]]
     random.shuffle(shuffled)
     assert newest_versions(entries) == newest_versions(shuffled)
@@ -102,17 +101,17 @@ def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out
     tmp_path: Path, database: Database, clock: FakeClock
 ) -> None:
     made = {"lead": [LeaderDecision(f"cap_{n}", f"we use tool {n}", BEGIN + timedelta(days=n)) for n in range(6)]}
-    world = make_world(tmp_path, database, clock, decided=lambda leaders: made)
-    assert [decision.id for decision in world.wisdom.profile("lead").decisions] == [
+    world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: made)
+    assert [decision.id for decision in world.profiles.get("lead").decisions] == [
         "cap_5",
         "cap_4",
         "cap_3",
         "cap_2",
         "cap_1",
     ]
-    world.wisdom.edit_profile("lead", "decisions", key="cap_5", value="")
-    assert next(decision.id for decision in world.wisdom.profile("lead").decisions) == "cap_4"
-    assert "we use tool 4" in world.wisdom.guidance("worker").block
+    edit_profile(world.profiles, "lead", "decisions", key="cap_5", value="")
+    assert next(decision.id for decision in world.profiles.get("lead").decisions) == "cap_4"
+    assert "we use tool 4" in world.cascade.guidance("worker").block
 
 
 WORDS = st.lists(st.sampled_from(["Write", "tests:", "first", "it's", "- dash", "# no", "<b>"]), min_size=1).map(
@@ -168,8 +167,7 @@ def test_edits_name_what_differs_and_nothing_else(before: LeaderProfile, after: 
 
 
 def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World) -> None:
-    wisdom = world.wisdom
-    before = wisdom.profile("cto")
+    before = world.profiles.get("cto")
     text = (
         format_profile(before)
         .replace("cto keeps it simple.", "Keep it plain.")
@@ -177,8 +175,8 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
     )
     wanted = parse_edits(before, text)
     assert [(one.section, one.key) for one in wanted] == [("principles", ""), ("patterns", "")]
-    preview = wisdom.preview_profile("cto", wanted)
-    assert wisdom.profile("cto") == before  # nothing is saved yet
+    preview = world.cascade.preview_edits("cto", wanted)
+    assert world.profiles.get("cto") == before  # nothing is saved yet
     changed = {prompt.agent: prompt for prompt in preview.prompts}
     guided = {
         one.id for one in world.agents.list() if "cto" in world.agents.lineage(one.id).chain.leaders and one.tier > 3
@@ -187,40 +185,42 @@ def test_an_edit_shows_whose_prompts_it_changes_before_it_is_saved(world: World)
     assert "Keep it plain." in changed["worker"].after.block
     assert "Keep it plain." not in changed["worker"].before.block
 
-    saved = wisdom.revise_profile("cto", wanted)
+    saved = world.profiles.edit("cto", wanted)
     assert saved.principles == preview.profile.principles
     assert [pattern.text for pattern in saved.patterns] == [pattern.text for pattern in preview.profile.patterns]
-    assert wisdom.guidance("worker").block == changed["worker"].after.block
+    assert world.cascade.guidance("worker").block == changed["worker"].after.block
 
     back = parse_edits(saved, format_profile(before))  # undo: the way back is an edit, too
-    assert wisdom.revise_profile("cto", back).principles == before.principles
-    assert wisdom.guidance("worker").block == changed["worker"].before.block
+    assert world.profiles.edit("cto", back).principles == before.principles
+    assert world.cascade.guidance("worker").block == changed["worker"].before.block
 
 
 def test_of_several_edits_one_that_is_refused_leaves_all_out(world: World) -> None:
-    before = world.wisdom.profile("cto")
+    before = world.profiles.get("cto")
     with pytest.raises(Refusal):
-        world.wisdom.revise_profile("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
-    assert world.wisdom.profile("cto") == before
+        world.profiles.edit("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
+    assert world.profiles.get("cto") == before
 
 
 def test_a_pattern_that_rose_is_reworded_under_its_own_name(world: World) -> None:
     """Its name has more words than a new name may have."""
     key = (
-        world.wisdom.edit_profile("cto", "patterns", value="Run the tests of the cart before it lands").patterns[0].key
+        edit_profile(world.profiles, "cto", "patterns", value="Run the tests of the cart before it lands")
+        .patterns[0]
+        .key
     )
-    after = world.wisdom.edit_profile("cto", "patterns", key=key, value="Run all tests before it lands")
+    after = edit_profile(world.profiles, "cto", "patterns", key=key, value="Run all tests before it lands")
     assert [pattern.key for pattern in after.patterns].count(key) == 1
     assert "Run all tests before it lands" in [pattern.text for pattern in after.patterns]
     assert len(after.patterns) == 2
 
 
 def test_a_text_that_was_printed_of_another_version_is_refused(world: World) -> None:
-    before = world.wisdom.profile("cto")
+    before = world.profiles.get("cto")
     text = print_profile(before)
     refuse_stale(before, text)
     assert parse_edits(before, text) == ()
-    after = world.wisdom.edit_profile("cto", "patterns", key="ask_first", value="Ask first.")
+    after = edit_profile(world.profiles, "cto", "patterns", key="ask_first", value="Ask first.")
     with pytest.raises(Refusal, match="changed since"):
         refuse_stale(after, text)
     refuse_stale(after, format_profile(before))

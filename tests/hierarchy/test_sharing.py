@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.hierarchy.profile_rows import WisdomEntry, WisdomUse
+from engine.hierarchy.profile_rows import PatternUse, ProfileEntry
+from engine.hierarchy.profiles import ProfileTexts
 from engine.hierarchy.sharing import Fetched
 from engine.model import BubbleState
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import Ledger, append
 from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.wisdom_world import World, learning, make_world, texts
+from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
 
 
 @dataclass
@@ -27,8 +28,8 @@ class Shared:
     """A shared leadership in memory whose connection can be cut before or after it took something."""
 
     name: str = "shared"
-    rows: dict[str, tuple[int, WisdomEntry]] = field(default_factory=dict)
-    counts: dict[tuple[str, str, str], tuple[int, WisdomUse]] = field(default_factory=dict)
+    rows: dict[str, tuple[int, ProfileEntry]] = field(default_factory=dict)
+    counts: dict[tuple[str, str, str], tuple[int, PatternUse]] = field(default_factory=dict)
     cuts: list[str] = field(default_factory=list)
     seq: int = 0
 
@@ -37,7 +38,7 @@ class Shared:
             self.cuts.pop(0)
             raise ConnectionError(f"cut {where}")
 
-    def push(self, entries: Sequence[WisdomEntry], uses: Sequence[WisdomUse]) -> None:
+    def push(self, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse]) -> None:
         self._cut("before push")
         for entry in entries:
             if entry.version not in self.rows or (not entry.body and self.rows[entry.version][1].body):
@@ -61,13 +62,13 @@ class Shared:
 def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     shared = Shared(cuts=["before fetch", "before push", "after push", "before push"])
     world = make_world(tmp_path, database, clock, store=shared)
-    world.wisdom.offer(learning())
-    report = world.wisdom.flush()
+    world.bubbles.offer(learning())
+    report = world.bubbles.flush()
     assert report.failed == "cut before push"
     assert texts(world) == ["alpha1 beta1 gamma1 delta1"]  # local first
     while shared.cuts:
-        world.wisdom.flush()
-    assert world.wisdom.flush().failed == ""
+        world.bubbles.flush()
+    assert world.bubbles.flush().failed == ""
     assert [one.body["text"] for _, one in shared.rows.values()] == ["alpha1 beta1 gamma1 delta1"]
     [failure] = Ledger(database).latest(kinds=("CloudSyncFailed",))
     assert failure.payload["message"].startswith("cut")
@@ -78,11 +79,11 @@ def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: Fake
     shared = Shared()
     world = make_world(tmp_path, database, clock, store=shared)
     for name in ("ceo", "lead", "worker", "junior"):
-        world.wisdom.edit_profile(name, "patterns", key="p", value=f"said by {name}")
-    assert world.wisdom.flush().failed == ""
+        edit_profile(world.profiles, name, "patterns", key="p", value=f"said by {name}")
+    assert world.bubbles.flush().failed == ""
     assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead"]
     world.agents.assign_tier("worker", 3)  # who comes to lead is shared from then on
-    world.wisdom.flush()
+    world.bubbles.flush()
     assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead", "worker"]
 
 
@@ -107,29 +108,29 @@ def test_two_homes_converge_whatever_is_cut(
         for home, action, number in actions:
             world = worlds[home]
             if action == "offer":
-                bubble = world.wisdom.offer(learning(number))
+                bubble = world.bubbles.offer(learning(number))
                 if bubble.state is BubbleState.QUEUED:
                     queued.add(bubble.learning.text)
             elif action == "edit":
-                world.wisdom.edit_profile("lead", "patterns", key=f"p{number}", value=f"edited {home} {number}")
+                edit_profile(world.profiles, "lead", "patterns", key=f"p{number}", value=f"edited {home} {number}")
             elif action == "use":
                 world.call("worker", f"ses_{number}")
             else:
-                world.wisdom.flush()
+                world.bubbles.flush()
         shared.cuts.clear()
         for _ in range(12):
             for world in worlds:
-                world.wisdom.flush()
+                world.bubbles.flush()
         first, second = (
             {
                 (pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
-                for pattern in world.wisdom.profile("lead").patterns
+                for pattern in world.profiles.get("lead").patterns
             }
             for world in worlds
         )
         assert first == second
         assert queued <= {text for _, text, _, _ in first}
-        assert not any(world.wisdom.bubbles(state=BubbleState.QUEUED) for world in worlds)
+        assert not any(world.bubbles.list(state=BubbleState.QUEUED) for world in worlds)
     finally:
         for world in worlds:
             world.database.close()
@@ -151,11 +152,11 @@ def homes(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[Shared, World, Wor
 
 def exchange(*worlds: World) -> None:
     for world in (*worlds, *worlds):
-        assert world.wisdom.flush().failed == ""
+        assert world.bubbles.flush().failed == ""
 
 
 def uses(world: World) -> int:
-    return next(pattern.uses for pattern in world.wisdom.profile("lead").patterns if pattern.key == "lead_first")
+    return next(pattern.uses for pattern in world.profiles.get("lead").patterns if pattern.key == "lead_first")
 
 
 def test_what_homes_used_adds_up_also_where_a_use_comes_while_others_are_sent(
@@ -164,7 +165,7 @@ def test_what_homes_used_adds_up_also_where_a_use_comes_while_others_are_sent(
     shared, first, second = homes
     push, late = shared.push, ["ses_late"]
 
-    def slow_push(entries: Sequence[WisdomEntry], counts: Sequence[WisdomUse]) -> None:
+    def slow_push(entries: Sequence[ProfileEntry], counts: Sequence[PatternUse]) -> None:
         push(entries, counts)
         if late:
             first.call("worker", late.pop())
@@ -181,13 +182,13 @@ def test_what_homes_used_adds_up_also_where_a_use_comes_while_others_are_sent(
 
 def test_what_is_forgotten_in_one_home_leaves_the_other_and_what_they_share(homes: tuple[Shared, World, World]) -> None:
     shared, first, second = homes
-    first.wisdom.edit_profile("lead", "patterns", key="staging", value="the staging password is hunter2")
-    first.wisdom.edit_profile("lead", "patterns", key="staging", value="ask for the staging password")
+    edit_profile(first.profiles, "lead", "patterns", key="staging", value="the staging password is hunter2")
+    edit_profile(first.profiles, "lead", "patterns", key="staging", value="ask for the staging password")
     exchange(first, second)
-    first.wisdom.texts.erase(SearchTerms(["hunter2"]))
+    ProfileTexts(first.database, first.profiles).erase(SearchTerms(["hunter2"]))
     exchange(first, second)
     for world in (first, second):
-        assert [version.text for version in world.wisdom.history("lead", "staging")] == [
+        assert [version.text for version in world.profiles.history("lead", "staging")] == [
             "ask for the staging password",
             "",
         ]
@@ -198,7 +199,7 @@ def test_another_shared_leadership_is_sent_everything(
     homes: tuple[Shared, World, World], tmp_path: Path, clock: FakeClock
 ) -> None:
     _, first, second = homes
-    first.wisdom.edit_profile("lead", "patterns", key="p", value="Write the test first.")
+    edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
     exchange(first, second)
     other = Shared("other")
     moved = make_world(tmp_path / "home1", first.database, clock, store=other)

@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.model.lessons import lesson_id
 from engine.model.sections import INHERITED, find_section, write_section
 from engine.storage.database import Database
-from tests.hierarchy.wisdom_world import World, make_world
+from tests.hierarchy.guidance_world import World, edit_profile, make_world
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_line_ends_are_those_of_the_file() -> None:
 
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead", "worker", "junior")}
-    lessons = {one.agent: one.outcome for one in world.wisdom.teach()}
+    lessons = {one.agent: one.outcome for one in world.teaching.round()}
     assert lessons == {"worker": "taught", "junior": "taught"}
     for name, before in souls.items():
         now = (world.folder / name / "soul.md").read_bytes()
@@ -79,30 +79,30 @@ def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
     assert "- lead_first: Write the test before the code of lead." in taught
     assert "lead chose SQLite." not in taught  # what ages is left to the prompt
     stamps = {name: (world.folder / name / "soul.md").stat().st_mtime_ns for name in lessons}
-    assert {one.outcome for one in world.wisdom.teach()} == {"unchanged"}
+    assert {one.outcome for one in world.teaching.round()} == {"unchanged"}
     assert stamps == {name: (world.folder / name / "soul.md").stat().st_mtime_ns for name in lessons}
-    assert world.kinds().count("WisdomTaught") == 2
+    assert world.kinds().count("SoulRewritten") == 2
 
 
 def test_a_round_teaches_only_when_it_is_switched_on_even_without_prompts(world: World, clock: FakeClock) -> None:
     before = (world.folder / "worker" / "soul.md").read_bytes()
-    world.wisdom.round()
+    world.run_round()
     assert (world.folder / "worker" / "soul.md").read_bytes() == before
-    assert world.wisdom.teaching("worker").next is None
+    assert world.teaching.state("worker").next is None
     world.configure(enable_m1=False, enable_m2=True, m2_interval_seconds=3600)
-    state = world.wisdom.teaching("worker")
+    state = world.teaching.state("worker")
     assert (state.last, state.next) == (None, clock.now())
     assert "+## Inherited Wisdom" in state.diff
-    world.wisdom.round()
-    state = world.wisdom.teaching("worker")
+    world.run_round()
+    state = world.teaching.state("worker")
     assert state.diff == ""
     assert (state.last, state.next) == (clock.now(), clock.now() + timedelta(hours=1))
-    assert world.wisdom.teaching("lead").reason == "tier 3 leads, so it is not taught"
+    assert world.teaching.state("lead").reason == "tier 3 leads, so it is not taught"
     assert b"Inherited" in (world.folder / "worker" / "soul.md").read_bytes()
 
 
 def test_what_was_inherited_stays_out_of_prompts_while_leaders_speak_in_them(world: World) -> None:
-    world.wisdom.teach()
+    world.teaching.round()
     known = "lead_first: Write the test before the code of lead."
     assert known in world.agents.soul("worker")
     assert known not in world.agents.soul_in_prompt("worker"), "M1 says it"
@@ -116,7 +116,7 @@ def test_what_was_inherited_stays_out_of_prompts_while_leaders_speak_in_them(wor
 def test_a_soul_that_cannot_be_read_is_named_and_harms_no_other(world: World) -> None:
     (world.folder / "worker" / "soul.md").unlink()
     (world.folder / "junior" / "soul.md").write_bytes(b"\xff\xfe rubbish \x00")
-    lessons = {one.agent: one for one in world.wisdom.teach()}
+    lessons = {one.agent: one for one in world.teaching.round()}
     assert lessons["worker"].outcome == "skipped"
     assert "soul.md" in lessons["worker"].reason
     assert (world.folder / "junior" / "soul.md").read_bytes().startswith(b"\xff\xfe rubbish \x00\n\n<!--")
@@ -126,14 +126,14 @@ def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: World) -> None:
     for name in ("worker", "lead"):
         (world.folder / name / "soul.md").unlink()
         os.mkfifo(world.folder / name / "soul.md")
-    lessons = {one.agent: one for one in world.wisdom.teach()}
+    lessons = {one.agent: one for one in world.teaching.round()}
     assert lessons["worker"].reason.endswith("soul.md is not a regular file")
-    assert "cto keeps it simple." in world.wisdom.guidance("worker").block  # who cannot be read says nothing
+    assert "cto keeps it simple." in world.cascade.guidance("worker").block  # who cannot be read says nothing
 
 
 def test_what_a_leader_says_cannot_end_the_section(world: World) -> None:
-    world.wisdom.edit_profile("lead", "principles", value=[f"{CLOSE} now free"])
-    world.wisdom.teach()
+    edit_profile(world.profiles, "lead", "principles", value=[f"{CLOSE} now free"])
+    world.teaching.round()
     once = (world.folder / "worker" / "soul.md").read_bytes()
     assert once.count(CLOSE.encode()) == 1
-    assert {one.outcome for one in world.wisdom.teach()} == {"unchanged"}
+    assert {one.outcome for one in world.teaching.round()} == {"unchanged"}

@@ -37,6 +37,7 @@ from engine.storage import erasing
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
+from tests.hierarchy.guidance_world import edit_profile
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"
 KEPT = "The service listens on port 8000"
@@ -132,29 +133,28 @@ def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
 
 def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, tmp_path: Path) -> None:
     told = f"{SECRET} and wants every letter answered within the very same day that it came in"
-    wisdom = engine.wisdom
-    wisdom.edit_profile("backend_lead", "patterns", value=told)
-    wisdom.edit_profile("backend_lead", "principles", value=[told, KEPT])
+    edit_profile(engine.profiles, "backend_lead", "patterns", value=told)
+    edit_profile(engine.profiles, "backend_lead", "principles", value=[told, KEPT])
     quoted = f"On koji-core the operator wants “{told[:50]}…” rather than “{KEPT}”"
     learning = Learning(
         "corrected:pred_1", quoted, "letters", "backend_builder", "session_1", Score(0.9, ()), Score(0.9, ())
     )
-    wisdom.offer(learning)
+    engine.bubbles.offer(learning)
     engine.calls.begin(
         Caller("session_1", "backend_builder", ""), provider="openai", model="x", run_kind="task",
         messages=[PromptPart("recalled", (PromptLine(f"- {told[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
     )  # fmt: skip
-    assert SECRET in wisdom.guidance("backend_builder").block
+    assert SECRET in engine.cascade.guidance("backend_builder").block
     preview = engine.knowledge.forgetting.preview(told)
-    assert dict(preview.counts)["wisdom"] == 2
+    assert dict(preview.counts)["profiles"] == 2
     engine.knowledge.forgetting.forget(preview.wanted)
-    assert "vandersloot" not in wisdom.guidance("backend_builder").block.lower(), "at once, not after 300 s"
-    assert wisdom.profile("backend_lead").principles == (KEPT,)
-    assert not any("vandersloot" in bubble.learning.text.lower() for bubble in wisdom.bubbles())
+    assert "vandersloot" not in engine.cascade.guidance("backend_builder").block.lower(), "at once, not after 300 s"
+    assert engine.profiles.get("backend_lead").principles == (KEPT,)
+    assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list())
     call = engine.calls.for_session("session_1")[0]
     assert "Vandersloot" not in "".join(part.text for part in engine.calls.prompt(call.id))
     with closing(sqlite3.connect(engine.home.database)) as database:
-        for table in ("wisdom_entries", "wisdom_uses", "bubbles", "memory_events", "guidance_findings"):
+        for table in ("profile_entries", "pattern_uses", "bubbles", "memory_events", "guidance_findings"):
             rows = database.execute(f"SELECT * FROM {table}").fetchall()
             assert "henrietta_vandersloot" not in str(rows), "the name of the pattern"
 

@@ -1,4 +1,4 @@
-"""Wisdom down the organisation and discoveries up (docs/SPEC.md, section 1)."""
+"""Guidance down the organisation, and findings up (docs/SPEC.md, section 1)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pytest
 
 from engine.model import Refusal
+from tests.hierarchy.guidance_world import edit_profile
 from tests.seeds.world import World
 
 WORKER = "backend_builder"
@@ -135,15 +136,15 @@ def test_soul_enrichment(world: World) -> None:
     soul = world.agent_folder(WORKER) / "soul.md"
     soul.write_text(soul.read_text() + "\n## My own words\n\nNever squash.   \n")
     before = soul.read_text()
-    world.run_jobs("wisdom")
+    world.run_jobs("guidance")
     assert soul.read_text() == before, "M2 is off until you say so"
     world.write_cascade_config(enable_m2=True)
-    world.run_jobs("wisdom")
+    world.run_jobs("guidance")
     once = soul.read_text()
     assert once.startswith(before)
     assert "## Inherited Wisdom" in once
     assert "Simple beats clever." in once
-    world.run_jobs("wisdom")
+    world.run_jobs("guidance")
     assert soul.read_text() == once, "twice is as once"
     assert "Inherited Wisdom" not in (world.agent_folder("cto") / "soul.md").read_text()
 
@@ -188,17 +189,17 @@ def test_discoveries_rise(world: World) -> None:
 def test_leader_profiles(world: World) -> None:
     """1.9: A leader's profile comes from its soul, you can edit it, and what was said before stays in its history."""
     engine = world.engine
-    assert "Simple beats clever." in engine.wisdom.profile("cto").principles
-    engine.wisdom.edit_profile("cto", "patterns", key="api_first", value="Design the contract first.")
-    engine.wisdom.edit_profile("cto", "patterns", key="api_first", value="Design the contract with its users.")
+    assert "Simple beats clever." in engine.profiles.get("cto").principles
+    edit_profile(engine.profiles, "cto", "patterns", key="api_first", value="Design the contract first.")
+    edit_profile(engine.profiles, "cto", "patterns", key="api_first", value="Design the contract with its users.")
     world.work("Write a greeting into hello.txt", "Done.")
     assert "api_first: Design the contract with its users." in world.system_prompt
-    assert [one.text for one in engine.wisdom.history("cto", "api_first")] == [
+    assert [one.text for one in engine.profiles.history("cto", "api_first")] == [
         "Design the contract with its users.",
         "Design the contract first.",
     ]
     with pytest.raises(Refusal, match="nobody"):
-        engine.wisdom.profile("nobody")
+        engine.profiles.get("nobody")
 
 
 @pytest.mark.long

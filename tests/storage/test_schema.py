@@ -43,7 +43,7 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
     ("sessions", "state"): SessionState,
     ("training_runs", "method"): ("sft", "dpo"),
     ("training_runs", "state"): RunState,
-    ("wisdom_entries", "section"): SECTIONS,
+    ("profile_entries", "section"): SECTIONS,
 }
 """What the columns that hold a value of an enum may hold."""
 

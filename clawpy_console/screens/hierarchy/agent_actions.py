@@ -155,13 +155,13 @@ class AgentActions(ConsoleScreen):
 
     def _edit_profile(self, leader: str) -> None:
         def read_profile(engine: Engine) -> tuple[LeaderProfile, str]:
-            profile = engine.wisdom.profile(leader)
-            return profile, engine.wisdom.profile_text(profile)
+            profile = engine.profiles.get(leader)
+            return profile, engine.profiles.format(profile)
 
         def on_close(saved: bool | None) -> None:
             if saved:
                 message = f"Saved the guidance from {leader}"
-                self._on_changed(message, lambda engine: engine.wisdom.undo_profile(leader))
+                self._on_changed(message, lambda engine: engine.profiles.undo(leader))
 
         self.app.load_for_dialog(read_profile, lambda result: self.app.push_screen(EditProfile(*result), on_close))
 
@@ -231,7 +231,7 @@ class AgentActions(ConsoleScreen):
         )
 
         def teach() -> None:
-            self.app.call_engine(lambda engine: engine.wisdom.teach(), on_taught)
+            self.app.call_engine(lambda engine: engine.teaching.round(), on_taught)
 
         confirm(self.app, "Teach every worker now?", question, "teach", teach)
 

@@ -29,14 +29,14 @@ def read_agent(engine: Engine, id: str) -> dict[str, Any]:
         return detail
     if not agent["agent"]["broken"]:
         guidance = dispatch(engine, "guidance", {"id": id})
-        detail |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.wisdom.guidance(id)}
+        detail |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.cascade.guidance(id)}
     findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
     return detail | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
 
 
 def organisation_fields(engine: Engine) -> list[Field]:
     """All agents together: their work, the settings of guidance, what is wrong. Blocking: call it in a thread."""
-    agents, settings = engine.agents.list(), engine.wisdom.config
+    agents, settings = engine.agents.list(), engine.agents.config.current
     on_off = {True: "on", False: "off"}
     used = sum(agent.sessions > 0 for agent in agents)
     busy = sum(agent.state in ("running", "waiting") for agent in agents)

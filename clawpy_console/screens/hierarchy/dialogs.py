@@ -81,8 +81,8 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
         self.preview(lambda engine: self._compute_edits(engine, text), self._show_edits, wait=TYPING_DEBOUNCE_S)
 
     def _compute_edits(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
-        edits = engine.wisdom.profile_edits(self._before, text)
-        preview = engine.wisdom.preview_profile(self._before.leader, edits)
+        edits = engine.profiles.parse_edits(self._before, text)
+        preview = engine.cascade.preview_edits(self._before.leader, edits)
         prompts = [{"agents": change.agents, "changes": change.lines} for change in preview.changes]
         return edits, {"edits": edits, "fromSoul": preview.from_soul, "prompts": prompts}
 
@@ -100,7 +100,7 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
             self.show_status("Nothing has changed.", "$grey")
         else:
             self.app.call_engine(
-                lambda engine: engine.wisdom.revise_profile(leader, edits),
+                lambda engine: engine.profiles.edit(leader, edits),
                 lambda _: self.dismiss(True),
                 self.show_refusal,
             )

@@ -48,7 +48,7 @@ def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
 
     def approve() -> None:
         app.call_engine(
-            lambda engine: engine.wisdom.approve(waiting.id),
+            lambda engine: engine.bubbles.approve(waiting.id),
             lambda finding: app.report(f"Approved. It reaches {finding.leader} with the next round.", "changes"),
         )
 

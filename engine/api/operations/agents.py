@@ -110,12 +110,11 @@ def _coding_agents(engine: Services) -> list[Document]:
 def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Document:
     """The guidance in the next prompt of an agent; with `reportsTo` also the guidance it would have under that
     leader."""
-    wisdom = engine.wisdom
     if reports_to:
-        preview = wisdom.preview_move(id, reports_to)
+        preview = engine.cascade.preview_move(id, reports_to)
         return {**document(preview.before), "moved": document(preview.after)}
-    reply: Document = {**document(wisdom.guidance(id)), "teaching": document(wisdom.teaching(id))}
-    return reply if reply["hops"] else {**reply, "profile": document(wisdom.profile(id))}
+    reply: Document = {**document(engine.cascade.guidance(id)), "teaching": document(engine.teaching.state(id))}
+    return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.get(id))}
 
 
 @operation(marks_presence=True)
@@ -124,18 +123,17 @@ def profile(
 ) -> Document:
     """The profile of a leader as a text to edit; with `text` what that would change, which `yes` saves. `undo` reverses
     the last save."""
-    wisdom = engine.wisdom
     if undo:
-        return {"leader": id, "text": profile_text.print_profile(wisdom.undo_profile(id)), "undone": True}
-    before = wisdom.profile(id)
+        return {"leader": id, "text": profile_text.print_profile(engine.profiles.undo(id)), "undone": True}
+    before = engine.profiles.get(id)
     reply = {"leader": id, "text": profile_text.print_profile(before)}
     if text is None:
         return reply
     profile_text.refuse_stale(before, text)
-    edits = wisdom.profile_edits(before, text)
-    preview = wisdom.preview_profile(id, edits)
+    edits = engine.profiles.parse_edits(before, text)
+    preview = engine.cascade.preview_edits(id, edits)
     if yes and edits:
-        wisdom.revise_profile(id, edits)
+        engine.profiles.edit(id, edits)
     return reply | {
         "edits": document(edits),
         "fromSoul": list(preview.from_soul),
@@ -154,12 +152,11 @@ def bubbles(
     limit: Limit = 50,
 ) -> Document:
     """List findings (of a state or agent), send queued ones up, or approve one that quotes others."""
-    wisdom = engine.wisdom
     if action == "flush":
         engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
-        report = wisdom.flush()
+        report = engine.bubbles.flush()
         return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
-        return {"bubbles": [document(wisdom.approve(require("id", id)))]}
-    bubbles_found = wisdom.bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
+        return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
+    bubbles_found = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(bubbles_found)}

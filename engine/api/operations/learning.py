@@ -93,7 +93,7 @@ def learnings(
     lessons = {entry.lesson for entry in entries}
     taught = [
         learnt
-        for learnt in ([] if kind else engine.wisdom.learnt(workspace))
+        for learnt in ([] if kind else engine.bubbles.list_accepted(workspace))
         if not lessons & {learnt.pattern, lesson_id(learnt.text)}
         and all(word in learnt.text.casefold() for word in words.casefold().split())
     ]
@@ -113,12 +113,12 @@ def _lesson_uses(engine: Services, lesson: str) -> Document:
 
 
 def _teaches(engine: Services, leader: str, lesson: str) -> bool:
-    return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.wisdom.profile(leader).patterns)
+    return any(lesson in (pattern.key, lesson_id(pattern.text)) for pattern in engine.profiles.get(leader).patterns)
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
     """A card that writes the lessons of a workspace, the newest first, each once."""
-    taught = [(learnt.at, learnt.text) for learnt in engine.wisdom.learnt(workspace)]
+    taught = [(learnt.at, learnt.text) for learnt in engine.bubbles.list_accepted(workspace)]
     entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
     from_sessions = [
         (entry.promoted_at or entry.created_at, entry.text)

@@ -56,11 +56,11 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
         for number in range(4):  # work of this channel that was decided: what a rule of it concerns
             world.run(f"Write greeting {number}")
         session = rule_finding(world, "Describe the cart", "Please make sure that docs end with a full stop.")
-        (bubble,) = engine.wisdom.bubbles()
+        (bubble,) = engine.bubbles.list()
         assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
         assert bubble.learning.category == "documentation code builds tests"
-        engine.wisdom.flush()
-        (pattern,) = [one for one in engine.wisdom.profile("backend_lead").patterns if one.sources]
+        engine.bubbles.flush()
+        (pattern,) = [one for one in engine.profiles.get("backend_lead").patterns if one.sources]
         assert (pattern.key, pattern.text) == (LESSON, RULE)
         assert sources(world) == ["leader"]
 
@@ -76,11 +76,11 @@ def test_one_correction_stands_in_the_next_prompt_once_and_goes_when_it_is_retra
 
         engine.learnings.retract(LESSON, "it is wrong")
         assert sources(world) == []
-        assert [one.text for one in engine.wisdom.profile("backend_lead").patterns if one.sources] == []
+        assert [one.text for one in engine.profiles.get("backend_lead").patterns if one.sources] == []
         assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
         assert not [entry for entry in engine.learnings.entries("project") if entry.active]
         rule_finding(world, "Describe part 4", "Docs end with a full stop.")
-        engine.wisdom.flush()
+        engine.bubbles.flush()
         assert sources(world) == [], "what was retracted does not come back by being said again"
         assert engine.learnings.view(known.id).sessions[0] <= session
 
@@ -101,9 +101,9 @@ def test_an_order_about_one_thing_is_no_lesson_until_three_tasks_meet_it(world: 
         for number in range(4):
             world.run(f"Write greeting {number}")
         for number in range(3):
-            assert engine.wisdom.bubbles() == [], number
+            assert engine.bubbles.list() == [], number
             rule_finding(world, f"Fix part {number}", order)
-        (bubble,) = engine.wisdom.bubbles()
+        (bubble,) = engine.bubbles.list()
         (known,) = engine.learnings.entries("project")
         assert bubble.learning.text == known.text == order
         assert bubble.learning.id == f"{known.id}@backend_builder"

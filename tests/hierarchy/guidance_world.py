@@ -10,11 +10,14 @@ from pathlib import Path
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
-from engine.hierarchy.guided import FindDeletedFiles
-from engine.hierarchy.profiles import LoadDecisions
-from engine.hierarchy.sharing import PostgresStore
-from engine.hierarchy.wisdom import Wisdom
-from engine.model import Learning, Randomness, Score, Trust
+from engine.hierarchy.bubbles import Bubbles
+from engine.hierarchy.cascade import Cascade
+from engine.hierarchy.guided import FindDeletedFiles, GuidedSessions
+from engine.hierarchy.profiles import LoadDecisions, Profiles
+from engine.hierarchy.sharing import PostgresStore, Sharing
+from engine.hierarchy.teaching import Teaching
+from engine.hierarchy.upkeep import run_round
+from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 
@@ -50,7 +53,11 @@ class World:
     folder: Path
     config: Path
     agents: Agents
-    wisdom: Wisdom
+    profiles: Profiles
+    cascade: Cascade
+    bubbles: Bubbles
+    teaching: Teaching
+    guided_sessions: GuidedSessions
     database: Database
     clock: FakeClock
 
@@ -68,10 +75,15 @@ class World:
 
     def call(self, agent: str, session_id: str = "ses", call: str = "call_1", workspace: str = "") -> None:
         """A call of the agent's model is made with what its leaders say now."""
-        told = self.wisdom.guidance(agent).provenance
+        told = self.cascade.guidance(agent).provenance
         self.database.write(
-            lambda tx: self.wisdom.applied(tx, told, agent=agent, call=call, session_id=session_id, workspace=workspace)
+            lambda tx: self.cascade.record_applied(
+                tx, told, agent=agent, call=call, session_id=session_id, workspace=workspace
+            )
         )
+
+    def run_round(self) -> FlushReport:
+        return run_round(self.bubbles, self.guided_sessions, self.teaching)
 
     def kinds(self) -> list[str]:
         return [entry.kind for entry in reversed(Ledger(self.database).latest(200))]
@@ -82,9 +94,9 @@ def make_world(
     database: Database,
     clock: FakeClock,
     *,
-    decided: LoadDecisions = lambda leaders: {},
+    load_decisions: LoadDecisions = lambda leaders: {},
     store: PostgresStore | None = None,
-    lost: FindDeletedFiles = lambda workspace, paths: (),
+    find_deleted: FindDeletedFiles = lambda workspace, paths: (),
     activity: Activity | None = None,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
@@ -94,20 +106,32 @@ def make_world(
     """owner ← ceo ← cto ← lead ← worker ← junior."""
     folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
     agents = Agents(folder, cascade_config=config, settings=FixedSettings(), database=database, activity=activity)
-    wisdom = Wisdom(
-        database,
+    randomness = Randomness(seed)
+    profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
+    cascade = Cascade(agents, profiles, clock=clock)
+    sharing = Sharing(database, profiles, agents, store)
+    world = World(
+        folder,
+        config,
         agents,
-        clock=clock,
-        randomness=Randomness(seed),
-        facts=Ledger(database),
-        decided=decided,
-        store=store,
-        lost=lost,
+        profiles,
+        cascade,
+        Bubbles(database, agents, profiles, randomness=randomness, exchange=sharing.exchange),
+        Teaching(database, agents, cascade, clock=clock),
+        GuidedSessions(database, profiles, clock=clock, ledger=Ledger(database), find_deleted=find_deleted),
+        database,
+        clock,
     )
-    world = World(folder, config, agents, wisdom, database, clock)
     for name, under, tier in members:
         world.member(name, under, tier)
     return world
+
+
+def edit_profile(
+    profiles: Profiles, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
+) -> LeaderProfile:
+    """One edit of the operator."""
+    return profiles.edit(leader, [ProfileEdit(section, value if isinstance(value, str) else tuple(value), key)])
 
 
 def learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
@@ -122,4 +146,4 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
 
 def texts(world: World, leader: str = "lead") -> list[str]:
     """What a leader has been told from below."""
-    return [pattern.text for pattern in world.wisdom.profile(leader).patterns if pattern.sources]
+    return [pattern.text for pattern in world.profiles.get(leader).patterns if pattern.sources]
