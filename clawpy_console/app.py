@@ -25,15 +25,13 @@ from textual.timer import Timer
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged
+from clawpy_console.bridge import Bridge, EngineChanged, Presence, toast_of
 from clawpy_console.card_controller import CardConsole, CardController
-from clawpy_console.event_toasts import toast_of
+from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.state import TOPICS
-from clawpy_console.terminal_output import notify_in_terminal, set_terminal_title
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest_hold
 from engine.home import Home
@@ -123,7 +121,7 @@ class ConsoleApp(CardConsole):
         return TerminalDriver
 
     def _fatal_error(self) -> None:
-        """End after an exception, which the caller of the app reports (`clawpy_console.crash`)."""
+        """End after an exception, which the caller of the app reports (`clawpy_console.attach.consoles`)."""
         self._close_messages_no_wait()
 
     def _print_error_renderables(self) -> None:
@@ -374,7 +372,7 @@ class ConsoleApp(CardConsole):
 
     def action_jump(self, typing: bool = False) -> None:
         """Label everything that can be reached, and go to the one whose label is typed."""
-        from clawpy_console.dialogs.jump import Jump, Spot, spots
+        from clawpy_console.dialogs.help import Jump, Spot, spots
 
         def on_choice(spot: Spot | None) -> None:
             if spot is not None:

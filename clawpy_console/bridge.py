@@ -8,13 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
+from textual.notifications import SeverityLevel
+
+from clawpy_console import formats
+from clawpy_console.formats import one_line
+from clawpy_console.screens.mission.screen import MissionScreen
+from engine.model import PROBLEM_FOUND, outcome_in_words
 
 if TYPE_CHECKING:
-    from engine.events import Event, EventBus
+    from textual.content import Content
 
+    from clawpy_console.console import Console
+    from engine.events import Event, EventBus
 
 BATCH_INTERVAL_S = 0.1
 """Minimum number of seconds between two messages."""
@@ -88,3 +97,126 @@ class Bridge:
             topics = frozenset(topic for event in others for topic in event.topics)
             shown = [event for event in others if event.kind in TOAST_KINDS]
             self._post(EngineChanged(topics, frozenset(event.subject for event in output), tuple(shown[-MAX_SHOWN:])))
+
+
+# The toasts that tell the operator of the engine's events (SPEC 9.7).
+
+
+TRAINING_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
+    "adopted": ("the new model is now used", "information"),
+    "kept_old": ("the new model is not used", "warning"),
+    "failed": ("failed", "error"),
+}
+"""The toast about the end of a training, by its state."""
+
+
+SESSION_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
+    "succeeded": ("Done", "information"),
+    PROBLEM_FOUND: ("Problem found", "warning"),
+    "failed": ("Failed", "error"),
+    "cannot_run": ("Could not run", "warning"),
+    "cancelled": ("Stopped", "warning"),
+}
+"""The first words of the toast about the end of a session, by its outcome."""
+
+
+def toast_of(event: Any) -> tuple[str, SeverityLevel] | None:
+    """The text and severity of the toast about an event, None for no toast."""
+    match event.kind:
+        case "SessionEnded":
+            outcome, severity = SESSION_OUTCOMES.get(
+                outcome_in_words(event.state, event.result), (event.state, "error")
+            )
+            return one_line(f"{outcome}: {event.summary}"), severity
+        case "ChangeSetReady":
+            return f"{formats.count(event.files, 'changed file')} to land  (2)", "warning"
+        case "PermissionAsked":
+            return one_line(f"Permission needed: {event.title}  (2)"), "warning"
+        case "NotificationsGivenUp":
+            count = formats.count(event.number, "notification")
+            return one_line(f"{count} not delivered to the {event.subject}: {event.reason}"), "warning"
+        case "FaultReported":
+            return one_line(f"{event.where}: {event.message}"), "error"
+        case "TrainingMoved" if event.state in TRAINING_OUTCOMES:
+            outcome, severity = TRAINING_OUTCOMES[event.state]
+            return one_line(f"training: {outcome}; {event.note}  (7)"), severity
+        case "CostWarned":
+            share = 100 * event.spent // max(1, event.cap)
+            spent, cap = formats.money(event.spent), formats.money(event.cap)
+            return f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning"
+        case "HoldPlaced":
+            return one_line(f"{event.subject or 'held'}: {event.reason}"), "warning"
+    return None
+
+
+# The presence of the operator: reported to the engine, and greeted after an absence (SPEC 7, 9).
+
+
+ABSENCE = timedelta(minutes=30)
+"""Time away after which the operator is shown what happened meanwhile."""
+
+REPORT_INTERVAL = timedelta(seconds=30)
+"""Minimum time between two reports to the engine."""
+
+
+class Presence:
+    """The operator in front of one console."""
+
+    def __init__(self, app: Console) -> None:
+        self._app = app
+        self._blurred_at: datetime | None = None
+        self._reported_at: datetime | None = None
+        self._is_greeting = False
+
+    def greet(self) -> None:
+        """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
+        app, saved = self._app, self._app.last.saved_at
+        if not app.last.welcomed:
+            from clawpy_console.screens.mission.greeting import first_run_lines
+
+            app.call_engine(
+                lambda engine: first_run_lines(engine, app.keymap),
+                lambda lines: self._greet([] if app.last.welcomed else lines),
+            )
+        if saved is not None and app.now() - saved > ABSENCE:
+            self._show_absence(saved)
+
+    def note_activity(self, key: str) -> None:
+        """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute."""
+        app = self._app
+        now = app.now()
+        if self._is_greeting and (app.last.welcomed or key == "escape"):
+            self._greet([])
+        if app.greeted and key == "escape" and not app.last.welcomed:
+            app.update_last_screen(welcomed=True)
+        if app.engine is None or (self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL):
+            return
+        self._reported_at = now
+        app.call_engine(
+            lambda engine: engine.autonomy.heard("console"), lambda _: app.reload(["autonomy"]), group="heard"
+        )
+
+    def note_blur(self) -> None:
+        """Note that the terminal lost the focus."""
+        self._blurred_at = self._app.now()
+
+    def note_focus(self) -> None:
+        """Note that the terminal has the focus again; after an absence show what happened."""
+        blurred_at, self._blurred_at = self._blurred_at, None
+        if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
+            self._show_absence(blurred_at)
+
+    def _show_absence(self, since: datetime) -> None:
+        from clawpy_console.screens.mission.greeting import absence_lines
+
+        app = self._app
+        app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)
+
+    def _greet(self, lines: list[Content]) -> None:
+        self._is_greeting = bool(lines)
+        for screen in self._app.screen_stack:
+            if isinstance(screen, MissionScreen):
+                if screen.ready:
+                    screen.greet(lines)
+                else:
+                    self._app.call_after_refresh(self._greet, lines)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import card_risk, formats
+from clawpy_console import formats
 from clawpy_console.console import Console
+from clawpy_console.fields import states
 from clawpy_console.formats import one_line
 from engine.model import Card, DismissReason, Refusal, SessionView
 
@@ -167,7 +168,7 @@ class CardController:
             if card is None:
                 return
             self._note_change(card.id, card)
-            asks = card.served or card.note or card_risk.approval_risk(card) or card_risk.blocking_verdict(card)
+            asks = card.served or card.note or states.approval_risk(card) or states.blocking_verdict(card)
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
             else:

@@ -19,7 +19,7 @@ from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
 from textual.worker import Worker
 
-from clawpy_console import last_screen
+from clawpy_console import state
 from clawpy_console.formats import one_line
 from clawpy_console.keys import shown_key
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
@@ -64,7 +64,7 @@ class Console(App[None]):
         self.engine: Engine | None = None
         self.opening = "opening"
         """The step of the engine's start, "" once it is open."""
-        self.last = last_screen.load(home.last_screen)
+        self.last = state.load(home.last_screen)
         self.all_consoles: Collection[Console] = (self,)
         """The consoles of this process."""
         self.state = self.last.state
@@ -366,6 +366,6 @@ class Console(App[None]):
             mouse=self.mouse,
         )
         try:
-            await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
+            await asyncio.to_thread(state.save, self.home.last_screen, screen)
         except OSError as error:
             log.warning("the last screen cannot be saved: %s", error)

@@ -10,10 +10,8 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from clawpy_console import formats
-from clawpy_console.dialogs.gateway import show_gateway, switch_gateway
-from clawpy_console.dialogs.mutes import show_muted
-from clawpy_console.dialogs.question import confirm
-from clawpy_console.fields.holds import RESUME_QUESTIONS
+from clawpy_console.dialogs.question import confirm, show_gateway, show_muted, switch_gateway
+from clawpy_console.fields.states import RESUME_QUESTIONS
 from clawpy_console.formats import one_line
 from clawpy_console.keys import BY_ID, shown_key
 from engine.model import Hold

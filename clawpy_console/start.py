@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def main() -> int:
     """Run `clawpy` with the process's arguments; its exit code."""
     if "_ARGCOMPLETE" in os.environ:
-        from clawpy_console.cli.completion import answer as complete
+        from clawpy_console.cli.help import answer as complete
 
         complete()
     argv = sys.argv[1:]

@@ -13,11 +13,11 @@ from engine.home import Home
 
 if TYPE_CHECKING:
     from engine.api.calling import call, connect, stop
-    from engine.api.completion_names import completion_names
+    from engine.api.checks import completion_names
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
-    from engine.api.keys import store_key
     from engine.api.mcp import mcp_serve
+    from engine.api.model_checks import store_key
     from engine.api.notify.surfaces import store_address
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
@@ -55,13 +55,13 @@ _HOMES = {
     "Holder": "engine.lock",
     "Refusal": "engine.model",
     "call": "engine.api.calling",
-    "completion_names": "engine.api.completion_names",
+    "completion_names": "engine.api.checks",
     "connect": "engine.api.calling",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
     "gateway_token": "engine.api.gateway.access",
     "store_address": "engine.api.notify.surfaces",
-    "store_key": "engine.api.keys",
+    "store_key": "engine.api.model_checks",
     "kind_title": "engine.prediction.kinds",
     "mcp_serve": "engine.api.mcp",
     "open_engine": "engine.engine",

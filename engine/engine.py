@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +22,49 @@ from engine.api.services import ApiServices
 from engine.api.status_bar_file import StatusBarFile
 from engine.clock import Clock, SystemClock
 from engine.events import EngineStarted, EngineStopped
+from engine.files import remove_temporaries
 from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
-from engine.logs import set_up_logging
 from engine.model import Card, Randomness, Refusal, SessionState
-from engine.overrides import Overrides
-from engine.storage.files import remove_temporaries
+from engine.services import Overrides
 from engine.wiring import acting, adaptation, execution, foundation, learnings, people, prediction, retention
 
 if TYPE_CHECKING:
     from engine.api.gateway.guard import Guard
+
+
+# The log file of the engine and its libraries, which rotates and never goes to the terminal.
+
+
+LOG_BYTES = 2_000_000
+LOG_FILES = 3
+"""The size at which the log rotates, and how many old files are kept."""
+
+
+class _Log(RotatingFileHandler):
+    """A log handler for a disk that may be full: what it cannot write is lost, and never reaches the terminal."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
+        pass
+
+
+def set_up_logging(home: Home) -> None:
+    """Write the log of the engine and its libraries to `logs/clawpy.log`."""
+    file = home.logs / "clawpy.log"
+    for name in ("engine", "apscheduler", "uvicorn", "asyncio"):
+        logger = logging.getLogger(name)
+        if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
+            continue
+        for handler in [old for old in logger.handlers if isinstance(old, RotatingFileHandler)]:
+            logger.removeHandler(handler)
+            handler.close()
+        handler = _Log(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
 
 log = logging.getLogger(__name__)
 

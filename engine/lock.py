@@ -17,10 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.files import write_json
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Refusal
-from engine.storage.files import write_json
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

@@ -6,21 +6,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from engine import waiting_queue
+from engine import activity
 from engine.activity import DECISION_KINDS, LEARNING_KINDS, MAX_ROWS, ActivitySince, activity_since
 from engine.clock import Clock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
+from engine.execution.runners.model.host_client import ModelHost
+from engine.execution.runners.runner import Runner
+from engine.execution.sandbox import Sandbox
+from engine.frozen import frozen
 from engine.git import repository_root
-from engine.git.workspace_label import workspace_label
+from engine.git.names import workspace_label
 from engine.home import Home
 from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, Waiting
-from engine.safety.content.objections import line_objections
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.signals import OurWrite
+from engine.prediction.twin import Calibrator
+from engine.safety.content import line_objections
 
 if TYPE_CHECKING:
     from engine.autonomy.autonomy import Autonomy
@@ -31,51 +38,91 @@ if TYPE_CHECKING:
     from engine.execution.housekeeping import Housekeeping
     from engine.execution.model_calls import ModelCalls
     from engine.execution.permissions import Permissions
-    from engine.execution.prompt_assembly import PromptAssembly
+    from engine.execution.prompts import PromptAssembly
     from engine.execution.routing import ModelRouter
-    from engine.execution.runners.flows.learned import FlowRegistry
+    from engine.execution.runners.flow_registry import FlowRegistry
     from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import Completions
     from engine.execution.sessions import Sessions
     from engine.execution.tools.toolbelt import Toolbelts
     from engine.hierarchy.agents import Agents
     from engine.hierarchy.bubbles import Bubbles
-    from engine.hierarchy.cascade import Cascade
-    from engine.hierarchy.guided import GuidedSessions
+    from engine.hierarchy.guidance import Cascade
+    from engine.hierarchy.outcomes import GuidedSessions
     from engine.hierarchy.profiles import Profiles
     from engine.hierarchy.teaching import Teaching
     from engine.keys import Keys
     from engine.learning.candidates.adaptation import Adaptation
-    from engine.learning.candidates.fragments import LearnedGuidance
-    from engine.learning.candidates.overlays import Overlays
-    from engine.learning.candidates.trials import Trials
+    from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
     from engine.learning.decisions.decisions import Decisions
     from engine.learning.decisions.exporting import Exporter
     from engine.learning.decisions.insights import Figures
     from engine.learning.decisions.training import Training
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearningsPart
-    from engine.memory.agent_file_watcher import AgentFileWatcher
-    from engine.memory.agent_files import AgentFiles
+    from engine.memory.agent_files import AgentFiles, AgentFileWatcher
     from engine.memory.knowledge import Knowledge
     from engine.memory.memory import MemoryService
     from engine.memory.prompt_part import RecallPromptPart
-    from engine.memory.shared_summaries import SummarySharing
+    from engine.memory.summaries import SummarySharing
     from engine.memory.transcript_import import Importer
-    from engine.overrides import Contexts
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import Predictions
-    from engine.prediction.embedding_cache import EmbeddingCache
-    from engine.prediction.model_twin import ModelTwin
+    from engine.prediction.predictors import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
-    from engine.prediction.twin import EmbeddedTwin
+    from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
     from engine.storage.database import Database
     from engine.storage.ledger import Ledger
     from engine.storage.retention import RetentionRounds
     from engine.storage.validation_runs import ValidationRuns
+
+
+# Replacements of the outside world, for simulations and for tests of the whole engine.
+#
+# Each has one real implementation, which `open_engine` uses for None. Nothing else can be replaced: rails, permits,
+# cards, the Twin, states, schedule, quiet hours and costs are always real.
+
+
+class Contexts(Protocol):
+    """Reads workspaces. The real one is `engine.prediction.context_reader.ContextReader`."""
+
+    def read_all(
+        self,
+        workspaces: Sequence[str],
+        *,
+        last_input: datetime | None,
+        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+    ) -> list[WorkspaceContext]:
+        """The context of each workspace, in their order."""
+
+    def last_activity(
+        self,
+        workspaces: Sequence[str],
+        *,
+        last_input: datetime | None,
+        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+    ) -> datetime | None:
+        """When anyone but us last did anything there; None if nothing is known of it."""
+
+
+@frozen
+class Overrides:
+    """Replacements; None means the real thing. `throw_away`: the home is temporary, so commits do not wait for the disk
+    (SQLite's `synchronous=OFF`). `model_host` outlives the engine, because it takes seconds to start. `deaf`: no
+    control socket, and no watcher of the stop file. `lenient`: with invalid settings it runs on the defaults."""
+
+    runners: Sequence[Runner] | None = None
+    contexts: Contexts | None = None
+    calibrator: Calibrator | None = None
+    sandbox: Sandbox | None = None
+    model_host: ModelHost | None = None
+    throw_away: bool = False
+    deaf: bool = False
+    lenient: bool = False
+
 
 log = logging.getLogger(__name__)
 
@@ -204,16 +251,16 @@ class Services:
 
     def queue(self) -> list[Waiting]:
         """What waits for you (SPEC 9.3): what blocks an agent first, then the oldest first."""
-        entries = waiting_queue.waiting_entries(
+        entries = activity.waiting_entries(
             self.changes.list(state=ChangeState.WAITING, limit=100),
             self.sessions.list(limit=20),
             self.permissions.waiting(),
             self.clock.now(),
-            waiting_queue.acknowledged_sessions(self.database),
+            activity.acknowledged_sessions(self.database),
         )
         check = self.safety.check_prompt
-        entries += [waiting_queue.mark_hostile(entry, check) for source in self._queues for entry in source()]
-        return waiting_queue.sort_queue(entries)
+        entries += [activity.mark_hostile(entry, check) for source in self._queues for entry in source()]
+        return activity.sort_queue(entries)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
         """The content filter's objection to each line of a prompt, "" for none. Our own text and answers of models are
@@ -222,7 +269,7 @@ class Services:
 
     def acknowledge(self, session_id: str) -> None:
         """Remove an interrupted session from the queue."""
-        waiting_queue.acknowledge_session(self.database, session_id)
+        activity.acknowledge_session(self.database, session_id)
 
     def layers(self) -> list[LayerState]:
         """The state of the seven layers of memory (SPEC 9.5)."""

@@ -22,7 +22,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
-from engine.storage import connections, schema
+from engine.storage import connections
 from engine.storage import database as storage
 from engine.storage.database import Database
 from engine.storage.ledger import append
@@ -111,7 +111,7 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
     """Gives a database with nothing in it; it is made once, when the first test asks."""
-    create = schema._create
+    create = connections._create
 
     @cache
     def make() -> bytes:
@@ -137,7 +137,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
     The folders that look at just this override the fixture and take both as they are.
     """
-    create, connect = schema._create, connections.open_sqlite
+    create, connect = connections._create, connections.open_sqlite
 
     def copy_empty_database(path: Path) -> None:
         try:
@@ -151,7 +151,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
         engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
         return engine
 
-    monkeypatch.setattr(schema, "_create", copy_empty_database)
+    monkeypatch.setattr(connections, "_create", copy_empty_database)
     monkeypatch.setattr(storage, "open_sqlite", open_quickly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.api import keys
+from engine.api import model_checks
 from engine.api.doctor import examine
-from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import deliver, is_known_service
-from engine.api.notify.forms import Form
-from engine.api.notify.notes import Note
+from engine.api.notify.delivery import Address, deliver, is_known_service
+from engine.api.notify.notes import Form, Note
 from engine.api.notify.surfaces import store_address
-from engine.config.notify import Surface
+from engine.config.sections import Surface
 from engine.home import Home
 from engine.model import Refusal, extras
 from engine.storage.shared import SharedDatabase
@@ -54,12 +52,12 @@ def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
 @pytest.mark.usefixtures("bare")
 def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-of-the-test-alone")
-    listed = keys.list_keys(home)
+    listed = model_checks.list_keys(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
     assert not openai["usable"]
     assert extras.command("models") in openai["message"]
     with pytest.raises(Refusal, match="extra `models`") as tested:
-        keys.test_key(home, "openai")
+        model_checks.test_key(home, "openai")
     assert "clawpy-console[models]" in tested.value.fix
     with pytest.raises(Refusal, match="extra `notify`"):
         store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)

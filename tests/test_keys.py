@@ -20,13 +20,12 @@ import keyring.backends.null
 import pytest
 from keyring.backend import KeyringBackend
 
-from engine import key_stores
+from engine import keys
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.key_stores import KeyFile, Keyring, NoKeyring, system_keyring
-from engine.keys import Key, Keys, variable
+from engine.keys import Key, KeyFile, Keyring, Keys, NoKeyring, system_keyring, variable
 from engine.model import Refusal
-from tests.support.keyrings import MemoryKeyring
+from tests.support.helpers import MemoryKeyring
 
 SECRET = "sk-hush-hush-0123456789abcdef"
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -331,13 +330,13 @@ def test_keys_are_compared_as_things_not_as_values():
 def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert key_stores.KEYRING_TIMEOUT_S == 3.0
+    assert keys.KEYRING_TIMEOUT_S == 3.0
 
 
 @pytest.mark.long
 def test_without_a_session_bus_no_keyring_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = (
-        "import sys; from engine.key_stores import NoKeyring, system_keyring\n"
+        "import sys; from engine.keys import NoKeyring, system_keyring\n"
         "try: system_keyring()\n"
         "except NoKeyring: pass\n"
         "print('keyring' in sys.modules)"

@@ -2,9 +2,63 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
-from clawpy_console.garbage import GarbageCollector
+# Garbage collection and thread switches that do not delay a key.
+#
+# The engine works in threads of the console's process. The event loop needs the interpreter lock whenever it wakes, and
+# a computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms
+# with an engine at work.
+
+
+SWITCH_INTERVAL_S = 0.001
+"""Seconds after which a computing thread lets another one run. Python's default of 5 ms delays keys noticeably."""
+
+IDLE_S = 1.5
+"""Seconds without a key after which the operator counts as reading."""
+
+DUE, OVERDUE = 10, 200
+"""Numbers of collections of the middle generation (each about 7,000 new objects) after which a full collection is due
+while nobody types, and in any case."""
+
+
+class GarbageCollector:
+    """Runs full collections in place of the interpreter, while nobody types."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._key_at = float("-inf")
+        self._is_active = False
+
+    def take_over(self) -> None:
+        """Leave full collections to `collect_if_due`, and exclude the objects that exist now. Safe to call twice."""
+        if self._is_active:
+            return
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        gc.freeze()
+        first, second, _ = gc.get_threshold()
+        gc.set_threshold(first, second, 100 * OVERDUE)
+        self._is_active = True
+
+    def free_console(self) -> None:
+        """Free the objects of a console that was closed."""
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+
+    def note_key(self) -> None:
+        """Note that the operator pressed a key."""
+        self._key_at = self._clock()
+
+    def collect_if_due(self) -> None:
+        """Run a full collection when one is due and nobody types, or when it is overdue."""
+        count = gc.get_count()[2] if self._is_active else 0
+        if count >= OVERDUE or (count >= DUE and self._clock() - self._key_at >= IDLE_S):
+            gc.collect()
 
 
 class Host:

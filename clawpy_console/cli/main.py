@@ -249,15 +249,15 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
 
             return remember(options.file, common, opener=open_engine, wait=not options.no_wait)
         case "key" if options.action == "set":
-            from clawpy_console.cli.typed_secrets import store_key
+            from clawpy_console.cli.settings import store_key
 
             return store_key(options, common)
         case "notify" if options.action == "set":
-            from clawpy_console.cli.typed_secrets import store_address
+            from clawpy_console.cli.settings import store_address
 
             return store_address(options, common, opener=open_engine)
         case "config" if options.action == "set":
-            from clawpy_console.cli.console_settings import check_value
+            from clawpy_console.cli.settings import check_value
 
             check_value(options.key, options.value, common.home)
         case "status" if options.format != "full" and not common.as_json:
@@ -266,12 +266,12 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
             print(line_of_status(_ask(options, common), options.format))
             return DONE
         case "help":
-            from clawpy_console.cli.pages import show
+            from clawpy_console.cli.help import show
 
             show(options.topic, common.home)
             return DONE
         case "completion":
-            from clawpy_console.cli.completion import script
+            from clawpy_console.cli.help import script
 
             print(script(options.shell), end="")
             return DONE
@@ -320,7 +320,7 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
         workspaces = common.workspace_names  # what is wrong with them is one of its findings
     document = _call_engine("doctor", {"online": options.online}, common, workspaces)
     if document["settings"] is not None:
-        from clawpy_console.cli.console_settings import find_problems
+        from clawpy_console.cli.settings import find_problems
 
         # Only here is known what the screen can use of them.
         document["checks"] += [

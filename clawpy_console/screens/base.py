@@ -14,12 +14,10 @@ from textual.widgets import Input, Static
 
 from clawpy_console.keys import GROUPS, bindings, find_key_line_action
 from clawpy_console.state import AppState
+from clawpy_console.widgets.bars import Columns, Filter, KeyLine
 from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.filter_input import Filter
-from clawpy_console.widgets.key_line import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.status import Frame
-from clawpy_console.widgets.tabs import Columns
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole

@@ -13,10 +13,10 @@ from textual.message import Message
 
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.row_view import CursorView
+from clawpy_console.widgets.transcript import LinesView
 from engine.model import PromptPart, PromptSource, SourceKind, Trust
-from engine.model.trust import APPROVED
+from engine.model.base import APPROVED
 
 SOURCE_CELLS = 17
 """Cells for the name of a source, with the sign after it."""

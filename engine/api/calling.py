@@ -106,8 +106,7 @@ def stop(home: Home, reason: str) -> Document:
     counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
     (a full disk) and no engine answers either; sessions are ended all the same.
     """
-    from engine.execution.pid_files import pid_folder
-    from engine.execution.process_termination import terminate_sessions
+    from engine.execution.process_termination import pid_folder, terminate_sessions
 
     unwritten: OSError | None = None
     try:
@@ -163,7 +162,7 @@ def _own_engine(home: Home, workspaces: Sequence[str], opener: Opener, *, lenien
     """Open an engine for some verbs, and yield the function that carries them out. `lenient`: invalid settings are
     replaced by the defaults, and nothing is learned, because that depends on the settings."""
     from engine.api.operations import dispatch
-    from engine.overrides import Overrides
+    from engine.services import Overrides
 
     options: dict[str, Any] = {"overrides": Overrides(lenient=True)} if lenient else {}
     with closing(opener(home, workspaces=list(workspaces), start_schedule=False, resume=False, **options)) as engine:

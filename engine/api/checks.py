@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sqlite3
+import tomllib
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from engine.frozen import frozen
+from engine.home import Home
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -28,3 +33,118 @@ def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[A
     `sqlite3.Error`."""
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
         return connection.execute(query).fetchall()
+
+
+# The names that a shell completes: ids with titles, channels, flows, settings (SPEC 9.8).
+#
+# A shell waits for the answer, so no engine is asked: ids are read from the database file, and names that only large
+# modules know are cached in `cache/names.json`. A home that cannot be read has no names.
+
+
+MAX_IDS = 100
+"""Ids that are offered, newest first."""
+
+BUSY_TIMEOUT_S = 0.1
+"""Seconds to wait for a writer of the database before nothing is offered."""
+
+_ID_QUERIES: Mapping[str, str] = {
+    "cards": "SELECT id, prompt FROM predictions WHERE status = 'pending' ORDER BY created_at DESC",
+    "decided cards": "SELECT id, prompt FROM predictions WHERE status != 'pending' ORDER BY created_at DESC",
+    "sessions": "SELECT id, prompt FROM sessions ORDER BY created_at DESC",
+    "running sessions": "SELECT id, prompt FROM sessions WHERE state = 'running' ORDER BY created_at DESC",
+    "changes": "SELECT id, title FROM change_sets WHERE state = 'waiting' ORDER BY created_at DESC",
+    "tasks": "SELECT id, title FROM tasks WHERE state != 'done' ORDER BY created_at DESC",
+    "permissions": "SELECT id, title FROM permission_requests WHERE state = 'waiting' ORDER BY asked_at DESC",
+    "candidates": "SELECT id, title FROM candidates ORDER BY created_at DESC",
+    "drafts": "SELECT id, fact FROM fact_drafts WHERE state = 'waiting' ORDER BY created_at DESC",
+    "findings": "SELECT id, text FROM bubbles WHERE state != 'flushed' ORDER BY at DESC",
+}
+
+
+def completion_names(home: Home, kind: str) -> Mapping[str, Any]:
+    """Each name of a `kind` with its title; of "flows" a mapping with `title` and `parameters`. Never raises."""
+    with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
+        if kind in _ID_QUERIES:
+            return _read_ids(home, _ID_QUERIES[kind])
+        match kind:
+            case "agents":
+                return {folder.name: "agent" for folder in sorted(home.agents.iterdir()) if folder.is_dir()}
+            case "workspaces":
+                return dict.fromkeys(home.configured_workspaces(), "workspace")
+            case "channels":
+                return {**_program_names(home)["channels"], **_names_in_settings(home, "channels")}
+            case "providers":
+                return {**_program_names(home)["providers"], **_names_in_settings(home, "providers")}
+            case _:
+                return dict(_program_names(home)[kind])
+    return {}
+
+
+def _read_ids(home: Home, query: str) -> dict[str, str]:
+    records = read_rows(home.database, f"{query} LIMIT {MAX_IDS}", seconds=BUSY_TIMEOUT_S)
+    return {id: " ".join(title.split()) for id, title in records}
+
+
+def _names_in_settings(home: Home, name: str) -> dict[str, str]:
+    """The names of the tables `[name.…]` in the settings file."""
+    if not home.config_file.is_file():
+        return {}
+    sections = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get(name, {})
+    return dict.fromkeys(sections, "from your settings")
+
+
+def _program_names(home: Home) -> dict[str, Any]:
+    """The names that the program itself defines, from the cache, which is written again for a new version."""
+    if not home.cache.is_dir():
+        raise FileNotFoundError(home.cache)
+    file, stamp = home.cache / "names.json", _source_stamp()
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        cached = json.loads(file.read_text(encoding="utf-8"))
+        if cached["stamp"] == stamp:
+            return dict(cached)
+    cached = _collect_program_names() | {"stamp": stamp}
+    from engine.files import write_json
+
+    write_json(file, cached)
+    return cached
+
+
+def _source_stamp() -> str:
+    """A text that changes with the program's flows or settings."""
+    engine = Path(__file__).parent.parent
+    sources = (engine / "execution" / "runners" / "flows", engine / "config" / "__init__.py")
+    return " ".join(str(source.stat().st_mtime_ns) for source in sources)
+
+
+def _collect_program_names() -> dict[str, Any]:
+    from engine.config import Settings
+    from engine.config.agents import PROVIDERS
+    from engine.config.settings_file import describe_accepted, parse_key
+    from engine.execution.runners.acp.agents import KNOWN_AGENTS
+    from engine.execution.runners.flows import FLOWS
+
+    flows = {
+        name: {
+            "title": flow.label,
+            "parameters": {each: field.description or "" for each, field in flow.model_fields.items()},
+        }
+        for name, flow in FLOWS.items()
+    }
+    settings = Settings()
+    keys = _setting_keys(settings.model_dump(mode="json", by_alias=True))
+    return {
+        "flows": flows,
+        "settings": {key: describe_accepted(parse_key(key)) for key in keys},
+        "channels": {name: channel.specialty for name, channel in settings.channels.items()},
+        "providers": dict.fromkeys([*PROVIDERS, "twin"], "model provider"),
+        "coding agents": {agent.name: agent.title for agent in KNOWN_AGENTS},
+    }
+
+
+def _setting_keys(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of all single values in a document of settings."""
+    for name, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _setting_keys(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"

@@ -13,19 +13,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from engine.api.channel_models import offline_agents, offline_router
 from engine.api.checks import FAIL, OK, WARN, Check, read_rows
 from engine.api.model_checks import (
     coding_agent_checks,
     key_storage_check,
     memory_model_check,
+    offline_agents,
+    offline_router,
     provider_checks,
     text_prompt_check,
 )
 from engine.api.network_checks import index_server_checks, index_server_url, notification_checks, shared_database_checks
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.setting_keys import VARIABLES, format_key
+from engine.config.settings_file import VARIABLES, format_key
+from engine.files import recovery_hint
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
@@ -34,10 +36,9 @@ from engine.lock import read_holder
 from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
-from engine.storage import schema
-from engine.storage.consumers import FIX as STALLED_FIX
-from engine.storage.consumers import REPORTED_KEY as STALLED_KEY
-from engine.storage.files import recovery_hint
+from engine.storage import connections
+from engine.storage.ledger import FIX as STALLED_FIX
+from engine.storage.ledger import REPORTED_KEY as STALLED_KEY
 
 MAX_NAMED_FILES = 3
 """Maximum number of unreadable files of learnings that are named."""
@@ -211,7 +212,7 @@ def _check_database(path: Path) -> Check:
         return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = schema.stored_version(path), schema.refused(path)
+        version, refusal = connections.stored_version(path), connections.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
     size = path.stat().st_size / 1024 / 1024
@@ -289,7 +290,7 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
     does not work."""
     from engine.execution.sandbox import ladder_reports
-    from engine.execution.sandbox.escape_trials import UNMEASURED, measure_rungs
+    from engine.execution.sandbox.ladder import UNMEASURED, measure_rungs
 
     measured = measure_rungs()
     return [
@@ -305,7 +306,7 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
 
 
 def _check_sandbox(settings: Settings) -> Check:
-    from engine.execution import cgroups
+    from engine.execution import process_termination
     from engine.execution.sandbox import best_sandbox, ladder_reports, limits
 
     rungs = ladder_reports()
@@ -318,7 +319,7 @@ def _check_sandbox(settings: Settings) -> Check:
         return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
     memory = settings.sandbox.memory_gb or limits.MAX_MEMORY_BYTES / 1024**3
-    by = "limited by a control group" if cgroups.can_limit() else "checked twice a second"
+    by = "limited by a control group" if process_termination.can_limit() else "checked twice a second"
     limited = (
         f"a session has at most {memory:.1f} GiB of memory and {limits.MAX_PROCESSES:,} processes ({by}),"
         f" {limits.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
@@ -352,8 +353,8 @@ def _check_learnings(home: Home) -> Check:
 
 
 def _check_workspace(path: str) -> Check:
+    from engine.execution.runners.flows.steps import in_project
     from engine.execution.runners.flows.test_runs import how_to_run_tests
-    from engine.execution.runners.flows.wording import in_project
     from engine.execution.runners.toolchains.projects import find_projects
 
     try:

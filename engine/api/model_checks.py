@@ -2,18 +2,137 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from engine.api.channel_models import channel_models, channels_by_model
 from engine.api.checks import OK, WARN, Check
-from engine.api.connectivity import check_provider
-from engine.config import FixedSettings, Settings
-from engine.config.agents import ACP
+from engine.api.documents import Document
+from engine.clock import SystemClock
+from engine.config import FixedSettings, Settings, SettingsSource
+from engine.config.agents import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.routing import ModelRouter, ProviderState, setup_command
+from engine.frozen import frozen
+from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.key_stores import NoKeyring
-from engine.keys import Keys
+from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
+from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal, extras
+from engine.settings_store import SettingsStore
+
+# Asks a provider whether it answers and accepts a key. That leaves the machine, so it happens only on request.
+
+
+TIMEOUT_S = 5.0
+"""Seconds that a provider or server has to answer."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the key would be sent along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def check_provider(provider: ProviderSettings, key: str | None) -> str:
+    """Ask a provider for its list of models. "" when it answers and accepts the key, else the reason."""
+    headers = {"user-agent": "clawpy-console"}
+    if provider.kind is ProviderKind.ANTHROPIC:
+        address = f"{provider.base_url}/v1/models"
+        headers |= {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
+    else:
+        address = f"{provider.base_url}/models"
+        headers |= {"authorization": f"Bearer {key}"} if key else {}
+    status, fault = _request(urllib.request.Request(address, headers=headers))
+    if status in (401, 403):
+        return f"{provider.host} does not accept the key ({status})"
+    if status == 404:
+        return f"{provider.host} answers, but there are no models at this path; check its baseUrl"
+    return f"{provider.host} {fault}" if fault else ""
+
+
+def check_url(address: str) -> str:
+    """Ask an address that needs no key. "" when it answers well, else the reason."""
+    _, fault = _request(urllib.request.Request(address))
+    return f"it {fault}" if fault else ""
+
+
+def _request(request: urllib.request.Request) -> tuple[int, str]:
+    """The status of the answer, 0 for none, and what is wrong with it."""
+    # What is plain http is near, and a proxy is not on the way there.
+    handlers = [_NoRedirects(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as answer:
+            return answer.status, "" if answer.status == 200 else f"answers {answer.status}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, f"answers {error.code}"
+    except urllib.error.URLError as error:
+        return 0, f"cannot be reached: {error.reason}"
+    except (OSError, ValueError) as error:
+        return 0, f"cannot be reached: {type(error).__name__}"
+
+
+# Finds the model that answers the text prompts of each channel, without an engine: for `doctor` and `key`.
+
+
+@frozen
+class ChannelModel:
+    """A channel and the `model` that answers its text prompts, or another `runner`. Both are "" when nothing does, and
+    `reason` says why."""
+
+    channel: str
+    model: str = ""
+    runner: str = ""
+    reason: str = ""
+
+
+def offline_agents(home: Home, settings: SettingsSource) -> Agents:
+    """The agents of a home, without an engine."""
+    cascade_config = home.data / "wisdom_cascade_config.json"
+    return Agents(home.agents, cascade_config=cascade_config, settings=settings, database=None)
+
+
+def offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:
+    """The router of models, without an engine."""
+    agents = offline_agents(home, settings)
+
+    def models(agent: str) -> Mapping[str, str]:
+        try:
+            return agents.tools(agent).models
+        except Refusal as refusal:
+            if refusal.code == "unknown_agent":  # the organisation is made at the first start
+                return {}
+            raise
+
+    return ModelRouter(settings, keys, models=models)
+
+
+def channel_models(settings: SettingsSource, router: ModelRouter) -> list[ChannelModel]:
+    """The model or runner that answers the text prompts of each channel."""
+    models = []
+    for name, channel in settings.current.channels.items():
+        if channel.runner not in (AUTO, MODEL):
+            models.append(ChannelModel(name, runner=channel.runner))
+            continue
+        try:
+            models.append(ChannelModel(name, router.choose(channel.agent, name).id))
+        except Refusal as refusal:
+            reason = f"{refusal.message} ({refusal.fix})" if refusal.fix else refusal.message
+            models.append(ChannelModel(name, reason=reason))
+    return models
+
+
+def channels_by_model(models: Iterable[ChannelModel]) -> dict[str, str]:
+    """The names of the channels that each model answers, as a list in words."""
+    channels: dict[str, list[str]] = {}
+    for entry in models:
+        if entry.model:
+            channels.setdefault(entry.model, []).append(entry.channel)
+    return {model: ", ".join(names) for model, names in channels.items()}
 
 
 def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
@@ -111,3 +230,120 @@ def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
                 Check("coding agent", OK, f"{agent.title} is installed{lacks} and could serve a channel", fix)
             )
     return checks
+
+
+# The verb `key` (SPEC 9.8, 11.1): store, list, delete and test the keys of providers.
+#
+# All of it runs in the process of the person who asks: a key crosses no socket, and a keyring that wants a password
+# asks that person. A running engine finds the change within 10 seconds.
+
+
+def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
+    """Store the key of a provider in the keyring, or with `in_file` (the operator agreed) in a private file. Raises
+    what `Keys.set` does, and `unknown_provider`."""
+    settings, keys = _load_settings(home), Keys(home)
+    _check_provider_name(settings, name)
+    place = keys.set(name, value, consent_file=in_file)
+    wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
+    words = f"the key for {name} is stored in the {place}" + (
+        f"; {wins} in the environment comes first" if wins else ""
+    )
+    return {
+        "name": name,
+        "source": place,
+        "message": words,
+        "badge": keys.badge(),
+        "next": _next_step(home, settings, keys, name),
+    }
+
+
+def delete_key(home: Home, name: str) -> Document:
+    """Delete the key of a provider. Raises what `Keys.delete` does."""
+    keys = Keys(home)
+    check_name(name)
+    was = keys.delete(name)
+    words = f"the key of {name} is taken out of the {' and the '.join(was)}"
+    if keys.where(name) == ENVIRONMENT:
+        words += f"; {variable(name)} still has one"
+    return {"name": name, "deleted": list(was), "message": words}
+
+
+def test_key(home: Home, name: str) -> Document:
+    """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
+    settings, keys = _load_settings(home), Keys(home)
+    _check_provider_name(settings, name)
+    state = offline_router(home, settings, keys).provider(name) if name != TWIN else None
+    if state is not None and not extras.installed(extras.MODELS):
+        raise extras.not_installed(extras.MODELS)
+    if state is None or not state.usable:
+        message, fix = f"{name}: {state.problem if state else 'nothing to try it on'}", f"clawpy key set {name}"
+        raise Refusal("no_key", message, "" if fix in message else fix)
+    key = keys.get(name)
+    fault = check_provider(state.settings, None if key is None else key.value)
+    words = f"{state.settings.host} answers and accepts the key" if key else f"{state.settings.host} answers"
+    return {"name": name, "reached": not fault, "message": fault or words}
+
+
+def list_keys(home: Home) -> Document:
+    """All keys by name, where each comes from, and which keyring there is."""
+    settings, keys = _load_settings(home), Keys(home)
+    models, known = offline_router(home, settings, keys), settings.current.provider_names()
+    entries = [
+        {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
+        for state in map(models.provider, known)
+    ]
+    for name in dict.fromkeys([TWIN, *_known_names(keys)]):
+        if name not in known:
+            source = keys.where(name)
+            words = "" if source else f"no key: clawpy key set {name}"
+            entries.append({"name": name, "source": source, "usable": bool(source), "message": words})
+    try:
+        keyring = keys.backend()
+    except NoKeyring as error:
+        keyring = f"none: {error}"
+    return {"keys": entries, "keyring": keyring, "badge": keys.badge()}
+
+
+def _known_names(keys: Keys) -> tuple[str, ...]:
+    try:
+        return keys.names()
+    except Refusal:
+        return ()  # the badge says what is wrong with the file
+
+
+def _next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
+    """The next step, in words for the operator."""
+    if name == CHROMA:
+        return "it is sent to the Chroma server of the index, from the next start on"
+    if name == TWIN:
+        return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
+    channels = channels_by_model(channel_models(settings, offline_router(home, settings, keys)))
+    lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
+    if lines and not any(model.startswith(f"{name}:") for model in channels):
+        provider = settings.current.provider(name)
+        model = provider.model if provider and provider.model else "MODEL"
+        lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
+    if not lines:
+        return "no channel runs text prompts on a model yet; see `clawpy doctor`"
+    return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
+
+
+def _load_settings(home: Home) -> SettingsSource:
+    try:
+        return SettingsStore(home.config_file, clock=SystemClock())
+    except Refusal:
+        return FixedSettings(Settings())  # a broken file is no reason to keep no key; doctor tells of it
+
+
+def _check_provider_name(settings: SettingsSource, name: str) -> None:
+    check_name(name)
+    known = (*settings.current.provider_names(), TWIN, CHROMA)
+    if name in known:
+        return
+    close = difflib.get_close_matches(name, known, n=1)
+    fix = (
+        f"did you mean {close[0]}?"
+        if close
+        else f"known providers: {', '.join(known)}; for another, first add [providers.{name}]"
+    )
+    raise Refusal("unknown_provider", f"there is no provider {name}", fix)

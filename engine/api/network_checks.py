@@ -8,12 +8,12 @@ import sqlite3
 from urllib.parse import urlsplit
 
 from engine.api.checks import OK, WARN, Check, read_rows
-from engine.api.connectivity import check_url
-from engine.api.notify.addresses import Addresses
-from engine.api.notify.forms import is_switched_on
+from engine.api.model_checks import check_url
+from engine.api.notify.delivery import Addresses
+from engine.api.notify.notes import is_switched_on
 from engine.config import FixedSettings, Settings
 from engine.config.agents import url_problem
-from engine.config.notify import DESKTOP, SPEAK, Surface
+from engine.config.sections import DESKTOP, SPEAK, Surface
 from engine.home import Home
 from engine.keys import Keys
 from engine.memory.index import URL_VARIABLE

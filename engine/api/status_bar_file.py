@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from engine.api.documents import instant
 from engine.background import Background
 from engine.events import Subscription
+from engine.files import write_json
 from engine.model import Card, Refusal, sanitise
-from engine.storage.files import write_json
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -11,12 +11,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements
-from engine.autonomy.presence import Presence
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import (
     AutonomyState,
     AutonomyTrigger,
     Facts,
+    Presence,
     next_state,
     next_trigger,
     settle_moves,
@@ -27,7 +27,7 @@ from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
 from engine.model import Hold, Verdict
-from engine.prediction.quiet_hours import is_quiet
+from engine.prediction.card_rules import is_quiet
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction

@@ -29,9 +29,7 @@ from engine.config.agents import (
     url_problem,
     without_slash,
 )
-from engine.config.gateway import GatewaySettings
-from engine.config.notify import NotifySettings
-from engine.config.retention import RetentionSettings, WorkspaceRetention
+from engine.config.sections import GatewaySettings, NotifySettings, RetentionSettings, WorkspaceRetention
 from engine.frozen import frozen
 
 

@@ -7,12 +7,10 @@ counted; a service that must not lose any reads the ledger with a cursor of its 
 
 from __future__ import annotations
 
+from engine.events.bus import Event as Event
 from engine.events.bus import EventBus as EventBus
 from engine.events.bus import Subscription as Subscription
-from engine.events.cards import *  # noqa: F403
-from engine.events.engine import *  # noqa: F403
-from engine.events.event import Event as Event
+from engine.events.cards import *  # noqa: F403  # noqa: F403
+from engine.events.engine import *  # noqa: F403  # noqa: F403
 from engine.events.learning import *  # noqa: F403
-from engine.events.organisation import *  # noqa: F403
-from engine.events.rails import *  # noqa: F403
 from engine.events.work import *  # noqa: F403

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from engine.events.event import Event, because, by, event
+from engine.events.bus import Event, because, by, event
 from engine.model.text import count
 
 

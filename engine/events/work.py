@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from engine.events.event import Event, because, by, event, joined, money
+from engine.events.bus import Event, because, by, event, joined, money
 from engine.model.sessions import outcome_in_words
 from engine.model.text import count
 

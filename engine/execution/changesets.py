@@ -31,19 +31,25 @@ from engine.events import (
     Event,
 )
 from engine.execution import landing, snapshots, staging
-from engine.execution.branching import branch_is_at, commit_diff, create_branch, free_branch_name
 from engine.execution.change_capture import ChangeCapture
-from engine.execution.change_comments import ChangeComments
-from engine.execution.change_store import NEXT_STATES, ChangeReader, ChangeSetRow, finish_decision, store_decision
-from engine.execution.landing_checks import (
+from engine.execution.change_store import (
+    NEXT_STATES,
+    ChangeComments,
+    ChangeReader,
+    ChangeSetRow,
+    finish_decision,
+    store_decision,
+)
+from engine.execution.landings import (
+    Landings,
     check_landing,
     later_edits,
+    open_workspace,
     refuse_unless_clean,
     target_tree,
 )
-from engine.execution.landings import Landings, open_workspace
 from engine.execution.session_store import SessionRow
-from engine.execution.tree_diff import diff_trees
+from engine.execution.trees import branch_is_at, commit_diff, create_branch, diff_trees, free_branch_name
 from engine.execution.worktrees import Worktrees
 from engine.git import Git
 from engine.home import Home

@@ -18,8 +18,7 @@ from pathlib import Path
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun
 from engine.execution.runners.toolchains.installing import Installation
-from engine.plain_files import remove_folder
-from engine.storage.files import TEMPORARY_PREFIX
+from engine.files import TEMPORARY_PREFIX, remove_folder
 
 GITIGNORE = "*\n"
 """The `.gitignore` inside an installed folder, for a project that does not ignore it."""

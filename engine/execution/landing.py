@@ -21,9 +21,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.storage.beneath import REPLACED, Beneath, parents
-from engine.storage.files import TEMPORARY_PREFIX
 
 
 class Kind(StrEnum):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.config import SettingsSource
 from engine.config.agents import AUTO, FLOW, MODEL
-from engine.execution.runners.parameters import PROSE
+from engine.execution.runners.flow_registry import PROSE
 from engine.execution.sessions import Sessions
 from engine.model import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
 

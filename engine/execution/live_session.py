@@ -15,8 +15,6 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from engine.clock import Clock
-from engine.execution.channels import Limits
-from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
@@ -25,10 +23,10 @@ from engine.execution.runners.flow import (
     CommandResult,
     SessionStopped,
 )
-from engine.execution.runners.toolchains.missing_tools import MissingItem, missing_fix
+from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
-from engine.execution.session_clock import SessionClock
-from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
+from engine.execution.session_limits import Limits, SessionClock
+from engine.execution.transcripts import Journal, LineSplitter, Tail, TranscriptWriter
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, sanitise

@@ -21,13 +21,12 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
-from engine.execution.prompt_text import without_secrets
+from engine.execution.prompts import without_secrets
 from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, select_all, value_of
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, load_all, select_all, utc_field, value_of
 
 
 class CallState(StrEnum):

@@ -18,13 +18,12 @@ from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
-from engine.execution.channels import AUTONOMOUS
 from engine.execution.live_session import LiveSession
+from engine.execution.session_limits import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, select_all, value_of
-from engine.storage.types import utc_field
+from engine.storage.rows import Row, load_all, select_all, utc_field, value_of
 
 log = logging.getLogger(__name__)
 

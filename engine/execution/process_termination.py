@@ -2,24 +2,227 @@
 
 A session's processes are the descendants of its commands, those in its control group, and those that carry its mark in
 their environment. They get SIGTERM, a moment, and SIGKILL. The programs that keep them together (bubblewrap, the
-supervisor) end last, because killed first they would let the others go."""
+supervisor) end last, because killed first they would let the others go.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
-from engine.execution import cgroups
-from engine.execution.pid_files import SessionProcesses, read_pid_files, remove_stale
 from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
+from engine.home import Home
+
+# Makes a Linux control group (cgroup v2) for each session, where it may: the kernel limits its processes together, and
+# ends all of them at once (SPEC 3.7).
+#
+# A process leaves its control group only by writing to another one, which no sandbox allows. Where the engine may not
+# divide its own group (a login session without systemd's delegation, a container) there is none, and the sandboxes do
+# without.
+
+
+PREFIX = "clawpy-"
+
+
+@functools.cache
+def parent_group() -> Path | None:
+    """The engine's own group, in which it may make others; None where it may not."""
+    try:
+        line = next(entry for entry in Path("/proc/self/cgroup").read_text().splitlines() if entry.startswith("0::"))
+        mounts = [mount.split() for mount in Path("/proc/self/mounts").read_text().splitlines()]
+    except (OSError, StopIteration):
+        return None
+    for _, mount_point, kind, *_ in mounts:
+        group = Path(mount_point) / line.removeprefix("0::/")
+        if kind == "cgroup2" and os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK):
+            return group
+    return None
+
+
+def can_limit() -> bool:
+    """Whether the kernel limits the groups that the engine makes."""
+    parent = parent_group()
+    try:
+        return parent is not None and bool(
+            {"memory", "pids"} & {*(parent / "cgroup.subtree_control").read_text().split()}
+        )
+    except OSError:
+        return False
+
+
+def make_group(session_id: str, *, memory: int, processes: int, contained: bool = False) -> Path | None:
+    """The new group of a session, None where there is none; limited to `memory` bytes and so many `processes` where the
+    kernel's controllers are there. `contained`: the kernel ends a command with its first process anyway. Then a group
+    is made only where it limits, because a process waits more than 10 ms to enter one, while nobody may fork."""
+    parent = parent_group()
+    if parent is None or (contained and not can_limit()):
+        return None
+    group = parent / f"{PREFIX}{session_id}"
+    try:
+        group.mkdir(exist_ok=True)
+        if not (group / "cgroup.kill").exists():  # before Linux 5.14
+            group.rmdir()
+            return None
+        for name, maximum in (("memory.max", memory), ("pids.max", processes)):
+            if (group / name).exists():
+                (group / name).write_text(str(maximum))
+    except OSError:
+        return None
+    return group
+
+
+def is_group_of(group: Path, session_id: str) -> bool:
+    """Whether this is a session's group, whatever a file says."""
+    return group.name == f"{PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
+
+
+def member_pids(group: Path) -> list[int]:
+    """The ids of the processes in the group."""
+    try:
+        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def kill_members(group: Path) -> None:
+    """Kill all processes of the group, also those that fork meanwhile."""
+    with contextlib.suppress(OSError):
+        (group / "cgroup.kill").write_text("1")
+
+
+def remove_group(group: Path) -> None:
+    """Remove the group if it is empty."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
+
+
+# Writes PID files for every session, and finds its processes by them without the engine (SPEC 3.7).
+#
+# The first process of each command writes its line of /proc before it becomes the command: its number and its start
+# time. Where the number belongs to another process now, the start time differs; and a process without the session's
+# mark in its environment is not the session's, whatever a file says: neither is touched. A second file names the
+# control group.
+
+
+_COMMAND, _GROUP = ".command", ".group"
+
+_SHELL = ["/bin/sh", "-c"]
+
+
+def pid_folder(home: Home) -> Path:
+    """The folder with the files of all sessions."""
+    return home.data / "run" / "sessions"
+
+
+class PidFiles:
+    """The files of one session in `folder`."""
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        self._folder = folder
+        self._session_id = session_id
+        self._number = 0
+
+    def create(self, group: Path | None) -> None:
+        """Make the folder, and write down the session's control group. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if group is not None:
+            (self._folder / f"{self._session_id}{_GROUP}").write_text(str(group))
+
+    def wrap(self, argv: Sequence[str], group: Path | None) -> tuple[list[str], Path]:
+        """The command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
+        self._number += 1
+        file = self._folder / f"{self._session_id}.{self._number}{_COMMAND}"
+        prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
+        if group is not None:
+            prologue += f"echo 0 >{shlex.quote(str(group / 'cgroup.procs'))}; "
+        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
+            return [*_SHELL, prologue + argv[2], *argv[3:]], file
+        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
+
+    def clear(self) -> None:
+        """Remove the files of a session that has no processes any more."""
+        for file in self._folder.glob(f"{self._session_id}.*"):
+            file.unlink(missing_ok=True)
+
+
+@frozen
+class SessionProcesses:
+    """The processes of a session by its files."""
+
+    session_id: str
+    leaders: tuple[psutil.Process, ...]
+    """The first processes of its commands that are still alive."""
+    group: Path | None
+    """Its control group."""
+
+
+def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
+    """The processes of each session that has files in `folder`."""
+    sessions: dict[str, SessionProcesses] = {}
+    for session_id, _, process in _read_entries(folder):
+        session = sessions.get(session_id, SessionProcesses(session_id, (), None))
+        if isinstance(process, Path):
+            session = replace(session, group=process)
+        elif process is not None:
+            session = replace(session, leaders=(*session.leaders, process))
+        sessions[session_id] = session
+    yield from sessions.values()
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the files whose process has ended or whose group is gone."""
+    for _, file, process in _read_entries(folder):
+        if process is None:
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
+def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Path | None]]:
+    """The session of each file, the file, and the process or the control group that it names, None when it is gone."""
+    with contextlib.suppress(OSError):
+        for file in sorted(folder.iterdir()):
+            session_id = file.name.partition(".")[0]
+            if file.suffix == _COMMAND:
+                yield session_id, file, _find_leader(_read_start(file), session_id)
+            elif file.suffix == _GROUP:
+                group = Path(_read_start(file))
+                yield session_id, file, group if is_group_of(group, session_id) else None
+
+
+def _find_leader(line: str, session_id: str) -> psutil.Process | None:
+    """The process whose line of /proc this is, if it is still alive and the session's."""
+    try:
+        pid = int(line.partition(" ")[0])
+        process = psutil.Process(pid)  # psutil compares the start time from here on
+        current = Path(f"/proc/{pid}/stat").read_text()
+        written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
+        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
+            return process
+    except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
+        pass  # it has ended, or the file is damaged
+    return None
+
+
+def _read_start(file: Path) -> str:
+    """The beginning of a file's text; "" when it cannot be read."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, errors="replace") as stream:
+            return stream.read(4096).strip()
+    except OSError:
+        return ""
+
 
 GRACE_S = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -60,7 +263,7 @@ def kill_processes(survivors: Sequence[psutil.Process], leaders: Sequence[psutil
     """Kill the `survivors` of a session. A supervisor is only told to end: it does when nothing that it keeps is left.
     Killed before, it would set free programs that fork faster than a list of processes is read."""
     if group is not None:
-        cgroups.kill_members(group)
+        kill_members(group)
     supervisors = [leader for leader in leaders if leader in survivors and name_of(leader) == SUPERVISOR]
     others = [process for process in survivors if process not in supervisors]
     for keeper in supervisors:
@@ -110,7 +313,7 @@ def find_processes(
         with contextlib.suppress(psutil.Error):
             for process in (leader, *leader.children(recursive=True)):
                 processes[process.pid] = process
-    for pid in [] if group is None else cgroups.member_pids(group):
+    for pid in [] if group is None else member_pids(group):
         with contextlib.suppress(psutil.Error):
             processes.setdefault(pid, psutil.Process(pid))
     if session_id:
@@ -192,7 +395,7 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     survivors = wait_for_deaths(list(session_of), until)  # a process that is ending has no environment to be found by
     for session in read_pid_files(pid_folder):
         if session.group is not None:
-            cgroups.remove_group(session.group)
+            remove_group(session.group)
     remove_stale(pid_folder)
     return Termination(
         sessions=tuple(sorted(set(session_of.values()))),

@@ -18,9 +18,16 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution import cgroups
-from engine.execution.pid_files import PidFiles
-from engine.execution.process_termination import GRACE_S, SUPERVISOR, end_processes, find_processes, kill_group, name_of
+from engine.execution import process_termination
+from engine.execution.process_termination import (
+    GRACE_S,
+    SUPERVISOR,
+    PidFiles,
+    end_processes,
+    find_processes,
+    kill_group,
+    name_of,
+)
 from engine.execution.sandbox import SESSION_MARK, limits
 from engine.execution.sandbox.limits import NICE
 from engine.frozen import frozen
@@ -121,7 +128,7 @@ class Processes:
             if self._pid_files is not None:
                 if not self._is_set_up:
                     self._is_set_up = True
-                    self._group = cgroups.make_group(
+                    self._group = process_termination.make_group(
                         self.session_id, memory=self._memory, processes=limits.MAX_PROCESSES, contained=self._contained
                     )
                     self._pid_files.create(self._group)
@@ -171,7 +178,7 @@ class Processes:
         gone = end_processes(self.session_id, leaders, grace, self._group)
         if gone and self._pid_files is not None:
             if self._group is not None:
-                cgroups.remove_group(self._group)
+                process_termination.remove_group(self._group)
             self._pid_files.clear()
         return gone
 

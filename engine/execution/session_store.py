@@ -19,9 +19,8 @@ from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, ids_with_prefix, load, value_of
+from engine.storage.rows import Row, ask, ids_with_prefix, json_field, load, shallow_dict, utc_field, value_of
 from engine.storage.table_cache import TableCache
-from engine.storage.types import json_field, shallow_dict, utc_field
 
 LEGAL_TRANSITIONS: dict[SessionState, frozenset[SessionState]] = {
     SessionState.QUEUED: frozenset(

@@ -16,11 +16,10 @@ from typing import Any
 
 from engine.config import Settings, SettingsSource
 from engine.execution import snapshots
-from engine.execution.change_capture import CapturedChanges
+from engine.execution.change_capture import CapturedChanges, find_overlaps, record_overlaps
 from engine.execution.changesets import ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
-from engine.execution.overlaps import find_overlaps, record_overlaps
 from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
 from engine.execution.runners.toolchains.installing import Installation, find_installations, installation_failure
 from engine.execution.runners.toolchains.projects import find_packages

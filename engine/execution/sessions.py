@@ -19,21 +19,24 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution.admission import Admission
-from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
-from engine.execution.end_retries import EndRetries
 from engine.execution.live_session import LiveSession, SessionRails, StopRequest
-from engine.execution.pid_files import pid_folder
-from engine.execution.process_termination import end_processes, terminate_sessions
+from engine.execution.process_termination import end_processes, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
-from engine.execution.session_results import session_result, with_worktree_fate
-from engine.execution.session_run import run_session
+from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels
+from engine.execution.session_run import (
+    Admission,
+    EndRetries,
+    SessionSupervisor,
+    run_session,
+    session_result,
+    with_worktree_fate,
+)
 from engine.execution.session_store import SessionRow, SessionStore, attach_changes, continued_session
-from engine.execution.session_supervisor import SessionSupervisor
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
+from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
     Assignment,
@@ -46,7 +49,6 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import refuse_secret
-from engine.plain_files import remove_folder
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)

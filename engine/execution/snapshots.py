@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
-from engine.git.index_update import update_index
+from engine.git.command import update_index
 from engine.model import Refusal
-from engine.storage.files import TEMPORARY_PREFIX
 
 REF_ROOT = "refs/clawpy"
 """The refs that keep our objects in a repository; they point to trees, which `git log --all` does not show."""

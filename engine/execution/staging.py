@@ -17,9 +17,9 @@ from pathlib import Path
 from engine.execution import snapshots
 from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obstacle, image_of, is_spelled_exactly
 from engine.execution.snapshots import scratch_index
-from engine.execution.tree_diff import LINK, TreeChange
+from engine.execution.trees import LINK, TreeChange
 from engine.git import Git
-from engine.git.nul_lists import join_nul
+from engine.git.command import join_nul
 from engine.storage.beneath import Beneath, parents
 
 _EXECUTABLE = "100755"

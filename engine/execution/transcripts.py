@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.model import TranscriptLine, sanitise
-from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor
+from engine.events import AgentErred, Event, ToolsUsed
+from engine.model import SessionView, TranscriptLine, sanitise
+from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 
 MAX_LINE = 8_000
 """Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
@@ -271,3 +273,67 @@ class _Index:
             self._indexed_size += len(chunk)
         mark = min(after // _INDEX_STEP, len(self._offsets) - 1)
         return mark * _INDEX_STEP, self._offsets[mark]
+
+
+# Collects an agent's tool calls and errors during a session, for adaptation to learn from (SPEC 5.1).
+#
+# They are recorded in the session's last transaction.
+
+
+MAX_CALLS = 500
+MAX_ERRORS = 50
+"""Maximum number of recorded errors of one session; the same error is recorded once."""
+
+MAX_MESSAGE = 500
+"""Maximum number of characters of an error."""
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
+
+
+class Journal:
+    """The journal of one session, from any thread. `secrets`: values that are never recorded, besides those that look
+    secret."""
+
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._secrets = secrets
+        self._lock = threading.Lock()
+        self._calls: list[str] = []
+        self._errors: dict[tuple[str, str], None] = {}
+
+    def note_call(self, call: str) -> None:
+        """Note a tool call, in the form of `ToolsUsed`."""
+        with self._lock:
+            if len(self._calls) < MAX_CALLS:
+                self._calls.append(call)
+
+    def note_error(self, tool: str, message: str) -> None:
+        """Note an error of a tool call that the agent did not intend, or of its model or program (`tool`)."""
+        error = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
+        with self._lock:
+            if len(self._errors) < MAX_ERRORS:
+                self._errors[error] = None
+
+    def events(self, view: SessionView) -> Sequence[Event]:
+        """The events to record."""
+        with self._lock:
+            calls, errors = tuple(self._calls), tuple(self._errors)
+        events: list[Event] = [
+            AgentErred(subject=view.id, workspace=view.workspace, agent=view.agent, tool=tool, message=message)
+            for tool, message in errors
+        ]
+        if calls:
+            events.append(ToolsUsed(subject=view.id, workspace=view.workspace, agent=view.agent, calls=calls))
+        return events
+
+
+def command_used(programs: Sequence[str]) -> str:
+    """An exec call for `ToolsUsed`, by the programs that the command runs: `exec:git status`. Words that are no plain
+    names (paths, options, possible secrets) are left out."""
+    parts = programs[0].split() if programs else []
+    if not parts:
+        return "exec"
+    program = parts[0].rsplit("/", 1)[-1]
+    if not _PLAIN.fullmatch(program.replace(".", "")):
+        return "exec"
+    second = parts[1] if len(parts) > 1 and _PLAIN.fullmatch(parts[1]) else ""
+    return f"exec:{program} {second}".rstrip()

@@ -17,15 +17,14 @@ from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import snapshots
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowError, Job
-from engine.execution.runners.flows.git_state import restore_tree, store_tree
+from engine.execution.runners.flows.steps import capitalised, count, describe_check, restore_tree, store_tree
 from engine.execution.runners.flows.test_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
-from engine.execution.runners.flows.wording import capitalised, count, describe_check
-from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of
 from engine.execution.snapshots import Snapshot
-from engine.execution.tree_diff import diff_trees
+from engine.execution.trees import diff_trees
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak

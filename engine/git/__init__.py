@@ -12,12 +12,10 @@ sanitise them before they are shown. `github` asks the server through `gh`.
 May import engine.model, clock, plain_files and programs.
 """
 
-from engine.git.branch_names import is_session_branch, session_branch
 from engine.git.command import Git, create, version
-from engine.git.process import MIN_VERSION, GitError
-from engine.git.repository import repository_root
-from engine.git.shadow import Repository
-from engine.git.submodules import submodule_paths
+from engine.git.names import is_session_branch, session_branch
+from engine.git.process import MIN_VERSION, GitError, submodule_paths
+from engine.git.repository import Repository, repository_root
 
 __all__ = [
     "MIN_VERSION",

@@ -7,21 +7,141 @@ else committed and was only checked out here, nor what stands in the files or on
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.commits import Commit, log_commits, read_file_at
+from engine.git.commits import Commit, log_commits, read_file_at, to_datetime
 from engine.git.merges import is_merged, separate_objects
 from engine.git.patch import read_patch
-from engine.git.reflog import Step, branch_logs, read_reflog
 from engine.git.state import GitState
-from engine.plain_files import read_plain
+
+# Reads reflogs: where HEAD and branches have been.
+
+
+MAX_BYTES: Final = 1_000_000
+"""Bytes of the end of one reflog that are read: about 5,000 entries."""
+
+MAX_LOGS: Final = 300
+
+_ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL)
+
+
+@frozen
+class Step:
+    """One entry: a ref went from `former` to `commit` (zeroes where there was none). `action`: `commit (amend): …`."""
+
+    former: str
+    commit: str
+    at: datetime
+    action: str
+
+
+def read_reflog(git: Git, ref: str = "HEAD") -> list[Step]:
+    """The entries of one ref's log, oldest first, at most the last megabyte; none where it keeps none."""
+    repository = git.repository
+    file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
+    return [step for line in _read_end(file).split(b"\n") if (step := _parse_entry(line)) is not None]
+
+
+def branch_logs(git: Git) -> list[str]:
+    """The branches that have a log, as refs, at most 300."""
+    top = git.repository.common / "logs"
+    refs = (Path(folder, name).relative_to(top).as_posix() for folder, name in _walk_files(top / "refs" / "heads"))
+    return sorted(refs)[:MAX_LOGS]
+
+
+def logs_stamp(git: Git) -> tuple[object, ...]:
+    """Changes whenever HEAD's log does, and so whenever anything is committed, reset or checked out here."""
+    try:
+        status = (git.repository.git_dir / "logs" / "HEAD").stat()
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_size
+
+
+def _walk_files(folder: Path) -> Iterator[tuple[str, str]]:
+    for place, _, names in os.walk(folder):
+        yield from ((place, name) for name in names)
+
+
+def _read_end(file: Path) -> bytes:
+    """The last megabyte of a plain file, from the beginning of a line; nothing for what is not a regular file."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as opened:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        skipped = max(0, status.st_size - MAX_BYTES)
+        opened.seek(skipped)
+        text = opened.read(MAX_BYTES)
+    return text.partition(b"\n")[2] if skipped else text
+
+
+def _parse_entry(line: bytes) -> Step | None:
+    match = _ENTRY.fullmatch(line)
+    if match is None:
+        return None
+    return Step(
+        match[1].decode(), match[2].decode(), to_datetime(match[3].decode()), match[4].decode(errors="surrogateescape")
+    )
+
+
+# Reads the stashes, with the files that each changes.
+
+
+MAX_STASHES: Final = 50
+MAX_STASHED_FILES: Final = 300
+
+
+@frozen
+class Stash:
+    """One stash: `stash@{number}`. `words`: what its message says after the branch, `branch` "" when it was made on a
+    detached HEAD. `files`: at most 300 that it changes, untracked ones included."""
+
+    number: int
+    commit: str
+    at: datetime
+    branch: str
+    words: str
+    files: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"stash@{{{self.number}}}"
+
+
+def read_stashes(git: Git) -> tuple[Stash, ...]:
+    """The newest 50. Raises `GitError`."""
+    steps = read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]
+    return tuple(_make_stash(git, number, step.commit, step.at, step.action) for number, step in enumerate(steps))
+
+
+def _make_stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Stash:
+    """`WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes."""
+    where, _, words = action.partition(": ")
+    branch = where.removeprefix("WIP on ").removeprefix("On ")
+    named = "" if branch == "(no branch)" else branch
+    return Stash(number, commit, at, named, words, stash_files(git, commit))
+
+
+def stash_files(git: Git, commit: str) -> tuple[str, ...]:
+    """The files that a stash changes; none when it is gone."""
+    names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
+    names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
+    return tuple(names[:MAX_STASHED_FILES])
+
 
 MAX_AGE: Final = timedelta(days=30)
 """A commit that was left longer ago is not brought up."""
@@ -193,3 +313,54 @@ def _read_lines(git: Git, path: str, tip: str) -> set[str]:
     except (OSError, ValueError):
         return set()
     return {line.strip() for line in text.decode(errors="surrogateescape").split("\n")}
+
+
+# Finds `fixup!`, `squash!` and `amend!` commits that still wait to be folded into the commits that they mend.
+
+
+FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
+MAX_UNPUSHED_COMMITS: Final = 200
+"""Maximum number of unpushed commits that are looked through."""
+
+
+@frozen
+class Fixups:
+    """`subjects` of the fixup commits, the newest first, and the subjects they name (`targets`). `onto`: the parent of
+    the oldest commit that changes, "" when that is the very first. `at`: when the oldest fixup was committed."""
+
+    subjects: tuple[str, ...]
+    targets: tuple[str, ...]
+    onto: str
+    at: datetime
+
+
+def read_fixups(git: Git, state: GitState) -> Fixups | None:
+    """The fixup commits of HEAD that no remote branch has, nor the base when another branch is checked out; None when
+    there are none, or when what they mend is pushed already. Commits before a merge are left alone. Raises
+    `GitError`."""
+    base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
+    commits = log_commits(git, f"-n{MAX_UNPUSHED_COMMITS}", state.head, "--not", "--remotes", *base)
+    own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))
+    fixups: list[Commit] = []
+    targets: dict[str, None] = {}
+    oldest = -1
+    for number, commit in enumerate(own):
+        if not FIXUP.match(commit.subject):
+            continue
+        wanted = FIXUP.sub("", commit.subject, count=1)
+        match = next((older for older in range(number + 1, len(own)) if _is_target(wanted, own[older])), None)
+        if match is not None:
+            fixups.append(commit)
+            targets[own[match].subject] = None
+            oldest = max(oldest, match)
+    if not fixups:
+        return None
+    subjects = tuple(fixup.subject for fixup in fixups)
+    return Fixups(subjects, tuple(targets), "".join(own[oldest].parents), min(fixup.at for fixup in fixups))
+
+
+def _is_target(wanted: str, commit: Commit) -> bool:
+    """As git finds it: by the subject, its beginning, or the id."""
+    if FIXUP.match(commit.subject):
+        return False
+    return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))

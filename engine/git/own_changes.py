@@ -2,20 +2,224 @@
 
 from __future__ import annotations
 
+import os.path
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Final
 
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.debugging import breakpoint_lines, parse_python, quoted_lines
-from engine.git.leftovers import scan_line
-from engine.git.mentions import DOCUMENTS, Mention, stale_mentions
+from engine.git.leftovers import breakpoint_lines, parse_python, quoted_lines, scan_line
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
-from engine.plain_files import read_plain
+
+# Finds documentation that still names what your own work renamed or removed.
+
+
+MAX_NAMES: Final = 60
+MAX_MENTIONS: Final = 50
+MAX_LINES: Final = 1_000
+"""Maximum number of lines of documentation that are looked at."""
+MIN_NAME_LENGTH: Final = 4
+TIMEOUT_S: Final = 5.0
+
+DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
+_IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+_OUTSIDE_DOCUMENTS: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+_NOT_DOCUMENTATION: Final = re.compile(
+    r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
+    r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
+    re.I,
+)
+"""Files that speak of what was, and texts that are no documentation."""
+_PAST_TENSE: Final = re.compile(
+    r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I
+)
+
+_CODE_FILE: Final = re.compile(
+    r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|php|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|ex|exs|sh|lua|pl|vue)$"
+)
+_CONFIG_FILE: Final = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
+_DEFINITION: Final = re.compile(
+    r"^\s*(?:(?:pub(?:\([^)]*\))?|export|default|async|public|private|protected|internal|static|final|abstract|override"
+    r"|open|data|suspend|unsafe|const)\s+)*"
+    r"(?P<word>def|class|function\*?|fn|func|fun|struct|enum|trait|interface|type|module|object|const|let|var|defp?)\s+"
+    r"(?:\([^)]*\)\s*)?(?:self\.)?(?P<name>[A-Za-z_]\w*[?!]?)"
+)
+_CONSTANT: Final = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
+_OPTION: Final = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
+_CONFIG_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
+_LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
+
+
+@frozen
+class Mention:
+    """A line of documentation that names `old`, which is gone. `new` is what took its place, "" where that is not
+    evident. `line` counts from 1. `text` is the line as it stands there."""
+
+    path: str
+    line: int
+    old: str
+    new: str = ""
+    text: str = ""
+
+
+@frozen
+class RemovedName:
+    """A name that the patch took away. `new` as in `Mention`."""
+
+    name: str
+    new: str = ""
+
+
+def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
+    """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
+    line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when they
+    take longer than `TIMEOUT_S` together."""
+    removed = {match.name: match for match in removed_names(git, patch)}
+    if not removed:
+        return ()
+    deadline = time.monotonic() + TIMEOUT_S
+    lines = _grep(git, list(removed), _IN_DOCUMENTS, deadline)
+    documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
+    mentions: list[Mention] = []
+    for line in documentation[:MAX_LINES]:
+        if _PAST_TENSE.search(line.text):
+            continue
+        names = [
+            name
+            for name, gone in removed.items()
+            if _is_mentioned(line.text, name) and not _names_the_new(line.text, gone)
+        ]
+        for name in names:
+            if not any(name != other and name in other for other in names):  # `src/cart.py` names `cart.py`, too
+                mentions.append(Mention(line.path, line.line, name, removed[name].new, line.text.strip()[:300]))
+    used = _still_used(git, {mention.old for mention in mentions}, deadline)
+    stale = [mention for mention in mentions if mention.old not in used]
+    return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
+
+
+def _names_the_new(text: str, removed: RemovedName) -> bool:
+    return bool(removed.new) and _is_mentioned(text, removed.new)
+
+
+def removed_names(git: Git, patch: Patch) -> list[RemovedName]:
+    """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first."""
+    removed = _removed_paths(git, patch)
+    removed += [
+        RemovedName(PurePosixPath(path.name).name, PurePosixPath(path.new).name)
+        for path in removed
+        if "/" in path.name and PurePosixPath(path.name).name != PurePosixPath(path.new or "x").name
+    ]
+    removed += _removed_definitions(patch)
+    return list({item.name: item for item in reversed(removed)}.values())[::-1][:MAX_NAMES]
+
+
+def _removed_paths(git: Git, patch: Patch) -> list[RemovedName]:
+    """A file of the same name elsewhere, the only one, takes the place of a deleted one."""
+    paths = dict(patch.renamed)
+    new_paths = {new for _, new in patch.renamed} | patch.untracked | {line.path for line in patch.added}
+    for old in patch.deleted:
+        namesakes = [new for new in new_paths if PurePosixPath(new).name == PurePosixPath(old).name]
+        paths.setdefault(old, namesakes[0] if len(namesakes) == 1 else "")
+    return [
+        RemovedName(old, new)
+        for old, new in paths.items()
+        if len(old) >= MIN_NAME_LENGTH and not os.path.lexists(git.folder / old)
+    ]
+
+
+def _removed_definitions(patch: Patch) -> list[RemovedName]:
+    """A definition of the same sort in the same hunk, the only one, takes the place of a removed one."""
+    added: dict[tuple[int, str], set[str]] = {}
+    for line in patch.added:
+        for sort, name in _definitions(line):
+            added.setdefault((line.hunk, sort), set()).add(name)
+    still_defined = {name for names in added.values() for name in names}
+    removed: dict[tuple[int, str], set[str]] = {}
+    for line in patch.removed:
+        for sort, name in _definitions(line):
+            if len(name) >= MIN_NAME_LENGTH and name not in still_defined:
+                removed.setdefault((line.hunk, sort), set()).add(name)
+    definitions = []
+    for place, names in removed.items():
+        new = added.get(place, set())
+        replacement = next(iter(new)) if len(new) == 1 and len(names) == 1 else ""
+        definitions += [RemovedName(name, replacement) for name in sorted(names)]
+    return definitions
+
+
+def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
+    """The definition in a line: (kind, name)."""
+    if _CONFIG_FILE.search(line.path):
+        if match := _CONFIG_KEY.match(line.text):
+            yield "key", match["name"]
+        return
+    if not _CODE_FILE.search(line.path):
+        return
+    if match := _DEFINITION.match(line.text):
+        local = match["word"] in ("const", "let", "var") and line.text[:1].isspace()
+        if not local and not match["name"].startswith(("test_", "__")):
+            yield match["word"], match["name"]
+    elif match := _CONSTANT.match(line.text):
+        yield "constant", match["name"]
+    yield from (("option", match["name"]) for match in _OPTION.finditer(line.text))
+
+
+def _is_mentioned(text: str, name: str) -> bool:
+    """Whether a line of documentation names this, and means code when it does."""
+    word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+    if _LOOKS_LIKE_CODE.search(name):
+        return re.search(word, text) is not None
+    quoted = rf"`[^`]*{word}[^`]*`|{word}\(|\bimport\b.*{word}|[\"']{word}[\"']|^\s*{word}\s*[:=]"
+    return re.search(quoted, text) is not None
+
+
+def _timeout(deadline: float) -> float:
+    """Seconds until then, at least one tenth."""
+    return max(0.1, deadline - time.monotonic())
+
+
+def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -> list[PatchLine]:
+    patterns = [part for name in names for part in ("-e", name)]
+    output = git.run(
+        "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *patterns, "--", *where,
+        allowed=(0, 1), timeout=_timeout(deadline),
+    ).stdout.decode(errors="surrogateescape")  # fmt: skip
+    lines = []
+    for row in output.split("\n"):
+        path, _, rest = row.partition("\0")
+        line, _, text = rest.partition("\0")
+        if line.isdigit():
+            lines.append(PatchLine(path, int(line), text.rstrip("\r")))
+    return lines
+
+
+def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
+    """The names that the sources still have as a word of their own, or as the name of a file."""
+    used: set[str] = set()
+    paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names if re.search(r"[/.]", name)]
+    if paths:
+        options = ("-z", "--cached", "--others", "--exclude-standard")
+        files = git.items("ls-files", *options, "--", *paths, timeout=_timeout(deadline))
+        existing = [path for path in files if os.path.lexists(git.folder / path)]
+        used = {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in existing)}
+    patterns = [part for name in sorted(names - used) for part in ("-e", name)]
+    if patterns:
+        done = git.run(
+            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
+            *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=_timeout(deadline),
+        )  # fmt: skip
+        # Of names that overlap git prints the longest alone: `cart.py` counts for `cart`, too.
+        words = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))
+        used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
+    return used
+
 
 MAX_LEFTOVERS: Final = 100
 """Maximum number of leftovers that are kept."""

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.state import GitState
-from engine.git.status import is_byproduct, is_litter
-from engine.plain_files import read_plain
+from engine.git.state import GitState, is_byproduct, is_litter
 
 MAX_PATHS: Final = 300
 """With more files than this only the uncommitted ones are looked at, and of these so many."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from engine import programs
+from engine.files import read_plain
 from engine.model import Refusal
 
 MIN_VERSION = (2, 38)
@@ -79,3 +81,31 @@ def run_git(
         raise GitError(arguments, -1, f"no answer within {error.timeout:.0f} s", folder) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
+
+
+# Reads which paths a tree lists as submodules.
+
+
+MODULES_FILE = ".gitmodules"
+MAX_MODULES_BYTES = 1_000_000
+"""Bytes of a list of submodules; a larger one counts as none."""
+
+
+def submodule_paths(folder: Path) -> tuple[str, ...]:
+    """The paths that the tree in `folder` lists as submodules; none where there is no list that git would read."""
+    try:
+        text = read_plain(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
+    except (OSError, ValueError):
+        return ()
+    return _parse_modules(text)
+
+
+@lru_cache(maxsize=64)
+def _parse_modules(text: bytes) -> tuple[str, ...]:
+    arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
+    try:
+        done = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
+    except GitError:
+        return ()
+    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # up to a fault, as far as it was read
+    return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

@@ -16,20 +16,169 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from engine.git import Git, GitError
-from engine.git.answers import GitAnswers
-from engine.git.co_changes import CoChanges, Partner
-from engine.git.commits import is_ancestor
-from engine.git.history import read_history
-from engine.git.inspection import Inspection
-from engine.git.inspector import Inspector
-from engine.git.nul_lists import split_nul
-from engine.git.operation import operation_name
-from engine.git.ref_state import read_ref_state
-from engine.git.releases import ReleaseRhythm, release_rhythm
-from engine.git.state import FileState, GitState, Touch
-from engine.git.status import MAX_FILES, Status, is_litter, modified_at, read_status
-from engine.plain_files import read_plain
+from engine.files import read_plain
+from engine.git import Git, GitError, is_session_branch
+from engine.git.command import split_nul
+from engine.git.commits import count_apart, is_ancestor, log_commits, tags_by_commit, to_datetime
+from engine.git.inspection import GitAnswers, Inspection, Inspector
+from engine.git.merges import operation_name
+from engine.git.project_habits import CoChanges, Partner, ReleaseRhythm, read_history, release_rhythm
+from engine.git.state import (
+    MAX_FILES,
+    Branch,
+    FileState,
+    GitState,
+    Status,
+    Touch,
+    bare_name,
+    is_litter,
+    modified_at,
+    read_status,
+)
+
+# The part of a `GitState` that changes only when HEAD or a ref moves. Walks through the history are bounded.
+
+
+MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
+MAX_RECENT: Final = 50  # commits kept with their subjects
+MAX_BRANCHES: Final = 300
+MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
+_USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
+
+
+def read_ref_state(git: Git, status: Status, refs: str) -> GitState:
+    """The values that only change when HEAD or a ref moves."""
+    tips: dict[str, str] = {}
+    links: dict[str, str] = {}
+    for line in filter(None, refs.split("\n")):
+        tip, name, target = line.split(" ", 2)
+        tips[name] = tip
+        if target:
+            links[name] = target
+    dated = _read_branches(git, status.branch)  # all: the base may be older than the newest 300
+    base, base_tip = _choose_base(dated, links)
+    walked = _walk(git, status.head)
+    base_history = walked if base_tip == status.head else _walk(git, base_tip)
+    merged = frozenset(base_history)
+    upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
+    ahead, behind = count_apart(git, status.head, upstream_tip)
+    ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
+    tag, previous_tag, since = _newest_tags(git, status.head, walked, tips)
+    return GitState(
+        head=status.head,
+        branch=status.branch,
+        detached=bool(status.head) and not status.branch,
+        upstream=status.upstream if upstream_tip else "",
+        upstream_tip=upstream_tip,
+        ahead=ahead,
+        behind=behind,
+        base=base,
+        base_tip=base_tip,
+        ahead_of_base=ahead_of_base,
+        behind_base=behind_base,
+        own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
+        me=git.text("config", "user.email", allowed=(0, 1)),
+        recent=tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else (),
+        branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
+        tag=tag,
+        commits_since_tag=since,
+        subjects=_subjects_since(git, status.head, tag if since else previous_tag),
+    )
+
+
+def _walk(git: Git, tip: str) -> list[str]:
+    """The newest commits of a history; none without a tip."""
+    return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
+
+
+def _read_branches(git: Git, present: str) -> list[Branch]:
+    """All but those that sessions' changes became, which wait for the operator anyway. One that is checked
+    out is the operator's by now."""
+    output = git.text(
+        "for-each-ref",
+        "--sort=-committerdate",
+        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)%00"
+        "%(contents:trailers:key=Session,valueonly,unfold,separator=%2C)%00",
+        "refs/heads",
+        "refs/remotes",
+    )
+    branches = []
+    fields = iter(output.split("\0"))  # not lines: a commit's text may hold anything but NUL
+    for line, worktree, session in zip(fields, fields, fields, strict=False):
+        tip, seconds, name, link = line.lstrip("\n").split(" ", 3)
+        if link:
+            continue  # origin/HEAD
+        remote = name.startswith("refs/remotes/")
+        short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
+        bare = short.partition("/")[2] if remote else short
+        if bare == present or not is_session_branch(bare, session):
+            branches.append(Branch(short, tip, to_datetime(seconds), remote=remote, taken=bool(worktree)))
+    return branches
+
+
+def _limit_branches(branches: list[Branch], base: str) -> list[Branch]:
+    """The newest 300, and the base, which may be older."""
+    older = branches[MAX_BRANCHES:]
+    return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
+
+
+def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
+    """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
+    name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
+    are as new."""
+    pointed = sorted(
+        (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
+        for name, target in links.items()
+        if name.startswith("refs/remotes/") and name.endswith("/HEAD") and target.count("/") >= 3
+    )
+    local = {branch.name: branch for branch in branches if not branch.remote}
+    remote = [branch for branch in branches if branch.remote]
+    names = [name for _, name in pointed]
+    for name in [*names, *_USUAL_BASES]:
+        candidates = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
+        if candidates:
+            newest = max(candidates, key=lambda branch: branch.at)
+            return newest.name, newest.tip
+    if len(local) == 1:
+        only = next(iter(local.values()))
+        return only.name, only.tip
+    return "", ""
+
+
+def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
+    """The newest tag in HEAD's history, the one before it, and the commits since (see `GitState`).
+
+    Found like `git describe --tags` finds it, without its walk through a whole history that has no tag.
+    """
+    if not head:
+        return "", "", 0
+    tags = tags_by_commit(git) if any(name.startswith("refs/tags/") for name in tips) else {}
+    newest = [(commit, tags[commit][-1]) for commit in walked if commit in tags][:2]
+    if not newest:
+        return "", "", min(len(walked), MAX_UNTAGGED)
+    since = 0 if newest[0][0] == head else int(git.text("rev-list", "--count", f"{newest[0][0]}..{head}"))
+    return newest[0][1], newest[1][1] if len(newest) > 1 else "", since
+
+
+def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
+    """The subjects of the commits since a tag, at most `MAX_RECENT`, merges left out; none without a tag."""
+    if not since:
+        return ()
+    span = f"refs/tags/{since}..{head}"
+    output = git.text("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
+    return tuple(filter(None, output.split("\n")))
+
+
+def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
+    """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
+    if not head or not other or head == other:
+        return ()
+    names = git.items(
+        "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
+        allowed=(0, 128),  # two histories that never met have no base
+    )  # fmt: skip
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, names), MAX_FILES))
+
 
 log = logging.getLogger(__name__)
 

@@ -18,40 +18,38 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
+from engine.files import sync_folder, write_json
 from engine.frozen import frozen
 from engine.hierarchy.cascade_config import CascadeConfigFile, FileCache
-from engine.hierarchy.folders import (
+from engine.hierarchy.organisation import (
+    ARCHETYPES,
     ID,
+    OWNER,
+    AgentTier,
+    Chain,
     Comms,
+    Lineage,
     Member,
     Role,
+    TierDecision,
     Tools,
     broken_member,
+    climb_chain,
     create_folder,
     first_organisation,
     read_member,
     read_text,
+    resolve_tier,
     restore_folder,
     retire_folder,
     retired_members,
     unwritable,
-)
-from engine.hierarchy.profile_text import without_lessons
-from engine.hierarchy.tiers import (
-    ARCHETYPES,
-    OWNER,
-    AgentTier,
-    Chain,
-    Lineage,
-    TierDecision,
-    climb_chain,
-    resolve_tier,
     walk_chain,
 )
+from engine.hierarchy.profile_text import without_lessons
 from engine.model import AgentView, Doing, Refusal, microusd, sanitise
-from engine.model.sections import INHERITED, without_section
+from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database
-from engine.storage.files import sync_folder, write_json
 
 BIRTH = ".clawpy-tmp-"
 """Folders with this prefix are being made; one that a crash left is swept at the next start."""

@@ -14,11 +14,10 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.files import read_plain, write_json
 from engine.frozen import frozen
-from engine.hierarchy.tiers import DEPTH
+from engine.hierarchy.organisation import DEPTH
 from engine.model import Refusal, sanitise
-from engine.plain_files import read_plain
-from engine.storage.files import write_json
 
 Value = TypeVar("Value")
 Signature = tuple[int, int, int, int] | None

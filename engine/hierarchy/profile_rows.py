@@ -19,10 +19,9 @@ from engine.model import (
     PatternSource,
     Trust,
 )
-from engine.model.trust import may_guide
+from engine.model.base import may_guide
 from engine.storage.database import Transaction
-from engine.storage.rows import Row
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, utc_field
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")

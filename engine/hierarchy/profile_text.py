@@ -14,9 +14,8 @@ import re
 from collections.abc import Iterator
 
 from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
-from engine.model.lessons import lesson_id
-from engine.model.sections import INHERITED, without_section
-from engine.model.text import plain
+from engine.model.learnings import lesson_id
+from engine.model.text import INHERITED, plain, without_section
 
 MAX_ITEMS = 60
 MAX_ITEM_LENGTH = 600

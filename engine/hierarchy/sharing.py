@@ -13,9 +13,9 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_rows import SECTIONS, PatternUse, ProfileEntry, mark_all_unsent, mark_sent, unsent_rows
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import is_leader
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction

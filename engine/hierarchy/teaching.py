@@ -15,16 +15,26 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.events import SoulRewritten, TeachingRefreshed
+from engine.files import read_plain, write_atomic
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.cascade import Cascade
-from engine.hierarchy.guidance import with_approval
-from engine.hierarchy.tiers import is_leader
-from engine.model import Guidance, GuidanceItem, Refusal, TeachingOutcome, TeachingResult, TeachingState, sanitise
-from engine.model.sections import INHERITED, write_section
-from engine.plain_files import read_plain
+from engine.hierarchy.bubbles import Bubbles
+from engine.hierarchy.guidance import Cascade, with_approval
+from engine.hierarchy.organisation import is_leader
+from engine.hierarchy.outcomes import GuidedSessions
+from engine.hierarchy.profiles import Profiles
+from engine.model import (
+    FlushReport,
+    Guidance,
+    GuidanceItem,
+    Refusal,
+    TeachingOutcome,
+    TeachingResult,
+    TeachingState,
+    sanitise,
+)
+from engine.model.text import INHERITED, write_section
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.files import write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -142,3 +152,25 @@ class Teaching:
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
         return before, write_section(before, inherited_section(self._guidance(agent_id)), INHERITED)
+
+
+# What concerns the guidance of a home as a whole: its regular round, and the removal of a retracted lesson.
+
+
+def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:
+    """Flush the queue, report outdated guidance, and with `enable_m2` teach every worker (SPEC 1.6, 1.8, 5.1)."""
+    report = bubbles.flush()
+    guided_sessions.review()
+    if teaching.is_enabled:
+        teaching.round()
+    return report
+
+
+def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: Teaching) -> list[str]:
+    """Remove a retracted lesson from the queue, from profiles, and from souls that were written before. Returns the
+    leaders that had it."""
+    bubbles.drop(lesson)
+    leaders = profiles.drop(lesson)
+    if leaders and teaching.last() is not None:
+        teaching.round()
+    return leaders

@@ -18,14 +18,44 @@ from sqlalchemy import func, tuple_
 from sqlmodel import Field, Session, col, desc, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from engine.frozen import frozen
 from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest
-from engine.memory.work import Work, session_of
-from engine.model import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
-from engine.model import trust as trusts
+from engine.model import Capture, ChangeSet, NewMemory, Refusal, SessionView, Task, TranscriptLine, Trust
+from engine.model import base as trusts
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, utc_field
+
+# What memory reads of sessions and tasks. The composition root passes the functions in, since those services are above
+# memory.
+
+
+ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
+"""The facts after which a session says how it went: at its end, and when its changes were thrown away."""
+
+
+@frozen
+class Work:
+    """What memory asks of sessions (`get` raises `Refusal` `unknown_session`), of tasks (`task` raises `Refusal`
+    `unknown_task`), and of what sessions changed."""
+
+    get: Callable[[str], SessionView]
+    transcript: Callable[..., Sequence[TranscriptLine]]
+    """A page of a session's transcript: `(session_id, after=number, limit=lines)`."""
+    continues: Callable[[str], str]
+    """The session that one goes on with, "" for none."""
+    running: Callable[[], Sequence[SessionView]]
+    task: Callable[[str], Task]
+    needing: Callable[[str], Sequence[Task]]
+    """Tasks of the board that need this one done first."""
+    change: Callable[[str], ChangeSet | None]
+    """What a session changed."""
+
+
+def session_of(fact: LedgerEntry) -> str:
+    """The session that a fact of `ENDED` tells of."""
+    return str(fact.payload.get("session_id") or fact.subject)
+
 
 PAGE = 2_000
 MAX_MESSAGE_LINES = 2_000

@@ -19,6 +19,7 @@ from typing import Protocol
 from sqlmodel import Session, select
 
 from engine.events import MemoryForgotten
+from engine.files import write_atomic
 from engine.memory.captures import CaptureRow
 from engine.memory.drafts import DraftRow
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
@@ -26,7 +27,6 @@ from engine.model.text import plain
 from engine.storage import erasing, intents
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
-from engine.storage.files import write_atomic
 from engine.storage.intents import Intent
 from engine.storage.rows import session_driver
 

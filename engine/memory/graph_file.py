@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from engine.files import BUFFER_SIZE, sync_folder, write_atomic
 from engine.model import GraphEdge, GraphNode, Relation
 from engine.model.text import validation_faults
-from engine.storage.files import BUFFER_SIZE, sync_folder, write_atomic
 
 SNAPSHOT = "task_graph.json"
 JOURNAL = "task_graph.journal.jsonl"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from engine.memory.graph import TaskGraph
-from engine.memory.graph_rules import similar
-from engine.memory.work import ENDED, Work, session_of
+from engine.memory.captures import ENDED, Work, session_of
+from engine.memory.graph import TaskGraph, similar
 from engine.model import PROBLEM_FOUND, GraphEdge, GraphNode, Refusal, Relation, Task
-from engine.storage.consumers import NotReady
-from engine.storage.ledger import LedgerEntry
+from engine.storage.ledger import LedgerEntry, NotReady
 
 log = logging.getLogger(__name__)
 

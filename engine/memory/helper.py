@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from engine import child_process
+from engine import programs
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class _Process:
     """One run of the helper."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = child_process.start(command, extra=ENVIRONMENT)
+        self._process = programs.start_helper(command, extra=ENVIRONMENT)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout
@@ -146,7 +146,7 @@ class _Process:
 
     def end(self) -> None:
         """See it gone: kindly, then not."""
-        child_process.kill(self._process)
+        programs.kill_helper(self._process)
         self._reader.join(END_TIMEOUT_S)
 
     def _read(self) -> None:
@@ -163,7 +163,7 @@ class _Process:
             pass
         except Exception:  # half a message can fail to be unpickled in any way
             log.exception("memory's helper process sent an unreadable message; it is killed")
-        child_process.kill(self._process)
+        programs.kill_helper(self._process)
         self._process.wait()
         with self._waiting_lock:
             self.alive = False

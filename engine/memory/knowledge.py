@@ -11,26 +11,23 @@ from typing import Any
 
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import CaptureRow, Captures
+from engine.memory.captures import ENDED, CaptureRow, Captures, Work
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles
-from engine.memory.graph import TaskGraph
-from engine.memory.graph_rules import SIMILAR
+from engine.memory.graph import SIMILAR, TaskGraph
 from engine.memory.graph_tasks import KINDS, GraphProducer, SimilarityLinker
-from engine.memory.layer_sources import FactSource, GraphSource, LedgerSource
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
 from engine.memory.ranking import MIN_RELEVANCE
+from engine.memory.recall import FactSource, GraphSource, LedgerSource
 from engine.memory.search import SUMMARY
-from engine.memory.session_summaries import SessionSummariser
+from engine.memory.summaries import SessionSummariser
 from engine.memory.vectors import NoIndex
-from engine.memory.work import ENDED, Work
 from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
 from engine.model.text import count
-from engine.storage.consumers import ConsumerThread, LedgerConsumer
 from engine.storage.database import Transaction
-from engine.storage.ledger import Ledger
+from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
 log = logging.getLogger(__name__)
 

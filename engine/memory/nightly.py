@@ -21,8 +21,7 @@ from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.day import MAX_FACTS, Day, draft, fact_of, heading, lines_for, synthesis
-from engine.memory.drafts import Drafts
+from engine.memory.drafts import MAX_FACTS, Day, Drafts, draft, fact_of, heading, lines_for, synthesis
 from engine.memory.para_file import GROUP, MAX_FACT
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
 from engine.model.secrets import redact
@@ -30,8 +29,7 @@ from engine.model.text import validation_faults
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, utc_field
 from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)

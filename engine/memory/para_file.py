@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.model import ParaFact, Refusal, sanitise
 from engine.model.text import validation_faults
-from engine.storage.files import write_atomic
 
 ITEMS, SUMMARY = "items.json", "summary.md"
 FACT_ID = re.compile(r"fact_[0-9a-z]{4,40}")

@@ -25,10 +25,10 @@ from engine.model import (
     RecallQuery,
     SourceKind,
 )
-from engine.model.agents import OWN_TEXT
-from engine.model.lessons import remove_lessons
+from engine.model.base import label, may_guide
+from engine.model.learnings import remove_lessons
+from engine.model.prompts import OWN_TEXT
 from engine.model.text import plain, without_invalid_xml
-from engine.model.trust import label, may_guide
 
 BLOCK = "recalled-memory"
 

@@ -15,7 +15,8 @@ from engine.background import run_in_thread
 from engine.frozen import frozen
 from engine.memory.candidate_reader import LAYERS, Passage, is_unscoped, open_reader, searched_layers
 from engine.memory.embedding import Embedding
-from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency
+from engine.memory.graph import SEMANTIC_WEIGHT, recency
+from engine.memory.minilm import maxsim
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.ranking import (
     MAX_FOUND,
@@ -31,7 +32,6 @@ from engine.memory.ranking import (
 )
 from engine.memory.recall import LayerResult
 from engine.memory.store import MemoryStore
-from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.model.memory import weighted_sum

@@ -11,8 +11,7 @@ from sqlalchemy import Column, ForeignKey, Integer, LargeBinary
 from sqlmodel import Field
 
 from engine.model import Trust
-from engine.storage.rows import Row
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, utc_field
 
 
 class MemoryRow(Row, table=True):

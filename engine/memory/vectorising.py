@@ -9,12 +9,67 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from engine.background import Background
-from engine.memory import passages
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed, HelperGone
+from engine.memory.question import MONTHS
 from engine.memory.store import MemoryStore, NewPassage
 from engine.model import Memory, Refusal
 from engine.storage.database import Database
+
+# Cuts a memory into chunks that fit the embedder, and gives each its context. Pure.
+#
+# A turn of a conversation means little alone ("Yes, last week!"): it is embedded behind the turn before it, the date
+# and who speaks.
+
+
+VERSION = 2
+"""Changes with whatever here changes the texts that are embedded: then all are embedded again."""
+
+MAX_TOKENS = 96
+"""Tokens of a chunk, some sentences: one vector for more of them blurs what a single one says. What is put before it
+must fit into the embedder's 256 as well."""
+
+OVERLAP = 16
+"""Tokens that a chunk shares with the one before it."""
+
+MAX_CHUNKS = 64
+"""Chunks of one memory that get vectors, about 4,000 words; what follows is found by its words alone."""
+
+MAX_CHARACTERS = 40_000
+"""Characters that are looked at for chunks."""
+
+PREVIOUS_TURN = 240
+"""Characters of the turn before that count, its last ones."""
+
+
+def is_one_chunk(text: str) -> bool:
+    """True when `text` is one chunk for certain: no token is shorter than a character."""
+    return len(text) <= MAX_TOKENS
+
+
+def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Stretches of a text of `length` characters, given where its tokens begin and end: at most `MAX_TOKENS` each,
+    overlapping by `OVERLAP`, together the whole of it."""
+    if len(offsets) <= MAX_TOKENS:
+        return [(0, length)]
+    stretches: list[tuple[int, int]] = []
+    first = 0
+    while len(stretches) < MAX_CHUNKS:
+        stop = min(first + MAX_TOKENS, len(offsets))
+        start = 0 if not stretches else offsets[first][0]
+        stretches.append((start, length if stop == len(offsets) else offsets[stop - 1][1]))
+        if stop == len(offsets):
+            break
+        first = stop - OVERLAP
+    return stretches
+
+
+def context_prefix(memory: Memory, previous: Memory | None) -> str:
+    """What stands before a chunk of `memory`, `previous` being the turn before it in its session."""
+    before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
+    who = f"{memory.speaker}: " if memory.speaker else ""
+    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"
+
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +121,7 @@ class Vectoriser:
     @property
     def model(self) -> str:
         """What rows say that their vectors were made with: the embedder, and how texts are cut for it."""
-        return f"{self._embedder().name}/{passages.VERSION}"
+        return f"{self._embedder().name}/{VERSION}"
 
     def wake(self) -> None:
         """Something may be missing. Returns at once."""
@@ -108,7 +163,7 @@ class Vectoriser:
     def _make_batch(self) -> bool:
         """Make vectors for the oldest that have none; True when there may be more."""
         embedder, model = self._embedder(), self.model
-        memories = self._store.pending(model, MAX_MEMORIES, characters=passages.MAX_CHARACTERS)
+        memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_CHARACTERS)
         if not memories:
             self._on_stored(0)
             return False
@@ -131,13 +186,11 @@ class Vectoriser:
         for memory in memories:
             if len(parts) >= MAX_PASSAGES:
                 break
-            is_short = passages.is_one_chunk(memory.text)
+            is_short = is_one_chunk(memory.text)
             offsets = [] if is_short else self._helper.call("offsets", memory.text, timeout=OFFSETS_TIMEOUT_S)
             previous_memory = by_seq.get(previous.get(memory.seq, 0))
-            for start, stop in passages.chunks(offsets, len(memory.text)):
+            for start, stop in chunks(offsets, len(memory.text)):
                 parts.append(
-                    _PassageText(
-                        memory, start, stop, passages.context_prefix(memory, None if start else previous_memory)
-                    )
+                    _PassageText(memory, start, stop, context_prefix(memory, None if start else previous_memory))
                 )
         return parts

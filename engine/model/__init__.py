@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.model.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
+from engine.model.base import MICRO, PartOfDay, Randomness, Refusal, Trust, dollars, microusd, part_of_day
 from engine.model.cards import (
     COLD_START,
     CONFIDENCE_WEIGHTS,
@@ -28,106 +28,89 @@ from engine.model.cards import (
     Tier,
     is_expired,
 )
-from engine.model.changes import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, FilePart, LandPreview
-from engine.model.layers import Layer, LayerState
-from engine.model.organisation import AgentView, Doing, Task
-from engine.model.rails import Burn, ChainStep, CostState, Hold, LogEntry, RailState, StopLevel
-from engine.model.sessions import (
-    HAS_PROBLEM,
-    PROBLEM_FOUND,
-    UNDONE,
-    CheckResult,
-    Result,
-    SessionState,
-    SessionView,
-    TranscriptLine,
-    outcome_in_words,
-)
-from engine.model.text import prompt_words, sanitise
-from engine.model.triggers import (
+from engine.model.organisation import AgentView, Doing, Layer, LayerState, Task
+from engine.model.rails import (
     ALWAYS_ASKED,
     NO_SANDBOX,
     SANDBOX_WAIVED,
     Assignment,
+    Burn,
+    ChainStep,
+    CostState,
     DecidedBy,
+    Hold,
+    LogEntry,
     Permit,
+    RailState,
     RailVerdict,
     Ruling,
+    StopLevel,
     Trigger,
     TriggerType,
     Verdict,
 )
-from engine.model.trust import Trust
-from engine.model.waiting import PermissionAnswer, PermissionRequest, Waiting
+from engine.model.sessions import (
+    HAS_PROBLEM,
+    PROBLEM_FOUND,
+    UNDONE,
+    ChangeSet,
+    ChangeState,
+    CheckResult,
+    DiffComment,
+    FileChange,
+    FileDiff,
+    FilePart,
+    LandPreview,
+    PermissionAnswer,
+    PermissionRequest,
+    Result,
+    SessionState,
+    SessionView,
+    TranscriptLine,
+    Waiting,
+    outcome_in_words,
+)
+from engine.model.text import prompt_words, sanitise
 
 if TYPE_CHECKING:
-    from engine.model.agents import (
-        Contribution,
-        FlowForm,
-        FoundAgent,
-        LocalModels,
-        ModelCall,
-        Prompt,
-        PromptLine,
-        PromptPart,
-        PromptRequest,
-        PromptSource,
-        SourceKind,
-        ToolResult,
-        ToolSpec,
-    )
-    from engine.model.asking import TWIN_INSTRUCTION, TWIN_TASK, Answer, Asks, NoAnswer, NobodyAsks, Question
-    from engine.model.decisions import CalibrationCheck, DecidedCard, DecisionSignal, Phase
-    from engine.model.figures import (
+    from engine.model.decisions import (
+        CalibrationCheck,
         ConfidenceBucket,
+        DecidedCard,
+        DecisionSignal,
         Drift,
         Group,
         Insights,
         Metrics,
+        Phase,
         Shift,
         Slice,
         TrainingOffer,
         TrainingRunView,
         TrainingView,
     )
-    from engine.model.findings import (
+    from engine.model.guidance import (
         AcceptedFinding,
         Bubble,
         BubbleState,
         FlushReport,
         GateResult,
-        Learning,
-        Score,
-    )
-    from engine.model.guidance import (
         Guidance,
         GuidanceHop,
         GuidanceItem,
         LeaderDecision,
         LeaderProfile,
+        Learning,
         MovePreview,
         Pattern,
         PatternSource,
         PatternVersion,
         ProfileEdit,
         ProfilePreview,
+        Score,
         TeachingOutcome,
         TeachingResult,
         TeachingState,
-    )
-    from engine.model.knowledge import (
-        ACYCLIC,
-        Bucket,
-        Capture,
-        FactDraft,
-        ForgetMatch,
-        ForgetPreview,
-        ForgetReport,
-        GraphEdge,
-        GraphNode,
-        Neighbourhood,
-        ParaFact,
-        Relation,
     )
     from engine.model.learnings import (
         ChainReport,
@@ -143,18 +126,52 @@ if TYPE_CHECKING:
         ScopeState,
     )
     from engine.model.memory import (
+        ACYCLIC,
         RETENTION_BY_KIND,
         AgentFile,
+        Bucket,
+        Capture,
+        FactDraft,
+        ForgetMatch,
+        ForgetPreview,
+        ForgetReport,
+        GraphEdge,
+        GraphNode,
         Injection,
         Memory,
+        Neighbourhood,
         NewMemory,
+        ParaFact,
         Recall,
         RecallMatch,
         RecallQuery,
+        Relation,
         RememberResult,
         Retention,
         ScorePart,
         Thread,
+    )
+    from engine.model.prompts import (
+        TWIN_INSTRUCTION,
+        TWIN_TASK,
+        Answer,
+        Asks,
+        Contribution,
+        FlowForm,
+        FoundAgent,
+        LocalModels,
+        ModelCall,
+        NoAnswer,
+        NobodyAsks,
+        Prompt,
+        PromptLine,
+        PromptPart,
+        PromptRequest,
+        PromptSource,
+        Question,
+        SourceKind,
+        ToolResult,
+        ToolSpec,
     )
 
 __all__ = [
@@ -318,7 +335,7 @@ __all__ = [
     "sanitise",
 ]
 
-_LATER = ("agents", "memory", "guidance", "findings", "learnings", "figures", "knowledge", "decisions", "asking")
+_LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
 """Modules that no first frame needs. Imported when one of their names is."""
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from annotated_types import Ge
 
 from engine.frozen import frozen
-from engine.model.base import Refusal
-from engine.model.trust import Trust
+from engine.model.base import Refusal, Trust
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

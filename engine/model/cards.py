@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.triggers import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict
+from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict
 
 
 class Status(StrEnum):

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 
 from engine.frozen import frozen
+
+# The layers of memory and their state (SPEC 4): apart from the rest of memory, because the first frame needs them.
+
+
+class Layer(StrEnum):
+    """The seven layers (SPEC 4.1-4.7)."""
+
+    MARKDOWN = "A"
+    LEDGER = "B"
+    VECTORS = "C"
+    CAPTURE = "D"
+    CONTEXT = "E"
+    GRAPH = "F"
+    PARA = "G"
+
+
+@frozen
+class LayerState:
+    """How a layer stands. `state` is ready, building, degraded or off; `progress` in [0, 1]; `fresh_at` its newest."""
+
+    layer: Layer
+    count: int
+    fresh_at: datetime | None
+    state: str
+    words: str = ""
+    progress: float = 1.0
 
 
 @frozen

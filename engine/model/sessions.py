@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
@@ -164,3 +165,173 @@ HANDED_BACK = "; back to the agent, try "
 
 CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
 """Between a call and its error in a line of the kind "tool"."""
+
+
+# Change sets: what sessions changed, and what is landed of it (SPEC 3.9).
+
+
+class ChangeState(StrEnum):
+    """Where a change set stands (SPEC 3.9)."""
+
+    WAITING = "waiting"
+    LANDED = "landed"
+    BRANCHED = "branched"
+    DISCARDED = "discarded"
+    UNDONE = "undone"
+
+
+@frozen
+class FileChange:
+    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", "left out" (a repository of
+    its own, which is no part of the change set); lines None for binary. `note` says in one line what a reviewer must
+    know first: that it is a link, a change of its mode, which tool runs it. `refused`: why it cannot be landed."""
+
+    path: str
+    status: str
+    added: int | None
+    removed: int | None
+    old_path: str = ""
+    note: str = ""
+    refused: str = ""
+
+
+@frozen
+class DiffComment:
+    """A comment on one line of a change set: `line` counts from 1 in the new file, in the old one where `old`; `quote`
+    is that line. `at` and `sent` are ISO instants, `sent` "" until it went to an agent."""
+
+    number: int
+    path: str
+    line: int
+    quote: str
+    text: str
+    at: str
+    old: bool = False
+    sent: str = ""
+
+
+@frozen
+class FilePart:
+    """A file of a change set, to be landed: what is left of it, or only the hunks of these numbers. They are numbered
+    from 1 in the diff of the whole change set, whatever is landed."""
+
+    path: str
+    hunks: tuple[int, ...] = ()
+
+
+@frozen
+class ChangeSet:
+    """The changes of a session, waiting to be landed."""
+
+    id: str
+    session_id: str
+    prediction_id: str
+    workspace: str
+    state: ChangeState
+    files: tuple[FileChange, ...]
+    """While a part of it is landed: the rest."""
+    title: str
+    created_at: datetime
+    decided_at: datetime | None = None
+    branch: str = ""
+    check: CheckResult | None = None
+    note: str = ""
+    landed: int = 0
+    """Number of files changed by landings that can be undone."""
+    comments: tuple[DiffComment, ...] = ()
+    landings: int = 0
+    """Number of landings that can be undone."""
+
+
+@frozen
+class FileDiff:
+    """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
+
+    status as in `FileChange`; `cut` says that `hunks` was too long and ends early; `all_or_nothing`: its hunks cannot
+    be landed one by one. `landed`: hunks of these numbers, from 1, are landed; they are not in `hunks`, and the others
+    keep their numbers.
+    """
+
+    path: str
+    status: str
+    old_path: str
+    binary: bool
+    hunks: str
+    cut: bool = False
+    all_or_nothing: bool = False
+    landed: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The numbers of the hunks in `hunks`, and on."""
+        return (number for number in itertools.count(1) if number not in self.landed)
+
+
+@frozen
+class LandPreview:
+    """Whether a change set would land now (SPEC 3.9). `conflicts`: files that both sides changed; `in_the_way`: what
+    stands where a file must go; `unsupported`: files that cannot be landed, with the reason in words."""
+
+    clean: bool
+    conflicts: tuple[str, ...] = ()
+    in_the_way: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    files: int = 0
+
+
+# The operator's queue, and the permissions that sessions ask for (SPEC 9.3).
+
+
+@frozen
+class Waiting:
+    """One entry of the operator's queue (SPEC 9.3): what waits, since when, and where a key leads."""
+
+    kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted", "fact", "learning", "notification"
+    id: str
+    title: str
+    since: datetime
+    session_id: str | None = None
+    text: str = ""
+    """Words of others that would guide agents, whole; "" for everything else."""
+
+    hostile: str = ""
+    """The objection of the content filter to `text`, "" for none."""
+
+
+class PermissionAnswer(StrEnum):
+    """What a person says to a request (SPEC 9.3)."""
+
+    ALLOW_ONCE = "allow-once"
+    ALLOW_SESSION = "allow-session"
+    DENY_ONCE = "deny-once"
+    DENY_SESSION = "deny-session"
+
+    @property
+    def allows(self) -> bool:
+        """True when it may be done."""
+        return self in (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION)
+
+    @property
+    def lasts(self) -> bool:
+        """True when it holds for the rest of the session."""
+        return self in (PermissionAnswer.ALLOW_SESSION, PermissionAnswer.DENY_SESSION)
+
+
+@frozen
+class PermissionRequest:
+    """Something a session wants to do and a person must look at. `detail` is what exactly (a command, a diff, a URL);
+    `reason` why it is asked. `answer` is None while it waits; `withdrawn` when its session ended before."""
+
+    id: str
+    session_id: str
+    agent: str
+    workspace: str
+    tool: str
+    title: str
+    detail: str
+    reason: str
+    asked_at: datetime
+    answered_at: datetime | None = None
+    answer: PermissionAnswer | None = None
+    withdrawn: bool = False
+    by: str = ""

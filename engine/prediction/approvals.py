@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 
 from engine.events import PredictionReassigned
 from engine.execution.launcher import Launcher
-from engine.execution.runners.parameters import named_flow
+from engine.execution.runners.flow_registry import named_flow
 from engine.frozen import frozen
 from engine.model import (
     NO_SANDBOX,
@@ -35,9 +35,9 @@ from engine.model import (
 )
 from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import Prediction, card_of, load_card
+from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
 from engine.prediction.kinds import ALWAYS_ASK, RUN_FACT, is_heartbeat
-from engine.prediction.lifecycle import Move
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.history import implied
 from engine.prediction.twin import EmbeddedTwin

@@ -29,8 +29,7 @@ from engine.model import (
     sanitise,
 )
 from engine.prediction.twin import ConfidenceEstimate, band_of
-from engine.storage.rows import Row, ask, load, load_all, select_all, value_of
-from engine.storage.types import enum_field, json_field, utc_field
+from engine.storage.rows import Row, ask, enum_field, json_field, load, load_all, select_all, utc_field, value_of
 
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""

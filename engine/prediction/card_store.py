@@ -37,17 +37,15 @@ from engine.model import (
     Source,
     Status,
 )
-from engine.prediction import stack
+from engine.prediction import card_rules
 from engine.prediction.card_rows import Prediction, card_of, created_event, decided_card, load_card, load_pending
+from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, add_active_time, next_status
 from engine.prediction.dismissals import Dismissals
-from engine.prediction.lifecycle import LIFETIME, OUTCOMES, Move, next_status
-from engine.prediction.quiet_hours import add_active_time
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import load_all, select_all
+from engine.storage.rows import UtcDateTime, load_all, select_all
 from engine.storage.table_cache import TableCache
-from engine.storage.types import UtcDateTime
 
 CURSOR = "cards.aftermath"
 
@@ -308,7 +306,7 @@ class CardStore:
         """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
         tx.session.flush()
         cards = self.pending(tx.session)
-        for card_id in stack.displaced_ids(cards, returning.id, tx.now, self.settings.current):
+        for card_id in card_rules.displaced_ids(cards, returning.id, tx.now, self.settings.current):
             self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
 
     @staticmethod

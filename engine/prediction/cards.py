@@ -10,7 +10,7 @@ from typing import Any
 from sqlmodel import col, desc, select
 
 from engine.events import MuteLifted
-from engine.execution.runners.parameters import named_flow
+from engine.execution.runners.flow_registry import named_flow
 from engine.model import (
     UNDONE,
     Assignment,
@@ -27,7 +27,7 @@ from engine.model import (
     Status,
 )
 from engine.model.text import text_hash
-from engine.prediction import stack
+from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     Prediction,
@@ -38,11 +38,11 @@ from engine.prediction.card_rows import (
     load_pending,
     make_row,
 )
+from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import Predictions
 from engine.prediction.dismissals import describe_switch_off
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
-from engine.prediction.lifecycle import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load
@@ -83,10 +83,10 @@ class Cards:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
         now = self.store.clock.now()
         cards = [card for card in self.store.pending() if not card.is_expired(now)]
-        asleep = stack.ids_without_place(cards, now, self.store.settings.current)
+        asleep = card_rules.ids_without_place(cards, now, self.store.settings.current)
         return [
             card
-            for card in stack.sort_cards(cards, now)
+            for card in card_rules.sort_cards(cards, now)
             if (include_snoozed or not (card.snoozed(now) or card.id in asleep))
             and workspace in (None, card.workspace)
             and channel in (None, card.assignment.channel)
@@ -346,8 +346,8 @@ class Cards:
         if self.store.is_off(row.workspace):
             message = "autonomy is off in this workspace, so it gets no cards"
             raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
-        if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= stack.MAX_SUGGESTED:
-            message = f"{stack.MAX_SUGGESTED} cards from agents and programs are already waiting"
+        if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
+            message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
             raise Refusal("too_many_cards", message, "the operator must decide them first")
         if self.store.dismissals.mute_index(tx.session, tx.now).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"

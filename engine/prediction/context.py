@@ -19,8 +19,16 @@ from engine.git.state import FileState, GitState
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
 from engine.model.text import count, listing, moment, plain, span
-from engine.prediction.calendars import Meeting, nearest
-from engine.prediction.signals import ANY_NEW_FILE, Conversations, OurWrite, git_evidence, open_tasks, thread_words
+from engine.prediction.signals import (
+    ANY_NEW_FILE,
+    Conversations,
+    Meeting,
+    OurWrite,
+    git_evidence,
+    nearest,
+    open_tasks,
+    thread_words,
+)
 from engine.storage.validation_runs import ValidationRun
 
 

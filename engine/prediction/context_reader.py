@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.housekeeping import FullDisk
-from engine.execution.runners.flows.uncovered_lines import measures_coverage
+from engine.execution.runners.flows.test_upkeep import measures_coverage
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
@@ -21,13 +21,12 @@ from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.lock_files import LockFileReader, LockMismatch
 from engine.git.reader import GitReader
-from engine.git.state import GitState, Touch
-from engine.git.status import is_byproduct
+from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
-from engine.prediction.calendars import CalendarReader
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
+    CalendarReader,
     Conversations,
     OurWrite,
     calendar_signal,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from engine.config import Settings
 from engine.frozen import frozen
@@ -23,23 +23,66 @@ from engine.model import (
     Proposal,
     Randomness,
     Refusal,
+    SessionState,
+    SessionView,
     Signal,
     Source,
     sanitise,
 )
 from engine.model.text import count
-from engine.prediction import stack
+from engine.prediction import card_rules
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.follow_ups import first_proposal_of, is_recent, next_kinds
-from engine.prediction.intake import LAST_CHECKED, Intake, Selection, WorkspaceFindings
-from engine.prediction.kinds import KINDS_BY_INSPECTION
+from engine.prediction.kinds import FIX_BY_AGENT, KINDS_BY_INSPECTION
 from engine.prediction.routing import Router
-from engine.prediction.selection import CardSelector
+from engine.prediction.selection import LAST_CHECKED, CardSelector, Intake, Selection, WorkspaceFindings
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state as stored
 from engine.storage.ledger import LedgerCursor
+
+# Follow-ups (SPEC 2.10): a session that has ended may propose one next step. Pure.
+#
+# Which step, a table says by the flow that ended, or the flow's own result does (`SessionView.next_step`). The step
+# must be among the proposals that the templates make now: so it has evidence, and goes when the evidence goes.
+
+
+MAX_AGE = timedelta(hours=24)
+"""A session that ended longer ago asks for nothing any more."""
+
+FOLLOW_UPS_OF_FAILED_TESTS = (
+    "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", FIX_BY_AGENT,
+)  # fmt: skip
+FOLLOW_UPS_BY_FLOW: Mapping[str, tuple[str, ...]] = {
+    "fix_lint": (FIX_BY_AGENT,),
+    "rehearse_merge": (FIX_BY_AGENT,),
+    "unfinished_operation": (FIX_BY_AGENT,),
+}
+"""Kinds of cards that may follow, the best first: `FOLLOW_UPS_OF_FAILED_TESTS` when tests failed, else by the flow that
+ended. A flow's result that names its next step itself goes first."""
+
+
+def is_recent(view: SessionView, now: datetime) -> bool:
+    """Whether the session ended within a day."""
+    return view.ended_at is not None and now - view.ended_at <= MAX_AGE
+
+
+def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
+    """Kinds that may follow this session, the best first; none unless it ran to its end within a day."""
+    if view.state is not SessionState.SUCCEEDED or view.flow is None or not is_recent(view, now):
+        return ()
+    if view.next_step:
+        return (view.next_step,)
+    tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
+    if tests_failed:  # a flow is not followed by itself: it would find the same
+        return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
+    return FOLLOW_UPS_BY_FLOW.get(view.flow, ())
+
+
+def first_proposal_of(kinds: Sequence[str], proposals: Sequence[Proposal]) -> Proposal | None:
+    """The proposal of the first of `kinds` that there is one of."""
+    return next((proposal for kind in kinds for proposal in proposals if proposal.kind == kind), None)
+
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +283,7 @@ class Predictions:
             older = self._intake.other_evidence(session, chosen) if chosen else set()
         selection = Selection()
         if chosen is not None:
-            room = stack.Room(self._store.settings.current, ())  # a follow-up takes no place
+            room = card_rules.Room(self._store.settings.current, ())  # a follow-up takes no place
             chosen = replace(chosen, source=Source.FOLLOW_UP)
             selection = self._selector.select([chosen], self._last_contexts, errors, room=room, leaving=older)
         for row in selection.rows:

@@ -20,8 +20,7 @@ from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import Prediction
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load, load_all, select_all, value_of
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, load, load_all, select_all, utc_field, value_of
 
 _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")

@@ -24,9 +24,8 @@ from engine.model import Burn, CostState, Refusal, SessionState, SessionView, Tr
 from engine.safety import cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load, load_all, select_all
+from engine.storage.rows import Row, UtcDateTime, ask, load, load_all, select_all, utc_field
 from engine.storage.table_cache import TableCache
-from engine.storage.types import UtcDateTime, utc_field
 
 log = logging.getLogger(__name__)
 

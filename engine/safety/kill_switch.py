@@ -27,8 +27,7 @@ from engine.safety import stop_file
 from engine.safety.gate import MAX_REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load
-from engine.storage.types import utc_field
+from engine.storage.rows import Row, ask, load, utc_field
 
 log = logging.getLogger(__name__)
 

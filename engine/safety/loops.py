@@ -15,13 +15,53 @@ import sqlalchemy
 from sqlmodel import Field, Session, col, delete, desc, select
 
 from engine.frozen import frozen
-from engine.model import RailVerdict, Trigger, Verdict
-from engine.safety.rates import is_by_operator
+from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, ask
-from engine.storage.types import shallow_dict, utc_field
+from engine.storage.rows import Row, ask, shallow_dict, utc_field
 
-RAIL = "loop"
+# The rate limiter (SPEC 3.2): at most one trigger in ten minutes that no operator asked for, without bursts.
+
+
+RATE = "rate"
+
+
+def is_by_operator(trigger: Trigger) -> bool:
+    """Whether it is an operator's own approval, at the console, by a verb or over the API (SPEC 3.2).
+
+    Both marks must agree: nothing that runs by itself becomes an approval by carrying one of them.
+    """
+    return trigger.type is TriggerType.MANUAL and trigger.decided_by in (DecidedBy.OPERATOR, DecidedBy.API)
+
+
+def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval: timedelta) -> RailVerdict:
+    """Block a trigger that comes less than `interval` after `last`, the last one that was let through.
+
+    `last` counts only triggers that no operator approved. Exactly `interval` later is late enough. A `last` in the
+    future (the clock was set back) blocks until `interval` after it: the rail fails closed.
+    """
+    if is_by_operator(trigger):
+        return RailVerdict(RATE, Verdict.ALLOW, "what you approve is not rate-limited")
+    if trigger.force:
+        return RailVerdict(RATE, Verdict.ALLOW, "forced: the rate limit was skipped", "force")
+    if last is None:
+        return RailVerdict(RATE, Verdict.ALLOW, "nothing was triggered before")
+    wait = interval - (now - last)
+    if wait > timedelta(0):
+        return RailVerdict(
+            RATE,
+            Verdict.BLOCK,
+            f"the last trigger was at {last:%H:%M:%S} UTC; the next is allowed in {_words(wait)}",
+            "interval",
+        )
+    return RailVerdict(RATE, Verdict.ALLOW, f"more than {_words(interval)} since the last trigger")
+
+
+def _words(span: timedelta) -> str:
+    seconds = max(1, round(span.total_seconds()))
+    return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} min"
+
+
+LOOP = "loop"
 OWNER = "owner"
 REVERSE_WINDOW = timedelta(minutes=5)
 PAIR_WINDOW = timedelta(minutes=10)
@@ -92,7 +132,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     Only links of the same workspace make a chain. A link exactly as old as a window is outside it.
     """
     if link.from_channel == OWNER:
-        return RailVerdict(RAIL, Verdict.ALLOW, "a new chain")
+        return RailVerdict(LOOP, Verdict.ALLOW, "a new chain")
     same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
     ran = [earlier for earlier in same_workspace if earlier.ran]
     step = f"{link.from_channel} → {link.to_channel}"
@@ -100,7 +140,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
         reverse = (earlier.from_channel, earlier.to_channel) == (link.to_channel, link.from_channel)
         if reverse and link.at - earlier.at < REVERSE_WINDOW:
             return RailVerdict(
-                RAIL,
+                LOOP,
                 Verdict.BLOCK,
                 f"{step} would reverse {earlier.from_channel} → {earlier.to_channel} within 5 min",
                 "reverse",
@@ -108,7 +148,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     channels = chain_depth(ran, link.from_channel) + 1
     if channels > MAX_DEPTH:
         return RailVerdict(
-            RAIL, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed", "depth"
+            LOOP, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed", "depth"
         )
     times = sum(
         (earlier.from_channel, earlier.to_channel) == (link.from_channel, link.to_channel)
@@ -117,8 +157,8 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     )
     if times >= PAIR_LIMIT:
         reason = f"{step} was asked for {times} times in 10 min, and is asked for again now"
-        return RailVerdict(RAIL, Verdict.BLOCK, reason, "pair")
-    return RailVerdict(RAIL, Verdict.ALLOW, f"chain of {channels} channels")
+        return RailVerdict(LOOP, Verdict.BLOCK, reason, "pair")
+    return RailVerdict(LOOP, Verdict.ALLOW, f"chain of {channels} channels")
 
 
 def chain_start(trigger: Trigger) -> str:

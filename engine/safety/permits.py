@@ -12,8 +12,7 @@ from engine.events import PermitIssued
 from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType, Verdict
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load, value_of
-from engine.storage.types import UtcDateTime, enum_field, shallow_dict, utc_field
+from engine.storage.rows import Row, UtcDateTime, ask, enum_field, load, shallow_dict, utc_field, value_of
 
 LIFETIME = timedelta(minutes=15)
 

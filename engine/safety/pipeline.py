@@ -35,7 +35,7 @@ from engine.model import (
     Verdict,
     dollars,
 )
-from engine.safety import cost, gate, loops, rates
+from engine.safety import cost, gate, loops
 from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
@@ -43,14 +43,13 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load, load_all, select_all
-from engine.storage.types import enum_field, json_field, utc_field
+from engine.storage.rows import Row, ask, enum_field, json_field, load, load_all, select_all, utc_field
 
 log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
 LOOPS_KEY = "safety.loop_detections"
-ORDER = (loops.RAIL, rates.RAIL, cost.RAIL, "content", gate.RAIL, "kill")
+ORDER = (loops.LOOP, loops.RATE, cost.RAIL, "content", gate.RAIL, "kill")
 
 
 class CrosspollLog(Row, table=True):
@@ -164,7 +163,7 @@ class Pipeline:
                 self._use_allowance(transaction, trigger.assignment.digest)
         else:
             self._blocked(transaction, trigger, verdicts, blocked_by)
-        if blocked_by is None or (trigger.asked_by and blocked_by.rail == rates.RAIL):
+        if blocked_by is None or (trigger.asked_by and blocked_by.rail == loops.RATE):
             loops.record_link(transaction, loops.make_link(trigger, transaction.now, ran=blocked_by is None))
         ruling = Ruling(verdicts, permit, blocked_by)
         transaction.insert(_log_row(trigger, ruling, transaction.now))
@@ -208,15 +207,15 @@ class Pipeline:
     def _ask_all(
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
     ) -> tuple[RailVerdict, ...]:
-        by_operator = decided and rates.is_by_operator(trigger)
+        by_operator = decided and loops.is_by_operator(trigger)
         content = self._guard("content", lambda: self._content(session, trigger, by_operator))
         rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
-            (loops.RAIL, lambda: self._loop(session, trigger, now)),
-            (rates.RAIL, lambda: self._rate(session, trigger, now)),
+            (loops.LOOP, lambda: self._loop(session, trigger, now)),
+            (loops.RATE, lambda: self._rate(session, trigger, now)),
             (cost.RAIL, lambda: self._cost(session, trigger, spent)),
             ("content", lambda: content),
             (gate.RAIL, lambda: self._gate(session, trigger, content, spent, by_operator)),
-            ("kill", lambda: self.kill_switch.verdict(session, by_operator=rates.is_by_operator(trigger))),
+            ("kill", lambda: self.kill_switch.verdict(session, by_operator=loops.is_by_operator(trigger))),
         )
         return tuple(self._guard(name, rail) for name, rail in rails)
 
@@ -230,7 +229,7 @@ class Pipeline:
 
     def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
         interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
-        return rates.decide_rate(trigger, last_unattended(session), now, interval)
+        return loops.decide_rate(trigger, last_unattended(session), now, interval)
 
     def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
         link = loops.make_link(trigger, now)
@@ -318,7 +317,7 @@ class Pipeline:
         for verdict in verdicts:
             if verdict.verdict is Verdict.ALLOW or verdict.rule == "fault":
                 continue
-            if verdict.rail == loops.RAIL:
+            if verdict.rail == loops.LOOP:
                 count = state.get(transaction.session, LOOPS_KEY, 0) + 1
                 state.put(transaction, LOOPS_KEY, count)
                 log.warning("loop %d: %s", count, verdict.reason)
@@ -361,5 +360,5 @@ def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
         digest=assignment.digest,
         from_channel=loops.chain_start(trigger),
         decided_by=trigger.decided_by,
-        unattended=not rates.is_by_operator(trigger),
+        unattended=not loops.is_by_operator(trigger),
     )

@@ -6,7 +6,7 @@ every question, and its watcher every tenth of a second: it ends running session
 survives a restart, and takes the file away. Only `resume stop` lifts the hold. An engine that is not running finds
 the file when it starts.
 
-Standard library and engine.storage.files only, so that a verb can import it at once.
+Standard library and engine.files only, so that a verb can import it at once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import json
 import os
 from pathlib import Path
 
+from engine.files import write_json
 from engine.frozen import frozen
-from engine.storage.files import write_json
 
 FILE_NAME = "STOP"
 

@@ -2,7 +2,7 @@
 
 The engine is opened as always, in a temporary home: its database, rails, permits, cards, Twin, states, schedule
 decisions, quiet hours and costs are the real ones. Simulated are the clock, chance, the operator, the repositories, the
-runner and the sandbox (`engine.overrides`). The same seed gives the same document, to the byte.
+runner and the sandbox (`engine.services`). The same seed gives the same document, to the byte.
 `tests/safety/test_stateful.py` drives the same simulated parts with random steps.
 
 It opens `engine.engine` and may import everything of the engine; only the console imports it.

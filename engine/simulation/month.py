@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine
-from engine.hierarchy.upkeep import run_round
+from engine.hierarchy.teaching import run_round
 from engine.model import CostState, Refusal, Source
 from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
-from engine.simulation.runners import ELSEWHERE, NEXT, RunningSessions, SimulatedRunner
+from engine.simulation.world import ELSEWHERE, NEXT, RunningSessions, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often due jobs are run while the operator is present, and while not (a real engine: every 30 seconds)."""

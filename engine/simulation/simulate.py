@@ -21,7 +21,7 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.frozen import frozen
-from engine.hierarchy.bubble_gates import GATES
+from engine.hierarchy.bubbles import GATES
 from engine.home import Home
 from engine.model import (
     BubbleState,
@@ -38,12 +38,17 @@ from engine.model import (
     Verdict,
     dollars,
 )
-from engine.overrides import Overrides
 from engine.safety.pipeline import ORDER
+from engine.services import Overrides
 from engine.simulation.month import Observations, SimulatedMonth
 from engine.simulation.operator import SimulatedOperator
-from engine.simulation.runners import RunningSessions, SimulatedRunner, SimulatedSandbox
-from engine.simulation.world import SimulatedContexts, SimulatedProject
+from engine.simulation.world import (
+    RunningSessions,
+    SimulatedContexts,
+    SimulatedProject,
+    SimulatedRunner,
+    SimulatedSandbox,
+)
 
 EVERYTHING = 1_000_000
 

@@ -30,7 +30,7 @@ from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.frozen import frozen
 from engine.model import Refusal
-from engine.storage import erasing, schema
+from engine.storage import connections, erasing
 from engine.storage.connections import (
     ALL_TABLES,
     Reader,
@@ -207,7 +207,7 @@ class Database:
         self._bus = bus
         self._recorder = recorder
         with translated_errors(path):
-            schema.make_or_check(path)
+            connections.make_or_check(path)
             use_write_ahead_log(path)
         self._writer_engine = open_sqlite(path, read_only=False, durable=durable)
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)

@@ -12,8 +12,7 @@ from typing import Any
 from sqlmodel import Field, col, select
 
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, utc_field
 
 
 class Intent(Row, table=True):

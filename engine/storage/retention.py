@@ -20,8 +20,7 @@ from engine.clock import Clock
 from engine.events import RowsLetGo
 from engine.frozen import frozen
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row
-from engine.storage.types import as_stored
+from engine.storage.rows import Row, as_stored
 
 log = logging.getLogger(__name__)
 

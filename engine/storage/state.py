@@ -9,8 +9,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col
 
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask
-from engine.storage.types import json_field
+from engine.storage.rows import Row, ask, json_field
 
 
 class EngineState(Row, table=True):

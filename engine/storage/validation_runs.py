@@ -13,8 +13,7 @@ from sqlmodel import Field, col, desc
 from engine.model import CheckResult
 from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, select_all
-from engine.storage.types import json_field, utc_field
+from engine.storage.rows import Row, json_field, load_all, select_all, utc_field
 
 
 class ValidationRun(Row, table=True):

@@ -12,9 +12,9 @@ from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, HeartbeatPage
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
-from engine.hierarchy.upkeep import run_round
+from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
-from engine.storage.consumers import StalledConsumers
+from engine.storage.ledger import StalledConsumers
 from engine.wiring.prediction import last_sign
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
-from engine.execution.tree_diff import apply_patch
+from engine.execution.trees import apply_patch
 from engine.hierarchy.guidance import Speaker, read_items
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.sources import HealedTests, ModelPrice, ModelsUsed
+from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
 from engine.model import (
     ChangeState,
     ParaFact,
@@ -26,7 +26,7 @@ from engine.model import (
     Verdict,
 )
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.validation_runs import mended_tests
 from engine.wiring.people import correction
@@ -64,7 +64,7 @@ def build(core: Services) -> None:
 
 
 class _Sources:
-    """See `engine.learning.candidates.sources.Sources`."""
+    """See `engine.learning.candidates.records.Sources`."""
 
     def __init__(self, core: Services) -> None:
         self._core = core

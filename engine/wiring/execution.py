@@ -10,37 +10,35 @@ from engine.config import Autonomy as WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
-from engine.execution.channels import Channels
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.launcher import Launcher
 from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.permissions import Permissions
-from engine.execution.prompt_assembly import PromptAssembly
-from engine.execution.prompt_parts import IdentityPart, ProjectPart, RulesPart, TaskPart
+from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
-from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.model.agent_loop import Providers
-from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import ModelHost
+from engine.execution.runners.model.host_protocol import ConversationStore
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
-from engine.execution.runners.runner import Runner
+from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Caches, Sandbox
+from engine.execution.session_limits import Channels
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
-from engine.hierarchy.cascade import LeadershipGuidance
+from engine.hierarchy.guidance import LeadershipGuidance
 from engine.hierarchy.profile_text import lessons_in
 from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearningsPart
 from engine.memory.prompt_part import RecallPromptPart
-from engine.memory.shared_summaries import from_others
+from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.storage.database import Transaction
 from engine.wiring.people import card
 from engine.wiring.prediction import last_sign

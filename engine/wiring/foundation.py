@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 
 from engine.config.agents import url_problem
 from engine.events import EventBus
+from engine.execution.runners.flow_registry import FlowRegistry, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import FlowRegistry, LearnedFlow, learned_flow
 from engine.learning.candidates.effects import split_command
-from engine.learning.candidates.fragments import LearnedGuidance
-from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.trials import Trials
+from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.memory import MemoryService
 from engine.model.adaptation import FlowOffload, Overlay
-from engine.overrides import Overrides
 from engine.prediction.templates.work import LearnedWork
 from engine.safety.safety import Hooks, Safety
+from engine.services import Overrides
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, append

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
-from engine.hierarchy.upkeep import remove_lesson
+from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.session_records import ENTRY_KINDS, SessionRecord, Statement, entries_about
+from engine.learning.learnings.rules import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.memory.capture_rules import CapturedSentence
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
@@ -27,7 +27,7 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.lessons import lessons_of, topics_of
+from engine.model.learnings import lessons_of, topics_of
 from engine.wiring.people import card, correction, reach
 
 if TYPE_CHECKING:

@@ -8,29 +8,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
-from engine.git.history import deleted_files
-from engine.git.project_ids import ProjectIds, top_folder
+from engine.git.names import ProjectIds, top_folder
+from engine.git.project_habits import deleted_files
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
-from engine.hierarchy.cascade import Cascade
-from engine.hierarchy.guided import GuidedSessions
+from engine.hierarchy.guidance import Cascade
+from engine.hierarchy.outcomes import GuidedSessions
 from engine.hierarchy.profiles import Profiles, ProfileTexts
 from engine.hierarchy.sharing import PostgresStore, Sharing
 from engine.hierarchy.teaching import Teaching
-from engine.learning.candidates.candidate_texts import CandidateTexts
+from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
-from engine.memory.agent_file_watcher import AgentFileWatcher
-from engine.memory.agent_files import AgentFiles
+from engine.memory.agent_files import AgentFiles, AgentFileWatcher
+from engine.memory.captures import Work
 from engine.memory.knowledge import Knowledge
-from engine.memory.shared_summaries import PostgresSummaries, SummarySharing
+from engine.memory.summaries import PostgresSummaries, SummarySharing
 from engine.memory.transcript_import import Importer, reply_pairs
-from engine.memory.work import Work
 from engine.model import Card, Doing, LeaderDecision, Refusal
-from engine.model.lessons import Correction
-from engine.model.trust import may_guide
-from engine.overrides import Overrides
+from engine.model.base import may_guide
+from engine.model.learnings import Correction
 from engine.prediction.approvals import link_session
+from engine.services import Overrides
 from engine.storage.shared import SHARED_URL
 
 if TYPE_CHECKING:

@@ -16,16 +16,14 @@ from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
 from engine.frozen import frozen
 from engine.git.github import GitHub
-from engine.git.project_ids import top_folder
+from engine.git.names import top_folder
 from engine.keys import Keys
 from engine.learning.decisions.insights import Figures
+from engine.learning.decisions.preferences import ARROW
 from engine.learning.decisions.training import Training
-from engine.learning.decisions.training_examples import TrainingPlan
-from engine.learning.decisions.training_lines import ARROW
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
-from engine.learning.decisions.twin_model import TwinModel
+from engine.learning.decisions.training_runs import TrainingPlan, TwinModel
 from engine.model import Assignment, NoAnswer, Refusal, microusd
-from engine.overrides import Overrides
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
@@ -33,16 +31,15 @@ from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
-from engine.prediction.embedding_cache import EmbeddingCache
-from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
-from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply
+from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import learned
 from engine.prediction.threads import Threads
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
+from engine.services import Overrides
 from engine.settings_store import SettingsStore
 from engine.wiring.foundation import learned_work
 

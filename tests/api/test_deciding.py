@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.memory.captures import CaptureRow
 from engine.model import NewMemory
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
 NUMBER = "My phone number is 555 0101"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,21 @@ import keyring.backends.null
 import pytest
 
 from engine.api import doctor, model_checks
+from engine.api.network_checks import index_server_checks, notification_checks, shared_database_checks
+from engine.api.operations.memory import RESERVED_NAMES, agent_name
 from engine.clock import FakeClock
+from engine.config import MemorySettings, Settings
 from engine.config.agents import PROVIDERS
+from engine.config.sections import GatewaySettings, NotifySettings, SurfaceSettings
 from engine.home import Home
-from engine.key_stores import Keyring
-from engine.keys import Keys
+from engine.keys import Keyring, Keys
 from engine.lock import HomeLock
+from engine.model import Refusal
+from engine.storage import connections
+from tests.api.notify.notification_server import NotificationServer
 from tests.api.stand_in import StandIn
 from tests.conftest import Repository
-from tests.support.keyrings import MemoryKeyring
+from tests.support.helpers import MemoryKeyring
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +147,104 @@ def test_workspaces_that_are_none(home: Home, repository: Repository, tmp_path: 
     assert "no commit yet" in look(home, str(repository.path))["workspace"]["message"]
     assert look(home, str(tmp_path))["workspace"]["state"] == "fail"
     assert look(home)["workspace"]["message"] == "no workspace"
+
+
+# What `doctor` says of the server of the index, of what machines share, and of notifications.
+
+
+def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
+    assert index_server_checks(Settings(), online=True) == []
+    named = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
+    [one] = index_server_checks(named, online=False)
+    assert (one.state, one.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
+    monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
+    [one] = index_server_checks(named, online=True)
+    assert one.state == "warn"
+    assert "hunter2" not in one.message
+    with NotificationServer() as silent:
+        monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
+    [one] = index_server_checks(named, online=True)
+    assert one.state == "warn"
+    assert "it cannot be reached: [Errno 111] Connection refused" in one.message
+
+
+def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers: `tests/hierarchy/test_postgres.py`."""
+    monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
+    assert shared_database_checks(online=True) == []
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:9/clawpy")
+    [one] = shared_database_checks(online=False)
+    assert one.state == "ok"
+    assert "doctor --online" in one.message
+    [one] = shared_database_checks(online=True)
+    assert one.state == "warn"
+    assert one.message.startswith("the shared database cannot be reached: ")
+    assert "port 9 failed: Connection refused" in one.message
+    assert "\n" not in one.message
+    assert "hunter2" not in one.message
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
+    [one] = shared_database_checks(online=True)
+    assert (one.state, one.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
+
+
+def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
+    home.data.mkdir(parents=True)
+    connections.make_or_check(home.database)
+    with closing(sqlite3.connect(home.database)) as connection:
+        connection.execute(
+            "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"
+            " created_at, due_at, changed_at) VALUES (1, 'phone', 'paused', '', 1, 0, 'dead', 8, 'cannot be reached',"
+            " '2026', '2026', '2026')"
+        )
+        connection.commit()
+    settings = Settings(
+        push_notifications_enabled=False,
+        notify=NotifySettings(phone=SurfaceSettings(url="ntfy://topic"), gateway="https://laptop.example"),
+    )
+    found = [
+        (notification.state, notification.message) for notification in notification_checks(home, settings, Keys(home))
+    ]
+    assert found == [
+        ("ok", "phone: ntfy, from the settings; it is switched off"),
+        ("ok", "discord: discord, from the environment; it is switched off"),
+        ("warn", "1 not delivered to the phone: cannot be reached"),
+        ("warn", "buttons call https://laptop.example, and the gateway does not answer to that name"),
+    ]
+    known = settings.model_copy(update={"gateway": GatewaySettings(hosts=("laptop.example",))})
+    assert len(notification_checks(home, known, Keys(home))) == 3
+
+
+# SPEC 10.4: an agent goes by a name of its own, never by one that carries authority, however that is spelt.
+
+
+SPELLINGS = ("{}", " {} ", "{}\n", "{}1", "{}.", "@{}")
+DISGUISES = [
+    "OPERATOR", "Operator", "oper\u0430tor", "\u043ewner", "ｏｐｅｒａｔｏｒ", "op\u200berator", "o-p-e-r-a-t-o-r",
+    "0perator",    "óperator", "operat0r", "oper@tor", "a1fred", "Alfred 2", "e n g i n e", "ENGINE\u202e",
+    "𝐨𝐰𝐧𝐞𝐫", "own\u0435r",
+    "r00t",    "u\u0455er", "ⓐⓟⓘ", "api()", "[operator]", "operator\u0301", "clawpy-console", "the operator",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        agent_name(spelling.format(name))
+    assert refused.value.code == "not_its_name"
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+def test_a_disguised_name_is_refused(name: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        agent_name(name)
+    assert refused.value.code == "not_its_name"
+
+
+@pytest.mark.parametrize(
+    "name", ["reviewer", "claude-code", "Codex", "gemini 2.5", "an agent", "qa-bot-3", "Ökonom", "代理", "apiary"]
+)
+def test_a_name_of_its_own_is_kept(name: str) -> None:
+    assert agent_name(name) == name

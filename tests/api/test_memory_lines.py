@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.api.memory_lines import parse_time, read_lines
+from engine.api.operations.memory import parse_time, read_lines
 from engine.model import Retention
 
 

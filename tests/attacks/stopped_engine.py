@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from engine.execution.pid_files import pid_folder
+from engine.execution.process_termination import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Bubblewrap
 from engine.execution.sandbox.ladder import find_rungs

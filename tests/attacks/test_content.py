@@ -17,7 +17,7 @@ from engine.model import PermissionAnswer
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import SECRET, BeltWorld
 from tests.safety.test_content_examples import examples
-from tests.support.tables import read_table
+from tests.support.helpers import read_table
 
 DESTRUCTIVE_COMMANDS = read_table(__file__)["destroy"]
 

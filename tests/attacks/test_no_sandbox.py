@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.bodies import ConfirmBody, TriggerBody
+from engine.api.gateway.models import ConfirmBody, TriggerBody
 from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.attack("no sandbox")

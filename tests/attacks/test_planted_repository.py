@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from engine.execution import snapshots
-from engine.execution.prompt_parts import ProjectPart
+from engine.execution.prompts import ProjectPart
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import protected_git_paths
 from engine.git import Git, submodule_paths
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
-from engine.prediction.calendars import CalendarReader
+from engine.prediction.signals import CalendarReader
 from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session, use_worktree
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.landing_world import World

@@ -23,8 +23,7 @@ import pytest
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox, limits
 from tests.attacks.inside import Inside, sleepers, unique_seconds
-from tests.support.tables import read_table
-from tests.support.waiting import wait_until
+from tests.support.helpers import read_table, wait_until
 
 ATTACKS = read_table(__file__)
 

@@ -13,7 +13,7 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import PYTHON, Victim, canary, folder_outside_tmp
-from tests.support.tables import read_table
+from tests.support.helpers import read_table
 
 PLACES = read_table(__file__)
 

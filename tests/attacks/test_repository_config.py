@@ -16,7 +16,7 @@ from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, ru
 from tests.conftest import Repository
 from tests.execution.landing_world import World
 from tests.support.forked import Nursery
-from tests.support.tables import read_table
+from tests.support.helpers import read_table
 
 pytestmark = pytest.mark.attack("repository configuration")
 

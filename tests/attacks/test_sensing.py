@@ -22,7 +22,7 @@ from engine.git.reader import GitReader
 from tests.attacks.planting import Trap, run_clawpy
 from tests.conftest import Repository
 from tests.support.forked import Nursery
-from tests.support.tables import read_table
+from tests.support.helpers import read_table
 
 MANIFESTS = read_table(__file__)["manifests"]
 

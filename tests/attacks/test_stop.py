@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.execution import cgroups
-from engine.execution.pid_files import pid_folder
+from engine.execution import process_termination
+from engine.execution.process_termination import pid_folder
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.home import Home
 from tests.attacks.inside import sleepers, unique_seconds
-from tests.support.waiting import wait_until
+from tests.support.helpers import wait_until
 
 pytestmark = [
     pytest.mark.attack("stop"),
@@ -257,7 +257,7 @@ def test_a_number_that_went_to_another_process(outside: Path, pids: Path) -> Non
 
 @pytest.mark.long
 def test_a_group_of_another_name(outside: Path, pids: Path, other_process: subprocess.Popen[bytes]) -> None:
-    parent = cgroups.parent_group()
+    parent = process_termination.parent_group()
     if parent is None:
         pytest.skip("no control group can be made here")
     group = parent / f"operators-{os.getpid()}"

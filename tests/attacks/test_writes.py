@@ -10,7 +10,7 @@ import pytest
 
 from engine.execution.sandbox import written_files
 from tests.attacks.victim import PYTHON, Victim
-from tests.support.tables import read_table
+from tests.support.helpers import read_table
 
 ATTACKS = read_table(__file__)
 

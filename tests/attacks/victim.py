@@ -24,8 +24,8 @@ from engine.execution.sandbox import (
     secret_places,
     session_environment,
 )
+from engine.files import remove_folder
 from engine.home import Home
-from engine.plain_files import remove_folder
 from tests.conftest import Repository
 
 PYTHON = (sys.executable, "-I", "-S", "-c")

@@ -24,10 +24,10 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
+from tests.support.helpers import read_table
 from tests.support.model_server import ModelServer, Reply, Request, calls
-from tests.support.tables import read_table
 
 CHANNEL = "koji-core"
 FINDS = 0.5

@@ -26,11 +26,11 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from clawpy_console.appearance import load_theme, shipped_folder
 from clawpy_console.cli.main import GC_THRESHOLD
 from clawpy_console.screens.work import diff_files
 from clawpy_console.screens.work.diff_view import DiffView
-from clawpy_console.themes import load_theme, shipped_folder
-from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.transcript import LinesView
 from engine.model import ChangeSet
 from tests.benchmarks.measuring import format_row, percentile, time_call
 from tests.execution.landing_world import World

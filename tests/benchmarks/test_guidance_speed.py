@@ -17,7 +17,7 @@ from engine import tokenizer
 from engine.clock import FakeClock
 from engine.hierarchy import cascade_config
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.cascade import Cascade
+from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.profiles import Profiles
 from engine.model import Randomness
 from engine.storage.database import Database

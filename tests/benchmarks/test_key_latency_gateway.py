@@ -19,7 +19,7 @@ from tests.benchmarks.measuring import percentile
 from tests.benchmarks.terminal import terminal
 from tests.benchmarks.test_key_latency import KeyBench
 from tests.benchmarks.test_pulse import CLIENTS, clients
-from tests.support.waiting import wait_until
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.benchmark
 

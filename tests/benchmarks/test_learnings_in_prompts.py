@@ -18,7 +18,7 @@ from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
 from tests.benchmarks.measuring import format_row, percentile, time_call
-from tests.learning.learnings.made import entry
+from tests.learning.learnings.world import make_entry
 
 ENTRIES, RUNS = 300, 200
 WORKSPACE = "/srv/shop"
@@ -30,7 +30,7 @@ def test_the_part_of_a_project_that_knows_three_hundred_things(tmp_path: Path, d
     scope = Scope(project_key(WORKSPACE))
     kinds = (LearningKind.INSTITUTIONAL, LearningKind.TASK)
     said = [
-        entry(
+        make_entry(
             f"When module m{n}.py changes, run its tests first and look at the ones of the till", "", kind=kinds[n % 2]
         )
         for n in range(ENTRIES)

@@ -18,7 +18,7 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from engine.learning.candidates.lift import ERROR_RATE
+from engine.learning.candidates.overlays import ERROR_RATE
 from engine.model.confidence_sequence import Arms, _bet, evidence
 
 pytestmark = pytest.mark.benchmark

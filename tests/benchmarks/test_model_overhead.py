@@ -20,7 +20,7 @@ import pytest
 
 from engine.clock import SystemClock
 from engine.execution.model_calls import ModelCalls
-from engine.execution.prompt_assembly import PromptAssembly
+from engine.execution.prompts import PromptAssembly
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.session_store import SessionStore
 from engine.execution.session_workspace import SessionWorkspaces

@@ -20,13 +20,12 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import plan_project
-from engine.learning.learnings.recurrence import find_clusters
+from engine.learning.learnings.recurrence import StoredVectors, find_clusters
 from engine.learning.learnings.store import LearningFiles, add_entry
-from engine.learning.learnings.stored_vectors import StoredVectors
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.made import entry
+from tests.learning.learnings.world import make_entry
 
 ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
 PART = 600
@@ -70,7 +69,7 @@ def made(topics: Topics) -> list[LearningEntry]:
         session = f"sess_{number % SESSIONS:04d}"
         text = topics.text(int(chance.integers(TOPICS)), number)
         scope = Scope("shop", session)
-        one = entry(text, session, scope=LearningScope.SESSION, scope_id=session)
+        one = make_entry(text, session, scope=LearningScope.SESSION, scope_id=session)
         found.append(replace(one, path=scope.page(LearningKind.INSTITUTIONAL, one.id)))
     return found
 

@@ -18,8 +18,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.decisions.card_features import CardFeatures
-from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, CardFeatures, Decision, Decisions
 from engine.learning.decisions.text_features import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin

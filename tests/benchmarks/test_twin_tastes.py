@@ -22,7 +22,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.model import CalibrationCheck, Proposal, Signal, Status
-from engine.prediction.stack import MAX_SAME_KIND
+from engine.prediction.card_rules import MAX_SAME_KIND
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import append

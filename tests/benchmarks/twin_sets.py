@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from engine.frozen import frozen
-from engine.learning.decisions.card_features import CardFeatures, PastDecision, TextFeatures, unpack_features
+from engine.learning.decisions.decisions import CardFeatures, PastDecision, TextFeatures, unpack_features
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import extract_features
 from engine.memory.minilm import MiniLM

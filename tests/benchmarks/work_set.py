@@ -8,7 +8,7 @@ from datetime import timedelta
 from engine.memory.capture_rules import digest
 from engine.model import Layer, NewMemory
 from tests.benchmarks.recall_sets import NOW, Conversation, Question
-from tests.support.tables import read_table
+from tests.support.helpers import read_table
 
 WORK = read_table(__file__)
 

@@ -12,7 +12,7 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
-from engine.api.completion_names import completion_names
+from engine.api.checks import completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
@@ -101,7 +101,7 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
 
 def test_nothing_heavy_is_imported_to_answer() -> None:
     code = (
-        "import sys, clawpy_console.cli.completion; "
+        "import sys, clawpy_console.cli.help; "
         "print([name for name in ('engine.model', 'rich', 'textual') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@ from engine.home import Home
 from engine.keys import Keys
 from engine.lock import HomeLock
 from tests.cli.conftest import Clawpy
-from tests.support.keyrings import MemoryKeyring
+from tests.support.helpers import MemoryKeyring
 
 SECRET = "sk-hush-hush-0123456789abcdef"
 

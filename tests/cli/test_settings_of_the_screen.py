@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import themes
-from clawpy_console.cli.console_settings import check_value
+from clawpy_console import appearance
+from clawpy_console.cli.settings import check_value
 from engine.home import Home
 from engine.model import Refusal
 from tests.api.stand_in import StandIn
@@ -30,7 +30,7 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     own.write_text("[colors]\n")
     said = clawpy("config", "set", "console.theme", "mine")
     assert (said.code, "colors.background: is missing" in said.err) == (1, True)
-    own.write_text((themes.shipped_folder() / "clawpy-dark.toml").read_text())
+    own.write_text((appearance.shipped_folder() / "clawpy-dark.toml").read_text())
     assert clawpy("config", "set", "console.theme", "mine").code == 0
 
 

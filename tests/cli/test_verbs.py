@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import pty
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +25,7 @@ from clawpy_console.cli.verbs import VERBS, span
 from engine.api.documents import document as as_json
 from engine.clock import FakeClock
 from engine.home import Home
+from engine.keys import Keys
 from engine.model import RailVerdict, Verdict
 from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn, asked, card
@@ -299,3 +307,150 @@ def test_a_session_that_ended_badly_is_a_failure() -> None:
     assert approval_status({"session": None}) == 0
     assert approval_status({"session": None, "prediction": {"status": "pending", "note": "not done"}}) == 1
     assert approval_status({"session": None, "prediction": {"status": "confirmed"}}) == 0
+
+
+# Dismissals with their reasons, what stays away, and what was thrown away, as a script sees them (SPEC 2.9, 2.12).
+
+
+@pytest.fixture
+def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's repository, and the current folder."""
+    folder = demo_project(tmp_path / "shop")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
+    return {prediction["flow"]: prediction["id"] for prediction in clawpy(verb, "--json").document["predictions"]}
+
+
+@pytest.mark.long
+def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project: Path) -> None:
+    assert clawpy("muted").out == "Nothing is muted.\n"
+    card = kinds(clawpy, "predict")["forecast_conflicts"]
+    assert clawpy("dismiss", card, "--reason", "wrong").code == 0
+    assert "forecast_conflicts" not in kinds(clawpy, "predict")
+    [mute] = clawpy("muted", "--json").document["muted"]
+    assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
+        "forecast_conflicts", "wrong", card, str(project),
+    )  # fmt: skip
+    assert mute["until"] > mute["since"]
+    told = clawpy("muted").out
+    assert "dismissed once, most recently as “wrong”" in told
+    assert "`clawpy muted unmute ID` lets its cards appear again" in told
+    lifted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
+    assert (lifted.code, "unmuted" in lifted.out) == (0, True)
+    assert clawpy("muted", "--json").document == {"muted": []}
+    assert "forecast_conflicts" in kinds(clawpy, "predict")
+
+
+@pytest.mark.long
+def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
+    card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
+    assert clawpy("approve", card, "--wait").code == 0
+    thrown = clawpy("discard", card, "--json").document
+    assert thrown["prediction"]["outcome"] == "discarded"
+    assert (thrown["session"]["state"], thrown["changeSet"]["state"]) == ("discarded", "discarded")
+    for verb in ("work", "status"):
+        told = clawpy(verb).out
+        assert ("discarded" in told, "succeeded" in told) == (True, False)
+    assert "  discarded  shop" in clawpy("work", card).out
+    assert clawpy("metrics", "--json").document["ownPrompts"] == 1
+
+
+# `clawpy notify` on the command line.
+
+
+def test_an_address_is_read_unseen_and_kept_where_it_belongs(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("discord://4242424242/hunter2hunter2\n"))
+    said = clawpy("notify", "set", "discord", "--store", "file", "--json")
+    assert said.code == 0, said.err
+    assert said.document["source"] == "file"
+    assert "hunter2" not in said.out
+    assert engines[-1].settings.current.notify.discord.url == "key"
+    assert Keys(home).get("notify-discord") is not None
+    assert "hunter2" not in home.config_file.read_text()
+
+
+def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home) -> None:
+    for options in ((), ("--store", "file")):
+        said = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
+        assert said.code == 2
+        assert "Run `clawpy notify set phone`" in said.err
+        assert "hunter2" not in said.out + said.err
+    assert not home.config_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("\n", "no address was given, so the one for phone was not changed"),
+        ("hunter2\n", "that is not an address"),
+        ("nope://hunter2\n", "not the address of a known service"),
+    ],
+)
+def test_what_was_typed_that_is_no_address_is_told_apart(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch, typed: str, told: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    said = clawpy("notify", "set", "phone", "--store", "file")
+    assert said.code == 1
+    assert told in said.err
+    assert "appriseit.com/services" in said.err
+    assert "hunter2" not in said.err
+    assert not home.config_file.exists()
+
+
+# `clawpy help`: whatever pages `docs/` has, plain when piped and rendered in a terminal.
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy) -> None:
+    said = clawpy("help").out
+    for file in DOCS.glob("*.md"):
+        heading = file.read_text().partition("\n")[0].removeprefix("# ")
+        assert f"- `clawpy help {file.stem.lower()}`: {heading}\n" in said
+    assert "`clawpy help keys`: Keys of the console" in said
+
+
+def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
+    assert "| ? | " in clawpy("help", "keys").out
+    home.config.mkdir(parents=True)
+    home.config_file.write_text('[keys]\n"app.help" = "f9"\n')
+    assert "| F9 | " in clawpy("help", "keys").out
+
+
+def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy) -> None:
+    command = re.search(r"`clawpy (config set .+)`", clawpy("help", "keys").out)
+    assert command is not None
+    assert clawpy(*shlex.split(command[1])).code == 0
+    assert "| → l a | approve the card" in clawpy("help", "keys").out
+
+
+def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy) -> None:
+    said = clawpy("help", "glosary")
+    assert said.code == 1
+    assert said.err == "clawpy: there is no page 'glosary'\n        one of glossary\n"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("colour", [True, False])
+def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool) -> None:
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"PAGER": "cat", "TERM": "xterm-256color"} | ({} if colour else {"NO_COLOR": "1"})
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "help"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # its end
+            while piece := os.read(ours, 4096):
+                said += piece
+        os.close(ours)
+    assert process.returncode == 0
+    assert b"\xe2\x80\xa2 " in said  # a bullet, where the page has a dash
+    assert b"# Pages" not in said
+    assert (b";40m" in said) is colour

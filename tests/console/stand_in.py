@@ -17,8 +17,8 @@ from engine.activity import ActivitySince, LearnedCounts
 from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
 from engine.events import EventBus
+from engine.execution.runners.flow_registry import FlowRegistry
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import FlowRegistry
 from engine.model import (
     Card,
     ChangeSet,
@@ -44,7 +44,6 @@ from engine.model import (
     TranscriptLine,
     Waiting,
 )
-from tests.console.stand_in_adaptation import Adaptation
 from tests.console.stand_in_data import (
     AGENT,
     AGENT_TRANSCRIPT,
@@ -68,11 +67,10 @@ from tests.console.stand_in_data import (
     sessions,
     tasks,
 )
-from tests.console.stand_in_insights import Figures, Training
-from tests.console.stand_in_learnings import Learnings
+from tests.console.stand_in_figures import Figures, Safety, Training
+from tests.console.stand_in_learning import Adaptation, Learnings
 from tests.console.stand_in_memory import Files, Recalling, Remembering
 from tests.console.stand_in_port import Port
-from tests.console.stand_in_safety import Safety
 
 
 class Cards(Port):

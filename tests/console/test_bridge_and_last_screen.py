@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import last_screen
+from clawpy_console import state
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged
 from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics
@@ -122,10 +122,10 @@ def known() -> AppState:
 
 def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = last_screen.LastScreen(known(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
-    last_screen.save(file, screen)
-    again = last_screen.load(file)
-    assert again == last_screen.trim(screen)
+    screen = state.LastScreen(known(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    state.save(file, screen)
+    again = state.load(file)
+    assert again == state.trim(screen)
     assert again.state.cards == known().cards
     assert again.state.sessions == known().sessions
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
@@ -138,7 +138,7 @@ def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
         lambda text: "null",
-        lambda text: text.replace(f'"version": {last_screen.VERSION}', '"version": 999'),
+        lambda text: text.replace(f'"version": {state.VERSION}', '"version": 999'),
         lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
         lambda text: text.replace('"theme"', '"themes"'),
         lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
@@ -148,9 +148,9 @@ def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
 )
 def test_a_bad_cache_counts_as_none(tmp_path: Path, change) -> None:
     file = tmp_path / "last_screen.json"
-    last_screen.save(file, last_screen.LastScreen(known()))
+    state.save(file, state.LastScreen(known()))
     file.write_text(change(file.read_text()))
-    assert last_screen.load(file) == last_screen.LastScreen()
+    assert state.load(file) == state.LastScreen()
 
 
 @pytest.mark.long
@@ -160,4 +160,4 @@ async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: Cons
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")
-    assert last_screen.load(home.last_screen).state.cards == tuple(stand_in.cards())
+    assert state.load(home.last_screen).state.cards == tuple(stand_in.cards())

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from clawpy_console import last_screen
+from clawpy_console import state
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState
 from engine.home import Home
@@ -18,7 +18,7 @@ from tests.console import stand_in
 from tests.console.conftest import live, make_console, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
@@ -42,7 +42,7 @@ def test_importing_the_app_loads_nothing_heavy() -> None:
 @pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
     known = AppState(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
-    last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))
+    state.save(home.last_screen, state.LastScreen(known, saved_at=NOW))
     opened = threading.Event()
     engine = StandIn()
 
@@ -72,7 +72,7 @@ async def test_the_output_of_a_session_known_from_last_time_is_read_once_the_eng
     home: Home, engine: StandIn
 ) -> None:
     known = AppState(sessions=tuple(engine.sessions.all[1:]))
-    last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))
+    state.save(home.last_screen, state.LastScreen(known, saved_at=NOW))
     engine.sessions.all = list(known.sessions)
     console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:

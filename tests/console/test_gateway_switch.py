@@ -13,7 +13,7 @@ from clawpy_console.palette import commands
 from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 
 def command(console: ConsoleApp, name: str) -> None:

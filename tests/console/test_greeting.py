@@ -7,10 +7,9 @@ from datetime import timedelta
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.fields.absence import LEARNED_FORMS, absence_fields
-from engine.model import (
-    LocalModels,
-)
+from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
+from clawpy_console.palette import commands
+from engine.model import LocalModels
 from tests.console import stand_in
 from tests.console.cards import calls_of
 from tests.console.conftest import make_console, running, screen_text, until, wait_for_text
@@ -93,18 +92,18 @@ async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp,
         await pilot.pause()
         assert "hides this" not in screen_text(console)
         await console._save()
-    from clawpy_console import last_screen
+    from clawpy_console import state
 
-    assert last_screen.load(home.last_screen).welcomed
+    assert state.load(home.last_screen).welcomed
 
 
 async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) -> None:
 
-    from clawpy_console import last_screen
+    from clawpy_console import state
     from clawpy_console.state import AppState
 
     since = stand_in.NOW - timedelta(hours=3)
-    last_screen.save(home.last_screen, last_screen.LastScreen(AppState(), welcomed=True, saved_at=since))
+    state.save(home.last_screen, state.LastScreen(AppState(), welcomed=True, saved_at=since))
     app = make_console(home, lambda: engine)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "While you were away, 3h" in screen_text(app))
@@ -127,3 +126,23 @@ def test_what_could_not_run_is_no_decision_and_what_found_a_problem_no_failure()
     said = {field.name: field.text for field in absence_fields(away)}
     assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
     assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")
+
+
+# Resuming after a stop asks first, from the palette as from the safety screen.
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("screen", ["1", "6"])
+async def test_the_palette_resumes_after_a_stop_only_after_y(console: ConsoleApp, engine: StandIn, screen: str) -> None:
+    async with running(console, screen, "f12") as pilot:
+        await until(pilot, lambda: console.state.holds)
+        [resume] = [
+            command for command in commands(console, console.screen) if command.title == "Resume after the stop"
+        ]
+        resume.callback()
+        await until(pilot, lambda: len(console.screen_stack) == 2)
+        await pilot.press("enter")  # the safe answer: nothing is resumed
+        await until(pilot, lambda: len(console.screen_stack) == 1)
+        assert not any(call[0] == "resume" for call in engine.noted)
+        await pilot.press("R", "y")
+        await until(pilot, lambda: ("resume", "stop") in engine.noted)

@@ -13,8 +13,8 @@ from clawpy_console.external_programs import open_source
 from clawpy_console.screens.hierarchy.screen import HierarchyScreen
 from clawpy_console.screens.hierarchy.tree import Tree
 from clawpy_console.screens.work.screen import WorkScreen
+from clawpy_console.widgets.bars import TabLine
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.tabs import TabLine
 from engine.config import FixedSettings
 from engine.events import AgentFileChanged
 from engine.hierarchy.agents import Agents
@@ -24,7 +24,7 @@ from tests.console.people import make_people, with_people
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.hierarchy.guidance_world import World
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 pytestmark = pytest.mark.long
 

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from engine.learning.decisions.metrics import Outcome
-from engine.model import CalibrationCheck, Phase
-from tests.console.conftest import at, live, screen_text, until, wait_for_text
+from clawpy_console.cli.printing.style import field_lines, plain
+from clawpy_console.fields import Field, predictions, spark
+from clawpy_console.screens.insights import screen as insights
+from clawpy_console.widgets.reflowing_text import render_fields
+from engine import document
+from engine.events import TrainingMoved
+from engine.learning.decisions.insights import Outcome
+from engine.model import (
+    CalibrationCheck,
+    ConfidenceBucket,
+    Drift,
+    Group,
+    Insights,
+    Phase,
+    Refusal,
+    Shift,
+    Slice,
+    TrainingOffer,
+)
+from tests.console.conftest import at, live, screen_text, toasts, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import SHOP
-from tests.support.texts import assert_contains
+from tests.console.stand_in_data import NOW, SHOP
+from tests.console.stand_in_figures import run
+from tests.support.helpers import assert_contains
 
 
 async def open_insights(pilot: Pilot, *keys: str) -> None:
@@ -84,3 +106,176 @@ async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, eng
         await pilot.press("w")
         await until(pilot, lambda: ("insights", None, SHOP) in engine.noted)
         await wait_for_text(pilot, "Cards of shop")
+
+
+# The training on the insights screen: nothing is sent before it was said what, and models are swapped.
+
+
+WHAT_IS_SENT = (
+    "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B", "$1.00 is reserved",
+    "26 decisions",
+)  # fmt: skip
+
+
+@pytest.mark.long
+async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
+    async with at(console, open_insights, "t") as pilot:
+        await wait_for_text(pilot, "Train a Twin model?")
+        text = " ".join(screen_text(console).replace("│", " ").split())
+        assert_contains(text, *WHAT_IS_SENT)
+        await pilot.press("up", "enter", "t")
+        assert ("launch",) not in engine.noted
+        await pilot.press("X")
+        await until(pilot, lambda: ("launch",) in engine.noted)
+
+
+@pytest.mark.long
+async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    looked, offer = threading.Event(), engine.training.offer
+
+    def offer_later() -> TrainingOffer:
+        looked.wait(5)
+        return offer()
+
+    engine.training.offer = offer_later  # type: ignore[method-assign]
+    async with at(console, open_insights, "t", "t") as pilot:
+        looked.set()
+        await until(pilot, lambda: len(console.screen_stack) > 1)
+        await until(pilot, lambda: not any(worker.is_running for worker in console.workers))
+        assert len(console.screen_stack) == 2
+        await pilot.press("escape")
+        assert len(console.screen_stack) == 1
+        await pilot.press("t")
+        await until(pilot, lambda: len(console.screen_stack) == 2)  # and the next press asks anew
+
+
+async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["offer"] = Refusal("no_key", "together has no key", "clawpy key set together")
+    async with at(console, open_insights, "t", size=(80, 24)) as pilot:
+        await wait_for_text(pilot, "clawpy key set together")
+
+
+async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleApp, engine: StandIn) -> None:
+    view = engine.insights.training
+    engine.insights.training = dataclasses.replace(view, active=run(2, "started"), runs=(run(2, "started"), *view.runs))
+    async with at(console, open_insights, "s", size=(80, 24)) as pilot:
+        assert "Swap" not in screen_text(console)
+        await pilot.press("t")
+        await wait_for_text(pilot, "Stop the training?")
+        await pilot.press("X")
+        await until(pilot, lambda: ("cancel",) in engine.noted)
+
+
+@pytest.mark.parametrize(("state", "called"), [("kept_old", "adopt"), ("adopted", "restore_former")])
+async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandIn, state: str, called: str) -> None:
+    newer = run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1")
+    view = engine.insights.training
+    engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
+    async with at(console, open_insights, "s") as pilot:
+        await wait_for_text(pilot, "me/twin-2")
+        assert (called,) not in engine.noted
+        await pilot.press("y")
+        await until(pilot, lambda: (called,) in engine.noted)
+
+
+async def test_the_end_of_a_training_is_told_and_read(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insights, "DEBOUNCE_S", 0.05)
+    async with at(console, open_insights) as pilot:
+        engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
+        said = "agrees with 71% of 23 held-back decisions"
+        engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note=said))
+        told = "training: the new model is not used; agrees with 71%"
+        await until(pilot, lambda: told in toasts(console))
+        await pilot.press("shift+tab")
+        await wait_for_text(pilot, "7 of 100 new")
+
+
+# How good the predictions are, as the insights screen and `clawpy metrics` tell it.
+
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def read() -> Insights:
+    return StandIn().insights.read(30)
+
+
+def text(fields: Iterable[Field]) -> str:
+    return plain("\n".join(field_lines(fields)))
+
+
+def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
+    item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
+    empty = StandIn().insights.read(30)
+    with_it = dataclasses.replace(empty.metrics, calibration=(item,))
+    return document(dataclasses.replace(empty, metrics=with_it))["calibration"][0]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (bucket(0.65, 0.74), "✓ stated 65%"),
+        (bucket(0.65, 0.7501), "▲ too low: 65%"),
+        (bucket(0.65, 0.5499), "▼ too high: 65%"),
+        (bucket(0.65, 0.65, 4), "few decisions"),
+        (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
+    ],
+)
+def test_the_verdict_on_a_range_of_confidence(found: dict[str, Any], said: str) -> None:
+    assert predictions.calibration_verdict(found)[0] == said
+
+
+def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -> None:
+    assert spark([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
+    days = [FIRST + timedelta(days=number) for number in range(5)]
+    decided = ((0, 0), (0, 3), (1, 1), (3, 0))
+    slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
+    told = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
+    assert_contains(told, "approval since 1 Jan", "·▁▅█", "at most 3")
+    nothing = dataclasses.replace(read, over_time=slices[:1])
+    assert list(predictions.over_time_fields(document(nothing))) == []  # no plot without data
+
+
+def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
+    groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
+    told = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
+    assert_contains(told, "SOURCE", "1,000       2      50%  $0.09")
+    assert told.endswith("and 1 more")
+    free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
+    assert "cost" not in text(predictions.table_fields(document(with_sources(read, free)), ("sources",)))
+
+
+def with_sources(read: Insights, groups: tuple[Group, ...]) -> Insights:
+    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, sources=groups))
+
+
+@pytest.mark.parametrize("width", [40, 58, 80, 120])
+def test_every_line_fits(read: Insights, width: int) -> None:
+    item = document(read)
+    fields = [
+        *predictions.head_fields(item),
+        *predictions.over_time_fields(item),
+        *predictions.calibration_fields(item),
+        *predictions.hours_fields(item),
+    ]
+    fields += [
+        *predictions.drift_fields(item["drift"]),
+        *predictions.table_fields(item, ("sources", "channels", "kinds", "partsOfDay")),
+    ]
+    assert max(line.cell_length for line in render_fields(fields, width)) <= width
+
+
+def test_a_change_of_taste_is_told_by_kind(read: Insights) -> None:
+    drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
+    told = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
+    assert_contains(
+        told,
+        "your taste changed",
+        "▼ less  Tests of what changed: approved 1 of 20, before 80%",
+        "▲ more  Test that broke: approved 19 of 20, before 30%",
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console import themes
+from clawpy_console import appearance
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.help import Help
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
@@ -153,7 +153,7 @@ async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: Sta
 
 
 def test_all_shipped_themes_are_good() -> None:
-    loaded = list(themes.load_themes(Path("/nowhere")))
+    loaded = list(appearance.load_themes(Path("/nowhere")))
     assert [theme.name for theme in loaded] == ["clawpy-ansi", "clawpy-dark", "clawpy-high-contrast", "clawpy-light"]
 
 
@@ -174,7 +174,7 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
     file = tmp_path / "own.toml"
     file.write_text(OWN.replace(old, new))
     with pytest.raises(Refusal) as refused:
-        themes.load_theme(file)
+        appearance.load_theme(file)
     assert str(file) in refused.value.message
     assert named in str(refused.value)
 
@@ -197,7 +197,7 @@ def contrast(item: str, other: str) -> float:
 def test_text_can_be_read(name: str, least: float) -> None:
     import tomllib
 
-    colors = tomllib.loads((themes.shipped_folder() / f"{name}.toml").read_text())["colors"]
+    colors = tomllib.loads((appearance.shipped_folder() / f"{name}.toml").read_text())["colors"]
     for key in ("text", "grey", "accent", "wants", "wrong", "good"):
         assert contrast(colors[key], colors["background"]) >= least, key
         assert contrast(colors[key], colors["surface"]) >= least * 0.9, key

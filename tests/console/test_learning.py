@@ -19,9 +19,22 @@ from tests.console.cards import calls_of
 from tests.console.conftest import live, running, screen_text, toasts, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_adaptation import CHEAP, EMOJI, LINT, ROUNDING, STOCK, TRIES
-from tests.console.stand_in_learnings import FOUND, GLOBAL, OLD, PROJECT, PROXY, SESSIONS, TASK
-from tests.support.texts import assert_contains
+from tests.console.stand_in_learning import (
+    CHEAP,
+    EMOJI,
+    FOUND,
+    GLOBAL,
+    LINT,
+    OLD,
+    PROJECT,
+    PROXY,
+    ROUNDING,
+    SESSIONS,
+    STOCK,
+    TASK,
+    TRIES,
+)
+from tests.support.helpers import assert_contains
 
 WIDE = (150, 50)
 

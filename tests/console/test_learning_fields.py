@@ -10,17 +10,31 @@ import pytest
 
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
-from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.screens.learning.lists import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model.adaptation import LearningRecord
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_adaptation import EMOJI, LIFT, RECORDS, ROUNDING, STOCK, TEST, YOUNG, Adaptation
 from tests.console.stand_in_data import NOW
-from tests.console.stand_in_learnings import GLOBAL, OLD, PROJECT, PROXY, SESSIONS, Learnings
-from tests.support.texts import assert_contains
+from tests.console.stand_in_learning import (
+    EMOJI,
+    GLOBAL,
+    LIFT,
+    OLD,
+    PROJECT,
+    PROXY,
+    RECORDS,
+    ROUNDING,
+    SESSIONS,
+    STOCK,
+    TEST,
+    YOUNG,
+    Adaptation,
+    Learnings,
+)
+from tests.support.helpers import assert_contains
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from textual.selection import Selection
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.garbage import DUE, IDLE_S, OVERDUE, GarbageCollector
+from clawpy_console.attach.host import DUE, IDLE_S, OVERDUE, GarbageCollector
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, until

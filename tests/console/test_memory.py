@@ -15,7 +15,7 @@ from tests.console.conftest import at, live, running, screen_text, until, wait_f
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 pytestmark = pytest.mark.long
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from clawpy_console.screens.memory.entry import to_entry
-from clawpy_console.screens.memory.entry_fields import detail_fields, full_text
+from clawpy_console.screens.memory.entries import detail_fields, full_text, to_entry
 from engine.model import AgentFile, Layer, Memory, Retention
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)

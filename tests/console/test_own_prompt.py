@@ -12,9 +12,9 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.prompt import OwnPrompt, completions
-from clawpy_console.last_screen import load
+from clawpy_console.state import load
+from engine.execution.runners.flow_registry import FlowRegistry
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.learned import FlowRegistry
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in

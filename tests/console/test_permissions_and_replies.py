@@ -15,18 +15,17 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.screens.work.permission_pane import GUARD_S, PermissionPane, diff_lines
-from clawpy_console.screens.work.session_actions import ReplyLine
+from clawpy_console.screens.work.session_actions import GUARD_S, PermissionPane, ReplyLine, diff_lines
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
-from engine.execution.tools.text_edits import unified_diff
+from engine.execution.tools.texts import unified_diff
 from engine.model import ChangeState, Refusal, SessionState
 from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 WIDE = (120, 40)
 

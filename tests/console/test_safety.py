@@ -14,11 +14,11 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field
-from clawpy_console.screens.safety import safety_fields
+from clawpy_console.screens.safety import screen
 from clawpy_console.state import AppState, Autonomy
+from clawpy_console.widgets.bars import Columns
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import state_line
-from clawpy_console.widgets.tabs import Columns
 from engine import open_engine
 from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict
@@ -27,7 +27,7 @@ from tests.console.conftest import at, live, screen_text, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 
 async def to_safety(pilot: Pilot, *keys: str) -> None:
@@ -205,38 +205,36 @@ def text(fields: Iterable[Field]) -> str:
 
 @pytest.mark.parametrize("state", ["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"])
 def test_the_present_state_is_marked_among_all(state: str) -> None:
-    told = text(safety_fields.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
+    told = text(screen.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert f"[{state}]" in told
-    assert all(state in told for state in safety_fields.AUTONOMY_STATES)
+    assert all(state in told for state in screen.AUTONOMY_STATES)
 
 
 def test_gauges_appear_once_something_was_spent() -> None:
     nothing = [dataclasses.replace(burn, spent=0, reserved=0, buckets=(0, 0)) for burn in burns()]
-    assert "Nothing spent. Caps: $2 an hour, $20 a day, $200 a month" in text(
-        safety_fields.cost_fields(tuple(nothing), NOW)
-    )
-    told = text(safety_fields.cost_fields(burns(), NOW))
+    assert "Nothing spent. Caps: $2 an hour, $20 a day, $200 a month" in text(screen.cost_fields(tuple(nothing), NOW))
+    told = text(screen.cost_fields(burns(), NOW))
     assert_contains(told, "$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan")
 
 
 def test_a_full_gauge_says_so() -> None:
     full = dataclasses.replace(burns()[0], spent=1_950_000)  # and 50,000 reserved
-    assert safety_fields.pace_words(full, NOW) == "the cap has been reached"
-    [*_, hour, _] = safety_fields.cost_fields((full,), NOW)
+    assert screen.pace_words(full, NOW) == "the cap has been reached"
+    [*_, hour, _] = screen.cost_fields((full,), NOW)
     assert hour.tone == "wrong"
-    assert "100%" in text(safety_fields.cost_fields((dataclasses.replace(full, cap=0),), NOW))
+    assert "100%" in text(screen.cost_fields((dataclasses.replace(full, cap=0),), NOW))
 
 
 def test_a_wait_that_is_over_is_not_counted_down() -> None:
     rate = StandIn().safety.rails()[0]
-    assert safety_fields.rail_status(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
+    assert screen.rail_status(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
 
 
 def test_under_a_pause_what_you_approve_runs_and_only_a_stop_holds_everything() -> None:
     kill = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK)
     paused = dataclasses.replace(kill, brief="pause", until=NOW + timedelta(minutes=63))
-    assert safety_fields.unapproved_work_status((paused,), True)[:2] == ("▲", "by you")
-    assert safety_fields.unapproved_work_status((dataclasses.replace(kill, brief="stop", until=None),), True)[:2] == (
+    assert screen.unapproved_work_status((paused,), True)[:2] == ("▲", "by you")
+    assert screen.unapproved_work_status((dataclasses.replace(kill, brief="stop", until=None),), True)[:2] == (
         "■",
         "held",
     )

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission.card import KINDS_OF_WORK, kind_of_work, work_facts
+from clawpy_console.screens.mission.stack import KINDS_OF_WORK, kind_of_work, work_facts
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
@@ -18,7 +18,7 @@ from tests.console import stand_in
 from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, shown, stack
 from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from engine.model import ChangeState, Refusal, SessionState, TranscriptLine
 from tests.console.conftest import at, live, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW, sessions
-from tests.support.texts import assert_contains
+from tests.support.helpers import assert_contains
 
 CHANGE = "chg_000000000001"
 

@@ -11,8 +11,8 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.lines import LinesView, row_starts
 from clawpy_console.widgets.prompt_lines import SOURCE_CELLS, PromptLines
+from clawpy_console.widgets.transcript import LinesView, row_starts
 from engine.model import PromptLine, PromptPart, PromptSource, SourceKind
 
 LONG = "the quick brown fox jumps over the lazy dog and then over it once more"

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from engine.events import Event, EventBus, TaskAdded
+import json
+import re
+from dataclasses import fields
+from operator import itemgetter
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from engine import events
+from engine.events import Event, EventBus, TaskAdded, TierAssigned
 from engine.events.bus import Subscription
+from tests.support.helpers import read_table
 
 
 def titles(subscription: Subscription) -> list[str]:
@@ -50,3 +61,60 @@ def test_a_closed_subscription_hears_nothing_more(bus: EventBus) -> None:
 def test_an_event_knows_its_kind_and_payload() -> None:
     event: Event = TaskAdded(subject="task_1", workspace="/shop", title="x")
     assert (event.kind, event.payload()) == ("TaskAdded", {"title": "x"})
+
+
+# Every fact that the ledger keeps is a sentence: `clawpy run` and `clawpy serve` print it.
+
+
+KINDS = [
+    var
+    for var in vars(events).values()
+    if isinstance(var, type) and issubclass(var, Event) and var is not Event and not var.volatile
+]
+
+
+def as_in_the_ledger(fact: Event) -> str:
+    """The sentence of a fact that was written as JSON and read again."""
+    return Event.kinds[fact.kind](subject=fact.subject, **json.loads(json.dumps(fact.payload()))).sentence()
+
+
+TOLD_BY_OTHERS = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "EngineStopped"}
+
+
+def example(kind: type[Event], *, empty: bool) -> Event:
+    """A fact of `kind`, each of its fields with a value of its type; `empty` lists name nothing."""
+    hints = get_type_hints(kind)
+    return kind(**{field.name: value(hints[field.name], field.name, empty) for field in fields(kind)})
+
+
+def value(hint: Any, name: str, empty: bool) -> Any:
+    if isinstance(hint, UnionType):
+        return None if empty else value(get_args(hint)[0], name, empty)
+    if get_origin(hint) is tuple:
+        return () if empty else (value(get_args(hint)[0], name, empty),) * 5
+    if get_origin(hint) is not None:
+        return {} if empty else {f"{name}-key": 3}
+    if name == "tier":
+        return 3
+    if name == "until":
+        return "2026-01-05T12:00:00+00:00"
+    return {str: f"some-{name}", int: 0 if empty else 7, float: 0.5, bool: not empty}[hint]
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["filled", "empty"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_kind_is_a_sentence(kind: type[Event], empty: bool) -> None:
+    line = as_in_the_ledger(example(kind, empty=empty))
+    assert (line == "") is (kind.__name__ in TOLD_BY_OTHERS)
+    assert kind.__name__ not in line
+    assert not re.search(r"\w=|[\[\]{}]|None", line), line
+    assert line == " ".join(line.split())
+
+
+@pytest.mark.parametrize("fact", read_table(__file__)["facts"], ids=itemgetter("sentence"))
+def test_the_sentence_of_a_fact(fact: dict[str, Any]) -> None:
+    assert Event.kinds[fact["kind"]](**fact["fields"]).sentence() == fact["sentence"]
+
+
+def test_the_sentence_of_a_tier_that_rules_decide() -> None:
+    assert as_in_the_ledger(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"

@@ -10,9 +10,7 @@ from sqlalchemy import text
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.config.config_problems import BadConfig
-from engine.config.setting_keys import describe_accepted, parse_key
-from engine.config.toml_settings import read_settings
+from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import LAST_PROCESSED
 from engine.model.adaptation import RecordKind
@@ -21,7 +19,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import MAX_CACHED, Ledger
 from engine.storage.retention import RetentionRounds
-from engine.storage.types import as_stored
+from engine.storage.rows import as_stored
 from engine.wiring import retention
 
 DAY = timedelta(days=1)

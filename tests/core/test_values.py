@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from base64 import b64encode
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.model import Assignment, PartOfDay, Proposal, Randomness, part_of_day, sanitise
 from engine.model.base import dollars, microusd
-from engine.model.secrets import redact
+from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, parting, redact, redact_json, redact_lines
 
 
 @pytest.mark.parametrize(
@@ -108,3 +109,136 @@ def test_what_stands_for_a_password_in_an_address_is_cut_out() -> None:
     assert redact("postgresql+psycopg://u:p4ss@h/d") == "postgresql+psycopg://u:[secret cut]@h/d"
     assert redact("see https://box:8080/a@b") == "see https://box:8080/a@b"
     assert redact(f"Authorization: Bearer {'eyJhbGciOiJIUzI1NiJ9' * 2}.x") == "Authorization: Bearer [secret cut]"
+
+
+# Secrets are cut out of text however it comes: whole, in pieces, over several lines (SPEC 11.1).
+
+
+KNOWN = "correct-horse-battery"
+SHAPED = "sk-ant-0123456789abcdefghij"
+NAMED = "hunter2hunter2"
+PRIVATE = [
+    "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "b3BlbnNzaC1rZXk",
+    "AAAAB3NzaC1yc2E",
+    "-----END OPENSSH PRIVATE KEY-----",
+]
+
+WORDS = ["the", "key", "password:", "=", "is", "done.", "Authorization: Bearer", KNOWN, SHAPED, NAMED]
+TELLING = [f"API_KEY={NAMED}", f"password = {NAMED}", f"https://me:{NAMED}@box/repo", f'"token": "{KNOWN}",']
+SAID = st.lists(st.sampled_from([*WORDS, *TELLING]), max_size=30).map(" ".join)
+
+
+def clean(text: str) -> str:
+    return redact(text, [KNOWN])
+
+
+@given(st.lists(st.sampled_from(["plain", "", f"x {KNOWN} y", f"PASSWORD={NAMED}", SHAPED, *PRIVATE]), max_size=12))
+def test_lines_that_come_in_pieces_are_cut_as_the_whole_is(lines: list[str]) -> None:
+    whole = redact_lines(lines, [KNOWN])
+    for cut in range(len(lines) + 1):
+        redactor = Redactor(lambda: [KNOWN])
+        assert redactor.lines(lines[:cut]) + redactor.lines(lines[cut:]) == whole
+
+
+BASE64 = "AQEA7bq9Zk/x" * 6  # as wide as a line of a private key
+
+
+def test_of_a_private_key_whose_end_never_comes_its_own_lines_are_cut_and_no_others() -> None:
+    said = ["Collecting tests", "", "tests/core/test_values.py ..", "3 passed", "done"]
+    assert redact_lines([PRIVATE[0], BASE64, BASE64, *said]) == [CUT, CUT, CUT, *said]
+    assert redact_lines([PRIVATE[0], "Proc-Type: 4,ENCRYPTED", "", BASE64, *said]) == [CUT, CUT, "", CUT, *said]
+    assert redact_lines([PRIVATE[0], BASE64, "short", "word", *said]) == [CUT, CUT, CUT, "word", *said], "the last line"
+    assert redact_lines([f"cut here: {PRIVATE[0]}", *said]) == [CUT, *said], "a text that speaks of keys"
+
+
+def test_what_another_program_prints_between_the_lines_of_a_key_stays_and_they_do_not() -> None:
+    lines = [PRIVATE[0], BASE64, "warning: no such file", BASE64, "3 tests passed", BASE64]
+    assert redact_lines(lines) == [CUT, CUT, "warning: no such file", CUT, "3 tests passed", CUT]
+
+
+def test_long_after_a_private_key_nothing_is_taken_for_a_line_of_it() -> None:
+    said = ["3 tests passed"] * PRIVATE_KEY_LINES
+    assert redact_lines([PRIVATE[0], *said, BASE64]) == [CUT, *said, BASE64]
+
+
+@pytest.mark.parametrize(
+    "shown", ["{}", "  {}", "+{}", "    12\t{}", "12:{}", "id_rsa:12:{}", '    "{}\\n"', "> {}", "2026-01-01 INFO {}"]
+)
+def test_a_private_key_is_known_however_its_lines_are_shown(shown: str) -> None:
+    lines = [shown.format(line) for line in (PRIVATE[0], BASE64, BASE64, PRIVATE[-1])]
+    assert redact_lines([*lines, "done"]) == [CUT] * 4 + ["done"]
+
+
+FIRST_BYTES = {
+    "RSA": "308204a40201000282010100",
+    "a small RSA one": "308202 5c020100028181",
+    "PKCS 8": "308204be020100300d06092a864886f70d010101",
+    "PKCS 8 on a curve": "308187020100301306072a8648ce3d0201",
+    "Ed25519": "302e020100300506032b657004220420",
+    "SEC 1": "30770201010420",
+    "encrypted": "308205 1c304e06092a864886f70d01050d",
+    "OpenSSH": b"openssh-key-v1\0".hex(),
+}
+
+
+@pytest.mark.parametrize("first", FIRST_BYTES.values(), ids=FIRST_BYTES)
+def test_a_private_key_is_known_without_the_line_that_announces_it(first: str) -> None:
+    key = b64encode(bytes.fromhex(first) + bytes(range(90))).decode()
+    lines = [key[:64], key[64:128], key[128:], "3 tests passed"]
+    assert redact_lines(lines) == [CUT, CUT, CUT if key[128:] else "", "3 tests passed"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["3082037730820 25fa003020102", "30820122300d06092a864886f70d01010105000382010f00", b"\0\0\0\7ssh-rsa".hex()],
+    ids=["a certificate", "a public key", "a public key of OpenSSH"],
+)
+def test_what_may_be_shown_to_everybody_stays(first: str) -> None:
+    shown = b64encode(bytes.fromhex(first.replace(" ", "")) + bytes(range(90))).decode()
+    assert redact_lines([shown[:64], shown[64:]]) == [shown[:64], shown[64:]]
+
+
+def test_a_key_is_known_from_the_moment_it_is_used() -> None:
+    known: list[str] = []
+    redactor = Redactor(lambda: known)
+    assert redactor.lines([KNOWN]) == [KNOWN]
+    known.append(KNOWN)
+    assert redactor.lines([KNOWN]) == [CUT]
+
+
+@given(SAID, st.lists(st.integers(0, 400), max_size=6))
+@example(f"the password: {NAMED} is done.", [25])
+@example(f"Authorization: Bearer {KNOWN}", [30])
+def test_no_secret_is_torn_where_a_text_is_parted(text: str, stops: list[int]) -> None:
+    shown, begin = [], 0
+    for stop in sorted(stops):  # so far it came when it was to be shown
+        place = parting(text[begin:stop], clean)
+        shown.append(clean(text[begin : begin + place]))
+        begin += place
+    shown.append(clean(text[begin:]))
+    told = "".join(shown)
+    assert KNOWN not in told
+    assert SHAPED not in told
+    assert told == clean(text), "what is shown piece by piece is what would be shown at once"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["password=getpassword2(user)", "secret = base64.b64decode(text)", "api_key: str", "if token == other_token_2:"],
+)
+def test_code_that_only_names_a_secret_stays_readable(code: str) -> None:
+    assert redact(code) == code
+
+
+def test_every_text_of_a_json_value_is_cut_but_what_is_to_be_kept() -> None:
+    value = {"facts": [SHAPED, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={NAMED}"}}
+    expected = {"facts": [CUT, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={CUT}"}}
+    assert redact_json(value, kept={"id"}) == expected
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=60), st.sampled_from(["", "PASSWORD=", "my key: ", "://a:"]))
+def test_what_is_passed_over_quickly_has_nothing_to_cut(text: str, before: str) -> None:
+    line = before + text
+    slowly = [one for part in line.split("\n") for one in redact_lines([SHAPED, part], [KNOWN])[1:]]
+    assert redact_lines(line.split("\n"), [KNOWN]) == slowly

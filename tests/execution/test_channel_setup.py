@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +14,10 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.channel_setup import ChannelSetup
+from engine.config import FixedSettings
+from engine.config.agents import ProviderKind, ProviderSettings
+from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
+from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels, Limits
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 
@@ -95,3 +102,175 @@ def test_a_model_of_this_machine_is_taken_at_a_word(build: Build, settings: Sett
     with pytest.raises(Refusal) as refused:
         setup.assign_model("qwen3")
     assert refused.value.code == "no_model"
+
+
+# Models that answer on this machine are found; nothing else is asked, and nothing else is believed.
+
+
+LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+Serve = Callable[..., str]
+
+
+class Server:
+    """Listens on this machine, and answers whoever asks for `/v1/models` with `pieces`, one after the other."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+        self._over = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                with self._listening.accept()[0] as client:
+                    self._answer(client)
+        except OSError:
+            return  # stopped
+
+    def _answer(self, client: socket.socket) -> None:
+        asked = b""
+        while b"\r\n\r\n" not in asked and (more := client.recv(4096)):
+            asked += more
+        try:
+            for piece in self._pieces if asked.startswith(b"GET /v1/models ") else [b"HTTP/1.1 404 No\r\n\r\n"]:
+                client.sendall(piece)
+                if self._over.is_set():
+                    return
+        except OSError:
+            return  # whoever asked is gone
+
+
+@pytest.fixture
+def answering() -> Iterator[Serve]:
+    """Starts a server of this machine that answers with pieces of bytes; gives its address."""
+    servers: list[Server] = []
+
+    def start(pieces: Iterable[bytes]) -> str:
+        servers.append(Server(pieces))
+        return servers[-1].url
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def serve(answering: Serve) -> Serve:
+    """Starts a server that answers with `body`; gives its address."""
+
+    def start(body: bytes, status: int = 200, location: str = "") -> str:
+        more = f"Location: {location}\r\n" if location else ""
+        return answering([f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
+
+    return start
+
+
+def provider(url: str, **more: object) -> ProviderSettings:
+    return ProviderSettings(**({"kind": ProviderKind.OPENAI, "base_url": url, "keyless": True} | more))
+
+
+def ids(url: str, **more: object) -> tuple[str, ...]:
+    return query_local_models({"ollama": provider(url, **more)}).ids
+
+
+def faults(url: str) -> list[str]:
+    """What is said of a server that tells no model, without where it is."""
+    found = query_local_models({"ollama": provider(url)})
+    where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
+    assert not found.ids
+    assert all(fault.startswith(where) for fault in found.faults)
+    return [fault.removeprefix(where) for fault in found.faults]
+
+
+def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> None:
+    found = query_local_models({"ollama": provider(serve(LIST))})
+    assert (found.ids, found.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"<html>", b"[]", b"3", b"{}", b'{"data": [1]}', b'{"data": {"id": 1}}', b'{"data": [{}]}'),
+        *(b'{"data": [{"id": 3}]}', b"1" * 5_000, b"[" * 100_000, b'{"data":' * 20_000, b"\xff\xfe"),
+    ],
+)
+def test_what_answers_something_else_is_said_to_tell_no_models(serve: Serve, body: bytes) -> None:
+    assert faults(serve(body)) == ["answers, but without a list of models"]
+
+
+def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
+    assert faults(serve(b'{"object": "list", "data": null}')) == []
+
+
+def test_nobody_listens_refuses_or_sends_elsewhere(serve: Serve) -> None:
+    other = serve(LIST)
+    assert faults("http://127.0.0.1:9/v1") == []
+    assert faults(serve(LIST, 401)) == ["answers 401 instead of its list of models"]
+    assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
+
+
+def test_an_answer_that_has_no_end_is_not_read_to_its_end(answering: Serve) -> None:
+    endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
+    assert faults(answering(endless)) == [
+        f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+    ]
+
+
+def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
+    """Bytes that never let the patience of a socket run out."""
+    yield before
+    while True:
+        time.sleep(TIMEOUT_S / 10)
+        yield drop
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("before", "drop"),
+    [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
+    ids=["first line", "headers", "body"],
+)
+def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, before: bytes, drop: bytes) -> None:
+    since = time.monotonic()
+    assert faults(answering(drip(before, drop))) == [f"did not list its models within {TIMEOUT_S:g} s"]
+    assert time.monotonic() - since < TIMEOUT_S * 10
+
+
+@pytest.mark.long
+def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answering: Serve, serve: Serve) -> None:
+    slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
+    since = time.monotonic()
+    found = query_local_models({**slow, "ollama": provider(serve(LIST))})
+    assert time.monotonic() - since < TIMEOUT_S * 10
+    assert found.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
+    assert len(found.faults) == len(slow)
+
+
+def test_only_this_machine_and_only_providers_without_a_key_are_asked(serve: Serve) -> None:
+    assert ids(serve(LIST), keyless=False) == ()
+    assert ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
+
+
+def test_names_that_no_model_has_are_passed_over_and_a_long_list_is_cut(serve: Serve) -> None:
+    names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
+    body = ", ".join(f'{{"id": "{name}"}}' for name in names)
+    assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MAX_MODELS))
+
+
+# Channels come from the settings; their limits are those of SPEC 3.8.
+
+
+def test_limits() -> None:
+    channels = Channels(FixedSettings())
+    assert channels.limits("koji-core", APPROVED) == Limits(45 * 60, 10 * 60, 1_000_000)
+    assert channels.limits("koji-core", AUTONOMOUS) == Limits(120, None, 1_000_000, 50_000)

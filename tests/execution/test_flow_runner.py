@@ -21,9 +21,9 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
+from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.parameters import PROSE, edit_parameters, validate_parameters
 from engine.execution.sandbox import Caches, best_sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions

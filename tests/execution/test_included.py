@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import worktree_include
+from engine.execution import worktrees
 from tests.execution.landing_world import World
 
 
@@ -99,7 +99,7 @@ def test_the_files_of_git_and_of_repositories_inside_stay(world: World) -> None:
 
 
 def test_it_is_bounded_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktree_include, "MAX_INCLUDE_FILES", 3)
+    monkeypatch.setattr(worktrees, "MAX_INCLUDE_FILES", 3)
     world.repository.write(".worktreeinclude", "cache/\n")
     for number in range(9):
         world.repository.write(f"cache/{number}", "x")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.execution.change_store import ChangeSetRow
-from engine.model import Refusal
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.model import ChangeState, Refusal
+from engine.storage import intents
+from engine.storage.beneath import Beneath
 from engine.storage.database import Transaction
 from tests.execution.landing_world import TEXT, World, git_state, picture, refusal_of, refused_whole, writing
 
@@ -274,3 +280,200 @@ def test_a_file_that_never_stands_still_is_refused(world: World) -> None:
     world.step = scribble
     assert refusal_of(lambda: world.changes.land(change_set.id)).code == "busy_files"
     assert next(counter) == 5
+
+
+# Undo and broken-off halves, case by case (SPEC 3.9).
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("edit", ["bytes", "mode", "gone", "kind", "folder"])
+def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> None:
+    def session(folder: Path) -> None:
+        (folder / "a.txt").write_text("theirs\n")
+        (folder / "d/only.txt").unlink()
+
+    change_set = world.changed(session)
+    world.changes.land(change_set.id)
+    file = world.root / "a.txt"
+    name = "a.txt"
+    if edit == "bytes":
+        file.write_text("mine\n")
+    elif edit == "mode":
+        file.chmod(0o755)
+    elif edit == "gone":
+        file.unlink()
+    elif edit == "kind":
+        file.unlink()
+        file.symlink_to("b.txt")
+    else:
+        (world.root / "d").write_text("a file where the folder was\n")
+        name = "d"
+    before = picture(world.root)
+
+    refusal = refusal_of(lambda: world.changes.undo(change_set.id))
+
+    assert refusal.code == "later_edits"
+    assert name in refusal.message
+    assert picture(world.root) == before
+    assert world.changes.get(change_set.id).state is ChangeState.LANDED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
+def test_a_write_that_fails_takes_everything_back(world: World, failing: str) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").write_text("theirs\n")
+        (folder / "d/only.txt").unlink()
+        (folder / "sub").mkdir()
+        (folder / "sub/new.txt").write_text("theirs\n")
+
+    change_set = world.changed(edit)
+    before = picture(world.root)
+
+    def fail(step: str) -> None:
+        if step.startswith(failing):
+            world.step = lambda step: None
+            raise OSError(28, "No space left on device", "a.txt")
+
+    world.step = fail
+    refusal = refusal_of(lambda: world.changes.land(change_set.id))
+
+    assert refusal.code == "cannot_write"
+    assert picture(world.root) == before
+    assert intents.unfinished(world.database, "landing") == []
+    world.changes.land(change_set.id)
+
+
+def test_what_could_not_be_taken_back_is_taken_back_before_anything_else(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").write_text("theirs\n")
+        (folder / "b.txt").write_text("theirs\n")
+
+    change_set = world.changed(edit)
+    before = picture(world.root)
+
+    def fail(step: str) -> None:
+        if step in ("write b.txt", "take back"):
+            raise OSError(28, "No space left on device")
+
+    world.step = fail
+    assert refusal_of(lambda: world.changes.land(change_set.id)).code == "not_restored"
+    assert picture(world.root) != before
+    world.step = lambda step: None
+
+    assert world.changes.land(change_set.id).state is ChangeState.LANDED
+    world.changes.undo(change_set.id)
+    assert picture(world.root) == before
+
+
+def test_recovery_says_what_it_left_alone(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").write_text("theirs\n")
+        (folder / "b.txt").write_text("theirs\n")
+
+    change_set = world.changed(edit)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(step: str) -> None:
+        if step == "write b.txt":
+            raise Killed
+
+    world.step = kill
+    with pytest.raises(Killed):
+        world.changes.land(change_set.id)
+    (world.root / "a.txt").write_text("edited after the crash\n")
+    world.step = lambda step: None
+
+    (words,) = world.changes.recover()
+
+    assert "interrupted and undone" in words
+    assert "a.txt" in words
+    assert (world.root / "a.txt").read_text() == "edited after the crash\n"
+    assert (world.root / "b.txt").read_text() == TEXT
+    assert list(world.root.glob(".clawpy*")) == []
+    assert world.changes.recover() == []
+
+
+def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
+    world = World(tmp_path)
+    world.repository.commit("one", {"a.txt": TEXT})
+    change_set = world.changed(writing("a.txt", "theirs\n"))
+    before = picture(world.root)
+
+    world.changes.land(change_set.id)
+    assert (world.root / "a.txt").read_text() == "theirs\n"
+    world.changes.undo(change_set.id)
+    assert picture(world.root) == before
+    assert world.changes.branch(change_set.id).branch == "clawpy/fix-the-cart"
+    world.close()
+
+
+def test_a_workspace_that_is_itself_a_linked_worktree(world: World) -> None:
+    linked = world.folder / "linked"
+    world.repository.git("worktree", "add", "-q", "-b", "other", str(linked))
+    worktree = world.worktrees.create("session_1", linked)
+    (worktree.folder / "a.txt").write_text("theirs\n")
+    captured = world.changes.captures.capture(worktree)
+    assert captured is not None
+    change_set = world.database.write(
+        lambda tx: world.changes.captures.store(tx, captured, prediction_id="p", title="t")
+    )
+    untouched = picture(world.root)
+
+    world.changes.land(change_set.id)
+
+    assert (linked / "a.txt").read_text() == "theirs\n"
+    assert picture(world.root) == untouched
+    world.changes.undo(change_set.id)
+    assert (linked / "a.txt").read_text() == TEXT
+    assert linked.exists()
+
+
+# The plan of a landing itself, without git (SPEC 3.9).
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Iterator[Beneath]:
+    with Beneath.open(tmp_path) as opened:
+        yield opened
+
+
+def file_image(text: str, mode: int = 0o644) -> Image:
+    return Image(Kind.FILE, blob_id(text.encode()), mode)
+
+
+def plan_of(*entries: Entry) -> tuple[Plan, Callable[[str], bytes]]:
+    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "three")}
+    return Plan("land_x", entries), texts.__getitem__
+
+
+def test_a_plan_survives_json() -> None:
+    plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
+    assert Plan.from_json(plan.as_json()) == plan
+    assert plan.reversed().reversed() == plan
+
+
+def test_observing_never_looks_through_a_link(tmp_path: Path, top: Beneath) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/x").write_text("one")
+    (tmp_path / "link").symlink_to("real")
+    plan, _ = plan_of()
+
+    assert plan.observe_image(top, "real/x") == Image(
+        Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
+    )
+    assert plan.observe_image(top, "link/x") == ABSENT
+    assert plan.observe_image(top, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe_image(top, "real") == ABSENT
+    os.mkfifo(tmp_path / "pipe")
+    assert plan.observe_image(top, "pipe").kind is Kind.OTHER
+
+
+def test_folded_case_tells_spellings_apart(tmp_path: Path, top: Beneath) -> None:
+    (tmp_path / "a").write_text("one")
+    plan = Plan("t", (), folds_case=True)
+    assert plan.observe_image(top, "a").kind is Kind.FILE
+    assert plan.observe_image(top, "A") == ABSENT

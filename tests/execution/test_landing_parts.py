@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.events import LandingUndone
-from engine.execution.hunks import Span, apply_hunks, find_hunks
+from engine.execution.diffs import Span, apply_hunks, find_hunks
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
 from engine.storage import intents
 from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, line_places, names, operator_edits, session_edits

@@ -1,6 +1,6 @@
 """Landing is exactly what git would do, undo exactly its reverse (SPEC 3.9): random pairs, a few here.
 
-Five hundred of them: `pytest -m faults tests/faults/test_landing_pairs.py`.
+Five hundred of them: `pytest -m faults tests/faults/test_landing_kill.py`.
 """
 
 from __future__ import annotations

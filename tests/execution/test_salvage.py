@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,21 +16,22 @@ from engine.execution import sessions as sessions_module
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import RunnerResult
-from engine.execution.session_store import SessionRow
+from engine.execution.session_store import SessionRow, continued_session
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
-from engine.model import UNDONE, ChangeState, SessionState, SessionView
+from engine.model import UNDONE, Assignment, ChangeSet, ChangeState, Refusal, SessionState, SessionView
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from tests.conftest import Repository
+from tests.execution.landing_world import World, our_refs
 from tests.execution.session_world import ProseRunner, RepositoryWorld, until
 
-Work = Callable[[LiveSession, SessionWorkspace], None]
+AgentWork = Callable[[LiveSession, SessionWorkspace], None]
 
 
 class Agent(ProseRunner):
     """It works as a test says, and its changes are kept."""
 
-    def __init__(self, workspaces: SessionWorkspaces, work: Work) -> None:
+    def __init__(self, workspaces: SessionWorkspaces, work: AgentWork) -> None:
         super().__init__(workspaces)
         self._work = work
 
@@ -40,11 +42,11 @@ class Agent(ProseRunner):
         return RunnerResult("done", write=write)
 
 
-class World(RepositoryWorld):
+class AgentWorld(RepositoryWorld):
     """Sessions of one agent; built anew on the same database it is the next engine."""
 
     def __init__(
-        self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: Work
+        self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: AgentWork
     ) -> None:
         super().__init__(root, database, clock, bus, repository)
         self.agent = Agent(self.workspaces, work)
@@ -94,12 +96,12 @@ def nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
 @pytest.fixture
 def make(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
-) -> Iterator[Callable[[Work], World]]:
+) -> Iterator[Callable[[AgentWork], AgentWorld]]:
     repository.commit("one", {"a.txt": "a\n"})
-    worlds: list[World] = []
+    worlds: list[AgentWorld] = []
 
-    def build(work: Work) -> World:
-        worlds.append(World(tmp_path, database, clock, bus, repository, work))
+    def build(work: AgentWork) -> AgentWorld:
+        worlds.append(AgentWorld(tmp_path, database, clock, bus, repository, work))
         return worlds[-1]
 
     yield build
@@ -107,7 +109,7 @@ def make(
         world.sessions.close()
 
 
-def stopped(world: World, reason: str) -> SessionView:
+def stopped(world: AgentWorld, reason: str) -> SessionView:
     view = world.begin()
     until(lambda: "half is written" in world.texts(view, ("note",)))
     world.sessions.stop(view.id, reason)
@@ -115,7 +117,7 @@ def stopped(world: World, reason: str) -> SessionView:
 
 
 @pytest.mark.long
-def test_what_a_stopped_session_had_changed_waits(make: Callable[[Work], World]) -> None:
+def test_what_a_stopped_session_had_changed_waits(make: Callable[[AgentWork], AgentWorld]) -> None:
     world = make(writes_and_waits)
     view = stopped(world, "stopped by you")
     assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
@@ -128,7 +130,7 @@ def test_what_a_stopped_session_had_changed_waits(make: Callable[[Work], World])
     assert world.sessions.get(view.id).gone == "its worktree is gone; its changes are in its change set"
 
 
-def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], World]) -> None:
+def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[AgentWork], AgentWorld]) -> None:
     world = make(writes_and_waits)
     view = stopped(world, UNDONE)
     assert (view.change_set_id, view.summary) == (None, UNDONE)
@@ -138,7 +140,7 @@ def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], W
 
 
 def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
-    make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
     go = threading.Event()
@@ -162,7 +164,7 @@ def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
     assert len(world.changes.list()) == 1
 
 
-def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[Work], World]) -> None:
+def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[AgentWork], AgentWorld]) -> None:
     world = make(nothing)
     session_id = world.crashed("half.txt")
     words = make(nothing).sessions.recover()
@@ -181,7 +183,7 @@ def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[Wor
 
 
 def test_a_start_that_is_killed_too_loses_nothing(
-    make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = make(nothing).crashed("half.txt")
     killed = make(nothing)
@@ -199,7 +201,7 @@ def test_a_start_that_is_killed_too_loses_nothing(
     assert len([change for change in world.changes.list() if change.state is ChangeState.WAITING]) == 1
 
 
-def test_a_crash_of_a_session_that_had_changed_nothing_leaves_nothing(make: Callable[[Work], World]) -> None:
+def test_a_crash_of_a_session_that_had_changed_nothing_leaves_nothing(make: Callable[[AgentWork], AgentWorld]) -> None:
     world = make(nothing)
     session_id = world.crashed()
     words = make(nothing).sessions.recover()
@@ -208,7 +210,7 @@ def test_a_crash_of_a_session_that_had_changed_nothing_leaves_nothing(make: Call
 
 
 def test_what_cannot_be_captured_stays_where_it_is(
-    make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = make(nothing).crashed("half.txt")
     world = make(nothing)
@@ -223,3 +225,108 @@ def test_what_cannot_be_captured_stays_where_it_is(
     assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     shutil.rmtree(world.worktrees.folder_of(session_id))
     assert intents.unfinished(world.database, "worktree") != []
+
+
+# A session that continues another begins with its changes, and takes its place (SPEC 9.4, 3.9).
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    world.repository.commit("one", {"a.txt": "1\n2\n3\n", ".gitignore": "*.log\n"})
+    yield world
+    world.close()
+
+
+def work(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> ChangeSet:
+    """A session that writes `files` and ends as a change set."""
+    onto = world.changes.captures.starting_tree(continues) if continues else None
+    worktree = world.worktrees.create(session_id, world.root, onto=onto)
+    for name, text in files.items():
+        (worktree.folder / name).write_text(text)
+    captured = world.changes.captures.capture(worktree)
+    assert captured is not None
+
+    def store(tx: Transaction) -> ChangeSet:
+        stored = world.changes.captures.store(tx, captured, prediction_id="pred_1", title=session_id)
+        if continues:
+            world.changes.supersede(tx, continues, by=session_id)
+        return stored
+
+    return world.database.write(store)
+
+
+def tidied() -> None:
+    deadline = time.monotonic() + 5
+    while any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_it_begins_with_the_changes_that_wait_and_leaves_one_change_set(world: World) -> None:
+    former = work(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    world.repository.write("mine.txt", "meanwhile\n")
+
+    after = work(world, "sess_2", {"b.txt": "b\n"}, continues="sess_1")
+
+    assert {file.path for file in after.files} == {"a.txt", "new.txt", "b.txt"}
+    gone = world.changes.get(former.id)
+    assert (gone.state, gone.note) == (ChangeState.DISCARDED, "continued in sess_2")
+    tidied()
+    assert not world.worktrees.folder_of("sess_1").exists()
+    assert not any("sess_1" in ref for ref in our_refs(world.root))
+    world.changes.land(after.id)
+    assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
+    assert (world.root / "b.txt").read_text() == "b\n"
+    assert (world.root / "mine.txt").read_text() == "meanwhile\n"
+
+
+@pytest.mark.parametrize("decide", ["land", "discard"])
+def test_what_was_decided_already_stays_so(world: World, decide: str) -> None:
+    former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    getattr(world.changes, decide)(former.id)
+    state = world.changes.get(former.id).state
+
+    after = work(world, "sess_2", {"b.txt": "b\n"}, continues="sess_1")
+
+    assert [file.path for file in after.files] == ["b.txt"]
+    assert world.changes.get(former.id).state is state
+
+
+@pytest.mark.long
+def test_what_is_landed_while_the_next_runs_is_not_discarded(world: World) -> None:
+    former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.captures.starting_tree("sess_1"))
+    world.changes.land(former.id)
+    (worktree.folder / "b.txt").write_text("b\n")
+    captured = world.changes.captures.capture(worktree)
+    assert captured is not None
+
+    def store(tx: Transaction) -> ChangeSet:
+        world.changes.supersede(tx, "sess_1", by="sess_2")
+        return world.changes.captures.store(tx, captured, prediction_id="pred_1", title="next")
+
+    after = world.database.write(store)
+
+    assert world.changes.get(former.id).state is ChangeState.LANDED
+    world.changes.land(after.id)
+    assert (world.root / "b.txt").read_text() == "b\n"
+
+
+def test_changes_that_do_not_fit_any_more_are_named_and_nothing_stays_behind(world: World) -> None:
+    work(world, "sess_1", {"a.txt": "theirs\n2\n3\n"})
+    world.repository.write("a.txt", "mine\n2\n3\n")
+
+    with pytest.raises(Refusal, match=r"a\.txt") as refused:
+        world.worktrees.create("sess_2", world.root, onto=world.changes.captures.starting_tree("sess_1"))
+
+    assert refused.value.code == "conflict"
+    assert not world.worktrees.folder_of("sess_2").exists()
+    assert not any("sess_2" in ref for ref in our_refs(world.root))
+
+
+def test_only_prose_continues() -> None:
+    prose = Assignment("go on", "koji-core", "/w", "model", None, {"continues": "sess_1"})
+    assert continued_session(prose) == "sess_1"
+    assert continued_session(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""
+    assert continued_session(Assignment("x", "koji-core", "/w", "model")) == ""

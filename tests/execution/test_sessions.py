@@ -13,12 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.config import Settings
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
-from engine.execution.session_store import LEGAL_TRANSITIONS, is_legal_transition
-from engine.model import Refusal, SessionState, Verdict
-from engine.prediction.lifecycle import OUTCOMES
+from engine.execution.session_store import (
+    CHANGES_WAIT,
+    LEGAL_TRANSITIONS,
+    SessionResult,
+    SessionStore,
+    attach_changes,
+    is_legal_transition,
+)
+from engine.model import UNDONE, Assignment, Permit, Refusal, SessionState, TriggerType, Verdict
+from engine.prediction.card_rules import OUTCOMES
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import PYTHON, SLEEP, World, shell, until
@@ -249,3 +257,172 @@ def test_whatever_is_asked_only_legal_steps_are_taken(steps: list[SessionState])
 @given(STATES)
 def test_exactly_what_is_over_gives_its_card_an_outcome(state: SessionState) -> None:
     assert (state in OUTCOMES) == state.over
+
+
+# Sessions: how many run, who waits, and what becomes of the queue (SPEC 3.8).
+
+
+def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
+    views = [world.start("gate") for _ in range(5)]
+    until(lambda: len(world.runner.begun) == 2)
+    assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
+    assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
+    with pytest.raises(Refusal, match="has not started"):
+        world.sessions.reply(views[3].id, "not yet")
+    world.sessions.stop(views[3].id, "changed my mind")
+    assert world.state(views[3]) is SessionState.CANCELLED
+    world.runner.gate.set()
+    for index in (0, 1, 2, 4):
+        assert world.sessions.wait(views[index].id, 5).state is SessionState.SUCCEEDED
+    assert sorted(world.runner.begun[:2]) == sorted(view.id for view in views[:2])
+    assert sorted(world.runner.begun[2:]) == sorted([views[2].id, views[4].id])
+
+
+def test_who_waits_longest_is_next(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> None:
+    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=1))
+    views = [world.start("gate") for _ in range(6)]
+    world.runner.gate.set()
+    for view in views:
+        assert world.sessions.wait(view.id, 10).state is SessionState.SUCCEEDED
+    assert world.runner.begun == [view.id for view in views]
+    world.sessions.close()
+
+
+def test_who_waits_for_a_person_gives_the_seat_away(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=1))
+    answered = threading.Event()
+
+    def asks(live: LiveSession) -> str:
+        with live.pause_clock():
+            until(lambda: answered.is_set() or live.cancelled)
+        return "answered"
+
+    asking = world.start(asks)
+    other = world.run(lambda live: "done meanwhile")
+    assert other.state is SessionState.SUCCEEDED
+    assert world.state(asking) is SessionState.RUNNING
+    answered.set()
+    assert world.sessions.wait(asking.id, 10).summary == "answered"
+    world.sessions.close()
+
+
+def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
+    views = [world.start("gate") for _ in range(3)]
+    until(lambda: len(world.runner.begun) == 2)
+    world.sessions.close()
+    assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
+    with pytest.raises(Refusal, match="closing"):
+        world.start("gate")
+
+
+def test_who_does_not_stay_leaves_the_queue_alone(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    first = World(tmp_path, database, clock, bus)
+    views = [first.start("gate") for _ in range(4)]
+    until(lambda: len(first.runner.begun) == 2)
+    first.sessions.close()
+
+    brief = World(tmp_path, database, clock, bus)
+    assert [message.partition("(")[0] for message in brief.sessions.recover(resume=False)] == [
+        "“do it” waits for the console "
+    ] * 2
+    brief.sessions.stop(views[2].id, "undone")
+    brief.sessions.close()
+    assert [brief.state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
+    assert brief.runner.begun == []
+
+    lasting = World(tmp_path, database, clock, bus)
+    lasting.runner.gate.set()
+    lasting.sessions.recover()
+    assert lasting.sessions.wait(views[3].id, 5).state is SessionState.SUCCEEDED
+    lasting.sessions.close()
+
+
+def test_stop_all_ends_what_waits_for_another_engine(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    first = World(tmp_path, database, clock, bus)
+    views = [first.start("gate") for _ in range(3)]
+    until(lambda: len(first.runner.begun) == 2)
+    first.sessions.close()
+    brief = World(tmp_path, database, clock, bus)
+    brief.sessions.recover(resume=False)
+    assert brief.sessions.stop_all("enough") == 1
+    assert brief.state(views[2]) is SessionState.CANCELLED
+
+
+def test_more_may_run_when_the_setting_says_so(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=3))
+    for _ in range(4):
+        world.start("gate")
+    until(lambda: len(world.runner.begun) == 3)
+    world.runner.gate.set()
+    until(lambda: len(world.runner.begun) == 4)
+    world.sessions.close()
+
+
+# Rows of sessions: each moves forward only, and names its changes once (SPEC 3.8, 3.9).
+
+
+CANCELLED = SessionResult(SessionState.CANCELLED, "stopped by you", error="stopped by you")
+SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
+FLOW = Assignment("run the tests", "koji-core", "/srv/shop", "flow", "run_tests")
+
+
+@pytest.fixture
+def store(database: Database, clock: FakeClock) -> SessionStore:
+    """With one session, `ses_1`, in the queue."""
+    made = SessionStore(database, lambda tx, permit, digest: None)
+    now = clock.now()
+    permit = Permit("permit_1", "pred_1", FLOW.digest, TriggerType.MANUAL, now, now + timedelta(minutes=15))
+    made.enqueue("ses_1", permit, FLOW, agent="backend_builder", mode="approved", estimate=0, sandbox="none")
+    return made
+
+
+def summary(store: SessionStore) -> tuple[str, str]:
+    row = store.row("ses_1")
+    return row.state, row.summary
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_what_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool) -> None:
+    if has_begun:
+        assert store.begin("ses_1", "none") is not None
+        assert store.begin("ses_1", "none") is None
+    assert store.end("ses_1", CANCELLED, lines=0)
+    assert store.begin("ses_1", "none") is None
+    assert not store.end("ses_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
+    assert summary(store) == ("cancelled", "stopped by you")
+    assert store.row("ses_1").change_set_id is None
+
+
+def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
+    return database.write(lambda tx: attach_changes(tx, session_id, lambda tx: change_set_id, cwd="/srv/shop"))
+
+
+@pytest.mark.parametrize(("result", "expected"), [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])
+def test_changes_of_a_session_that_was_stopped_are_told_of(
+    store: SessionStore, database: Database, result: SessionResult, expected: str
+) -> None:
+    store.begin("ses_1", "none")
+    assert store.end("ses_1", result, lines=0, write=lambda tx: "change_1")
+    assert summary(store) == (result.state.value, expected)
+    assert not attach(database, "ses_1", "change_2")
+    assert store.row("ses_1").change_set_id == "change_1"
+
+
+@pytest.mark.parametrize(("error", "is_attached"), [("stopped by you", True), (UNDONE, False)])
+def test_changes_that_are_found_later_belong_to_what_was_not_undone(
+    store: SessionStore, database: Database, error: str, is_attached: bool
+) -> None:
+    store.begin("ses_1", "none")
+    assert not attach(database, "ses_1"), "it runs still"
+    store.end("ses_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
+    assert attach(database, "ses_1") is is_attached
+    assert not attach(database, "ses_2")
+    assert store.row("ses_1").change_set_id == ("change_1" if is_attached else None)

@@ -15,7 +15,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.events import EventBus
 from engine.execution.live_session import LiveSession
-from engine.execution.prompt_parts import HOW_TO_WORK
+from engine.execution.prompts import HOW_TO_WORK
 from engine.execution.runners.flow import FlowError, Place
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import best_sandbox

@@ -15,7 +15,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.candidates.candidate_rows import CandidateReader
+from engine.learning.candidates.candidates import CandidateReader
 from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, append

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory import passages
+from engine.memory import vectorising
 from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
 from engine.memory.prompt_part import BLOCK, RecallPromptPart
@@ -29,7 +29,7 @@ from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, 
 from tests.memory.conftest import Making
 from tests.memory.conftest import make_memory as make_memory
 from tests.memory.test_index import until
-from tests.memory.test_prompt_part import PIECES
+from tests.memory.test_recall import PIECES
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
 LONG_ONES = 50
@@ -139,7 +139,7 @@ def test_hostile_memories(make_memory: Making) -> None:
     print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
     assert max(acknowledged) < ACKNOWLEDGE_BAR
     assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * passages.MAX_CHUNKS
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * vectorising.MAX_CHUNKS
     assert peak.grown < GROWTH_BAR
 
 

@@ -11,6 +11,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -18,9 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
 
 from engine.model import ChangeState, Refusal
 from engine.storage import intents
+from tests.execution.landing_pairs import Pair, pairs, try_pair
 from tests.execution.landing_world import Picture, World, git_state, our_refs, picture
 
 pytestmark = pytest.mark.faults
@@ -233,3 +236,22 @@ def _let_git_finish(folder: Path) -> None:
         if processes.returncode:
             return
         time.sleep(0.01)
+
+
+# 500 random pairs of change set and later edits on real git (issue's bar for landing). `-s` prints what happened.
+
+
+def test_five_hundred_pairs() -> None:
+    happened: Counter[str] = Counter()
+
+    @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(pairs)
+    def try_one(pair: Pair) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            ended = try_pair(pair, Path(folder))
+        assume(ended != "nothing changed")  # no pair
+        happened[ended] += 1
+
+    try_one()
+    print(f"\nlanding: {sum(happened.values())} pairs, as git would have it: {dict(happened)}")
+    assert {"undone", "refused", "undo refused"} <= happened.keys()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.git.lock_files import LockFileReader, LockMismatch, find_mismatches
-from tests.support.outside import needs
+from tests.support.helpers import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.branching import create_branch, free_branch_name
+from engine.execution.trees import create_branch, free_branch_name
 from engine.git import Git
 from engine.git.commits import to_datetime
 from engine.git.reader import GitReader

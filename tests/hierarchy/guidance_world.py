@@ -11,12 +11,11 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
 from engine.hierarchy.bubbles import Bubbles
-from engine.hierarchy.cascade import Cascade
-from engine.hierarchy.guided import FindDeletedFiles, GuidedSessions
+from engine.hierarchy.guidance import Cascade
+from engine.hierarchy.outcomes import FindDeletedFiles, GuidedSessions
 from engine.hierarchy.profiles import LoadDecisions, Profiles
 from engine.hierarchy.sharing import PostgresStore, Sharing
-from engine.hierarchy.teaching import Teaching
-from engine.hierarchy.upkeep import run_round
+from engine.hierarchy.teaching import Teaching, run_round
 from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from sqlalchemy import Executable
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubble_gates import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
+from engine.hierarchy.bubbles import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.upkeep import remove_lesson
-from engine.learning.learnings.scores import Basis, Impact, confidence, importance
+from engine.hierarchy.teaching import remove_lesson
+from engine.learning.learnings.rules import Basis, Impact, confidence, importance
 from engine.model import BubbleState, Learning, Refusal, Score, Trust
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Rows
 from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts

@@ -13,9 +13,16 @@ from engine.events import (
     Event,
     SessionEnded,
 )
-from engine.git.history import deleted_files
-from engine.hierarchy.guided import MAX_DECISION_AGE, MAX_PATTERN_AGE, MIN_SESSIONS, Tally, is_outdated, paths
-from engine.hierarchy.outcomes import next_outcome
+from engine.git.project_habits import deleted_files
+from engine.hierarchy.outcomes import (
+    MAX_DECISION_AGE,
+    MAX_PATTERN_AGE,
+    MIN_SESSIONS,
+    Tally,
+    is_outdated,
+    next_outcome,
+    paths,
+)
 from engine.model import LeaderDecision, Pattern
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

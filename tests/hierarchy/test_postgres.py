@@ -19,8 +19,8 @@ import pytest
 
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
-from engine.execution.prompt_assembly import PartSource
-from engine.hierarchy.cascade import LeadershipGuidance
+from engine.execution.prompts import PartSource
+from engine.hierarchy.guidance import LeadershipGuidance
 from engine.model import (
     BubbleState,
     Contribution,
@@ -33,7 +33,7 @@ from engine.model import (
     SessionState,
     SessionView,
 )
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.storage.shared import SharedDatabase
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, learning

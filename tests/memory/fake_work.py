@@ -51,7 +51,7 @@ def view(name: str = "session_1", **more: Any) -> SessionView:
 
 @dataclass
 class FakeWork:
-    """Sessions, their transcripts and changes, as `engine.memory.work.Work` has them; everything that is remembered."""
+    """Sessions, their transcripts and changes, as `engine.memory.captures.Work` has them; all that is remembered."""
 
     views: dict[str, SessionView] = field(default_factory=dict)
     lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)

@@ -112,8 +112,8 @@ def test_output_counts_only_where_it_says_what_it_is() -> None:
 
 
 def test_tags_name_topics_and_files() -> None:
-    (one,) = capture([(1, "The schema is defined in engine/storage/types.py by hand.")])
-    assert one.tags == ("database", "engine/storage/types.py")
+    (one,) = capture([(1, "The schema is defined in engine/storage/rows.py by hand.")])
+    assert one.tags == ("database", "engine/storage/rows.py")
 
 
 @given(st.text())

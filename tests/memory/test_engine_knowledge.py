@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Layer
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.wiring.acting import last_heard
 from engine.wiring.prediction import last_sign
 from tests.conftest import MONDAY_MORNING, Repository

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import graph_file
-from engine.memory.graph import TaskGraph
-from engine.memory.graph_rules import recency, similar
+from engine.memory.graph import TaskGraph, recency, similar
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

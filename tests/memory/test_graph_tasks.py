@@ -14,8 +14,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_tasks import GraphProducer, SimilarityLinker
-from engine.memory.layer_sources import FactSource, GraphSource, describe_task
 from engine.memory.para import NewFact, Para
+from engine.memory.recall import FactSource, GraphSource, describe_task
 from engine.memory.transcript_import import Importer
 from engine.model import (
     RETENTION_BY_KIND,

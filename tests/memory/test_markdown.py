@@ -12,8 +12,7 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
-from engine.memory.agent_file_watcher import AgentFileWatcher
-from engine.memory.agent_files import MAX_BYTES, AgentFiles
+from engine.memory.agent_files import MAX_BYTES, AgentFiles, AgentFileWatcher
 from engine.model import AgentFile, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -16,8 +16,7 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.day import MAX_FACTS, Day, draft, lines_for
-from engine.memory.drafts import Drafts
+from engine.memory.drafts import MAX_FACTS, Day, Drafts, draft, lines_for
 from engine.memory.nightly import (
     COST_CAP,
     MAX_ATTEMPTS,
@@ -28,8 +27,8 @@ from engine.memory.nightly import (
     parse_evaluation,
 )
 from engine.memory.para import NewFact, Para
-from engine.memory.session_summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip, summarise_by_rules
 from engine.memory.store import MemoryStore
+from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip, summarise_by_rules
 from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

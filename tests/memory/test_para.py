@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.files import write_atomic
 from engine.memory import para_file
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, ParaFact, Refusal
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.storage.files import write_atomic
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import candidate_reader
+from engine.memory import candidate_reader, vectorising
 from engine.memory.candidate_reader import quote_words
 from engine.memory.memory import MemoryService
-from engine.memory.new_memory import MAX_BYTES, memory_id
+from engine.memory.store import MAX_BYTES, memory_id
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database
 from tests.memory.conftest import Making, WordVectors, turns
@@ -118,3 +119,21 @@ def test_an_id_follows_from_what_it_is(text: str, speaker: str, session: str) ->
     assert memory_id(memory) == memory_id(replace(memory, at=datetime(2026, 1, 5, tzinfo=UTC)))
     for other in ({"text": f"{text}!"}, {"speaker": f"{speaker}!"}, {"session": f"{session}!"}):
         assert memory_id(memory) != memory_id(replace(memory, **other))
+
+
+# How texts are cut for the embedder.
+
+
+@given(st.lists(st.integers(1, 9), max_size=1200))
+def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
+    offsets, at = [], 0
+    for length in lengths:
+        offsets.append((at, at + length))
+        at += length
+    found = vectorising.chunks(offsets, at)
+    assert found[0][0] == 0
+    assert found[-1][1] == at
+    for (_, stop), (start, _) in itertools.pairwise(found):
+        assert start < stop
+    for start, stop in found:
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectorising.MAX_TOKENS

@@ -11,8 +11,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.memory.shared_summaries import SharedSummary, SummarySharing, from_others
 from engine.memory.store import MemoryStore
+from engine.memory.summaries import SharedSummary, SummarySharing, from_others
 from engine.model import Layer, NewMemory
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, append

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from engine.config import Settings
 from engine.model import Assignment, Band, Card, Outcome, Source, Status, Tier
+from engine.prediction.card_rules import Room, cool_down, displaced_ids, ids_without_place, sort_cards, takes_place
 from engine.prediction.kinds import KINDS
-from engine.prediction.lifecycle import cool_down
-from engine.prediction.stack import (
-    Room,
-    displaced_ids,
-    ids_without_place,
-    sort_cards,
-    takes_place,
-)
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -17,8 +18,9 @@ from engine.prediction.templates import propose
 from engine.prediction.templates.changes import lint
 from engine.prediction.templates.history import ROUTINE, day_begin
 from engine.prediction.templates.offers import is_usable
+from engine.prediction.templates.runs import slower_tests
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, made_project, session, task, touch
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task, touch
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DAY = timedelta(days=1)
@@ -186,3 +188,79 @@ def test_how_old_a_change_is_other_projects_do_not_tell(world: World, repository
         touch(repository.write(name, "3"), NOW - age * timedelta(hours=1))
     [card] = lint(*world.top())
     assert card.evidence_at == NOW - timedelta(hours=1)
+
+
+# From what age on something is brought up (docs/CARDS.md).
+
+
+ONE_DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+
+
+def commit_that_is_not_pushed(repository: Repository, age: timedelta) -> None:
+    repository.git("init", "-q", "--bare", str(repository.path.parent / "origin"))
+    repository.git("remote", "add", "origin", str(repository.path.parent / "origin"))
+    repository.git("push", "-q", "-u", "origin", "main")
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - age)
+
+
+def commit_of_a_branch(repository: Repository, age: timedelta) -> None:
+    repository.git("switch", "-q", "-c", "coupons")
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - age)
+
+
+def change_that_is_not_committed(repository: Repository, age: timedelta) -> None:
+    touch(repository.write("cart.py", "2"), NOW - age)
+
+
+def branch_without_a_commit(repository: Repository, age: timedelta) -> None:
+    commit_of_a_branch(repository, age)
+    repository.git("switch", "-q", "main")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "age"),
+    [
+        (commit_that_is_not_pushed, "waiting_work", 2 * ONE_DAY),
+        (commit_of_a_branch, "waiting_work", 2 * ONE_DAY),
+        (change_that_is_not_committed, "waiting_work", 2 * ONE_DAY),
+        (branch_without_a_commit, "report_branches", 30 * ONE_DAY),
+    ],
+)
+def test_it_is_brought_up_at_this_age_and_not_a_minute_sooner(
+    repository: Repository, make: Callable[[Repository, timedelta], None], kind: str, age: timedelta
+) -> None:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - 90 * ONE_DAY)
+    make(repository, age)
+    for now, is_offered in ((NOW - MINUTE, False), (NOW, True)):
+        context = World(repository.path, now=now).sense()
+        assert (kind in [proposal.kind for proposal in propose(context)]) is is_offered
+
+
+# Cards for tests that got slower.
+
+
+TEST = "tests/test_cart.py::test_total"
+
+
+def took(head: str, hours: int, seconds: float) -> MadeRun:
+    return MadeRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_total` took 2.6 s in the last two runs, and 0.5 s before."),
+        ((3.0, 0.6, 0.5, 0.6, 0.5), ""),
+        ((0.9, 0.9, 0.1, 0.1, 0.1), ""),
+        ((3.0, 3.0, 0.5, 0.5), ""),
+    ],
+)
+def test_twice_as_long_in_the_last_two_runs(repository: Repository, times: tuple[float, ...], expected: str) -> None:
+    first = dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
+    second = dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
+    world = World(repository.path)
+    world.runs = [took(second if number < 2 else first, number + 1, seconds) for number, seconds in enumerate(times)]
+    context = world.sense()
+    proposals = [proposal for part in context.parts for proposal in slower_tests(context, part)]
+    assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
+    assert all(proposal.parameters == {"tests": [TEST], "fast": first} for proposal in proposals)

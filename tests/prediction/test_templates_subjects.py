@@ -14,7 +14,7 @@ from engine.execution.runners.toolchains.projects import find_projects
 from engine.model import Proposal
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.changes import leftovers, secret
-from engine.prediction.templates.environments import update_lock
+from engine.prediction.templates.failures import update_lock
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit, touch
 

@@ -5,32 +5,53 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.decisions.card_features import PastDecision, unpack_features
-from engine.learning.decisions.decisions import Decisions
+from engine.learning.decisions.decisions import NO_FEATURES, Decisions, PastDecision, unpack_features
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import extract_features
 from engine.model import (
     Assignment,
+    Band,
+    CalibrationCheck,
     ConfidenceParts,
     DecidedBy,
     DecidedCard,
     DecisionSignal,
     Phase,
+    Randomness,
+    RunnerInfo,
+    Source,
+    Tier,
 )
 from engine.prediction import twin as module
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.card_rows import make_row
+from engine.prediction.card_rules import adjusted_tier
+from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
+from engine.prediction.twin import (
+    MIN_DECISIONS,
+    ConfidenceEstimate,
+    EmbeddedTwin,
+    band_of,
+    confidence_of,
+    phase_of,
+    urgency_of,
+)
+from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
 from engine.storage.ledger import append
-from tests.learning.decisions.test_habits import ASKED, NO, YES
-from tests.prediction.deciding import SHOP, proposal
+from tests.conftest import MONDAY_MORNING as NOW
+from tests.learning.decisions.test_learner import ASKED, NO, YES
+from tests.prediction.deciding import SHOP, World, proposal, teach
 
 
 def taught(past: list[PastDecision]) -> Learner:
@@ -203,3 +224,197 @@ class TestTrust:
             assert stated("run_tests", age).total > 0.9
             assert stated("draft_changelog", age).total < 0.1
             assert stated("bisect", age).total == pytest.approx(0.5, abs=0.1)
+
+
+# Confidence, bands, Wilson's bound and phases (SPEC 2.5, 2.6).
+
+
+MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+SHARE = st.floats(0, 1)
+
+
+def same(score: float) -> float:
+    return score
+
+
+@pytest.mark.parametrize(
+    ("confidence", "band"),
+    [
+        (0.0, Band.DISCARDED),
+        (0.299999, Band.DISCARDED),
+        (0.3, Band.CARD),
+        (0.599999, Band.CARD),
+        (0.6, Band.SUGGESTED),
+        (0.799999, Band.SUGGESTED),
+        (0.8, Band.ACT),
+        (1.0, Band.ACT),
+    ],
+)
+def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
+    assert band_of(confidence) is band
+
+
+def test_the_four_weights() -> None:
+    for term, weight in (("twin", 0.4), ("pattern", 0.25), ("urgency", 0.2), ("time", 0.15)):
+        terms = dict.fromkeys(("twin", "pattern", "urgency", "time"), 0.0) | {term: 1.0}
+        assert confidence_of(**terms, phase=1, calibrate=same).total == pytest.approx(weight)  # type: ignore[arg-type]
+
+
+def test_a_sum_that_is_a_boundary_in_arithmetic_is_one_in_the_band() -> None:
+    for score, band in ((0.3, Band.CARD), (0.6, Band.SUGGESTED), (0.8, Band.ACT)):
+        parts = confidence_of(twin=score, pattern=score, urgency=score, time=score, phase=1, calibrate=same)
+        assert band_of(parts.total) is band
+
+
+@given(SHARE, SHARE, SHARE, SHARE, st.sampled_from([0, 1, 2]), st.floats(-2, 2))
+def test_confidence_stays_in_its_range(
+    twin: float, pattern: float, urgency: float, time: float, phase: int, shift: float
+) -> None:
+    parts = confidence_of(
+        twin=twin, pattern=pattern, urgency=urgency, time=time, phase=phase, calibrate=lambda score: score + shift
+    )
+    assert 0 <= parts.total <= 1
+
+
+@pytest.mark.parametrize(("approved", "decided"), [(11, 11), (19, 20), (26, 28)])
+def test_enough_approvals_of_like_cards(approved: int, decided: int) -> None:
+    assert wilson_lower_bound(approved, decided) >= 0.8
+
+
+@pytest.mark.parametrize(("approved", "decided"), [(0, 0), (10, 10), (18, 19), (25, 27), (18, 20), (25, 28)])
+def test_not_enough_approvals_of_like_cards(approved: int, decided: int) -> None:
+    assert wilson_lower_bound(approved, decided) < 0.8
+
+
+@given(st.integers(1, 400), st.data())
+def test_wilson_grows_with_approvals_and_never_passes_the_share(decided: int, data: st.DataObject) -> None:
+    approved = data.draw(st.integers(0, decided))
+    bound = wilson_lower_bound(approved, decided)
+    assert 0 <= bound <= approved / decided
+    assert wilson_lower_bound(0, decided) == 0
+    assert wilson_lower_bound(approved + 1, decided + 1) >= bound
+    assert wilson_lower_bound(approved, decided + 1) <= bound
+    if approved:
+        assert wilson_lower_bound(approved - 1, decided) <= bound
+
+
+def test_urgency_is_age_against_the_usual_wait() -> None:
+    usual = timedelta(hours=4)
+    waited = [timedelta(0), timedelta(hours=1), timedelta(hours=4), timedelta(days=9), timedelta(hours=-1)]
+    assert [urgency_of(MORNING - age, MORNING, usual) for age in waited] == [0.0, 0.25, 1.0, 1.0, 0.0]
+    assert urgency_of(None, MORNING, usual) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("decisions", "held_out", "holds", "number"),
+    [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
+)
+def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, holds: bool, number: int) -> None:
+    assert phase_of(decisions, lambda: CalibrationCheck(held_out, holds, "measured")).number == number
+
+
+# Which drafts may be shown, and where taste moves them (SPEC 2.5, 2.9, 2.11).
+
+
+def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Draft:
+    suggestion = proposal(name, kind=kind, **more)
+    estimate = ConfidenceEstimate(ConfidenceParts(total, total, 0.5, total, total, stated=True), NO_FEATURES)
+    assignment, info = Assignment(suggestion.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
+    row = make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
+    return Draft(row, info)
+
+
+class Draws(Randomness):
+    """Chance that always says the same."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(1)
+        self._number = number
+
+    def uniform(self) -> float:
+        return self._number
+
+
+NEVER, ALWAYS = Draws(0.99), Draws(0.0)
+
+
+def names(drafts: list[Draft]) -> list[Any]:
+    return [proposal.row.facts["name"] for proposal in drafts]
+
+
+def test_below_three_tenths_is_left_out() -> None:
+    drafts = [draft("out", 0.299999), draft("in", 0.3)]
+    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
+
+
+def test_what_is_broken_is_shown_whatever_the_twin_thinks_of_it() -> None:
+    drafts = [draft("secret", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)]
+    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
+
+
+def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
+    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
+    explored = select_drafts(drafts, {}, learning=True, randomness=ALWAYS)
+    assert names(explored) == ["liked", "disliked"]
+    assert "shown to learn" in explored[1].row.parts.words[-1]
+    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
+
+
+def test_what_was_ordered_and_the_next_step_are_no_guess() -> None:
+    drafts = [draft(name, 0.01, kind=name) for name in ("heartbeat-1a2b3c4d", "prepare_meeting", "lint")]
+    follow_up = draft("next", 0.01, source=Source.FOLLOW_UP)
+    found = select_drafts([*drafts, follow_up], {}, learning=True, randomness=NEVER)
+    assert names(found) == ["heartbeat-1a2b3c4d", "prepare_meeting", "next"]
+
+
+@pytest.mark.parametrize(("decided", "explored"), [(EXPLORED_BELOW - 1, True), (EXPLORED_BELOW, False)])
+def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> None:
+    drafts = [draft("disliked", 0.1, kind="lint")]
+    found = select_drafts(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
+    assert bool(found) is explored
+
+
+@pytest.mark.parametrize(("age", "is_shown"), [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
+def test_a_kind_whose_decisions_are_old_is_explored_again(
+    database: Database, clock: FakeClock, age: timedelta, is_shown: bool
+) -> None:
+    """Tastes change: a kind that was always dismissed gets another chance after a month without a decision."""
+    world = World(database, clock)
+    world.predictions._selector._randomness = ALWAYS
+    teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
+    clock.advance(age)
+    assert bool(world.see(proposal("new", kind="lint"))) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("tier", "approved", "decided", "to"),
+    [
+        (Tier.CHECK, 11, 11, Tier.BLOCKS),
+        (Tier.CHECK, 10, 10, Tier.CHECK),
+        (Tier.UPKEEP, 11, 11, Tier.CHECK),
+        (Tier.CHECK, 0, 11, Tier.UPKEEP),
+        (Tier.CHECK, 0, 10, Tier.CHECK),
+        (Tier.BLOCKS, 0, 11, Tier.CHECK),
+        (Tier.BROKEN, 0, 100, Tier.BROKEN),
+        (Tier.BROKEN, 100, 100, Tier.BROKEN),
+    ],
+)
+def test_taste_moves_a_kind_by_one_tier_once_the_bound_supports_it(
+    tier: Tier, approved: int, decided: int, to: Tier
+) -> None:
+    found, why = adjusted_tier(tier, approved, decided)
+    assert found is to
+    assert (f"you approved {approved} of {decided}" in why) is (found is not tier)
+
+
+@given(st.sampled_from(Tier), st.integers(0, 200), st.integers(0, 200))
+def test_nothing_moves_by_more_than_one_tier_nor_into_what_is_broken(tier: Tier, approved: int, other: int) -> None:
+    found, _ = adjusted_tier(tier, approved, approved + other)
+    assert abs(found - tier) <= 1
+    assert (found is Tier.BROKEN) is (tier is Tier.BROKEN)
+
+
+def test_never_five_of_one_kind(database: Database, clock: FakeClock) -> None:
+    world = World(database, clock)
+    assert len(world.see(*(proposal(str(number)) for number in range(8)))) == 4
+    assert len(world.see(*world.seen, proposal("other", kind="lint"))) == 1

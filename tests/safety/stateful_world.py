@@ -23,11 +23,11 @@ from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
-from engine.overrides import Overrides
 from engine.prediction.card_rows import Prediction
 from engine.safety.pipeline import ORDER, CrosspollLog
-from engine.simulation.runners import SimulatedSandbox
+from engine.services import Overrides
 from engine.simulation.simulate import open_world
+from engine.simulation.world import SimulatedSandbox
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP, HOUR_CAP, MONTH_CAP
 

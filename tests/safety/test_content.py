@@ -9,9 +9,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from engine.config import Settings
 from engine.model import Assignment, Verdict
-from engine.safety.content import check_assignment, check_command, check_prompt, prose, rulebook
+from engine.safety.content import check_assignment, check_command, check_prompt, own_rules, prose, rulebook
 from engine.safety.content.shell import fold, parse
 
 
@@ -109,3 +111,106 @@ def test_changed_permissions_are_told_of_the_path_that_counts(command: str) -> N
     verdict = check_command(command)
     assert verdict.verdict is Verdict.BLOCK
     assert "changes who may use /etc and everything below" in verdict.reason
+
+
+# SPEC 3.5: the operator adds rules and allow-lists; what an allowed command hides is judged all the same.
+
+
+OWN = own_rules(
+    (
+        "docker system prune -f",
+        "rm -rf scratch/*",
+        "make destroy **",
+        "terraform destroy",
+        "prompt: purge all backups of*",
+    ),
+    ("make deploy", "terraform apply", "acme* push --hard", "prompt: *customer data*"),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker system prune -f",
+        "sudo docker system prune -f",
+        "sh -c 'docker system prune -f'",
+        "rm -rf scratch/old",
+        "make destroy STACK=dev",
+        "make destroy",
+        "'terraform' destroy",
+    ],
+)
+def test_what_the_operator_allows_passes(command: str) -> None:
+    assert check_command(command).verdict is not Verdict.ALLOW
+    assert check_command(command, own=OWN).verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker system prune -af",
+        "docker system prune -f --volumes",
+        "docker system prune -f && rm -rf /",
+        "docker system prune -f > /dev/sda",
+        "docker system prune -f $(rm -rf /)",
+        "rm -rf scratch/old /",
+        "rm -rf scratch/../src",
+        "rm -rf scratch/$X",
+        "rm -rf scratch",
+        "terraform destroy -auto-approve",
+        "make destroy; rm -rf /",
+    ],
+)
+def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
+    assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make deploy",
+        "make  'deploy' ENV=x",
+        "sh -c 'terraform apply'",
+        "terraform apply x.plan",
+        "acmectl push --hard",
+        "MAKE deploy",
+    ],
+)
+def test_what_the_operator_blocks_is_blocked(command: str) -> None:
+    assert check_command(command).verdict is Verdict.ALLOW
+    verdict = check_command(command, own=OWN)
+    assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
+    assert "your rule" in verdict.reason
+
+
+def test_own_rules_of_prompts() -> None:
+    assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
+    assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
+    assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
+    assert check_prompt("Look at the data now", own=OWN).verdict is Verdict.ALLOW
+    assert check_prompt("run `make deploy`", own=OWN).rule == "own-block"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("", "is empty"),
+        ("prompt:", "is empty"),
+        ("*", "would match every command"),
+        ("** rm", "would match every command"),
+        ("prompt: *", "would match every command"),
+        ("--force", "must begin with the name of a program"),
+        ("rm ** x", "must begin with the name of a program"),
+        ("rm\nls", "line break"),
+        ("rm " + "x" * 200, "longer than 200"),
+    ],
+)
+@pytest.mark.parametrize("key", ["allow", "block"])
+def test_a_pattern_that_cannot_be_meant_is_refused_by_name(key: str, pattern: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"content": {key: [pattern]}})
+
+
+def test_too_many_patterns_are_refused() -> None:
+    with pytest.raises(ValidationError, match="at most"):
+        Settings.model_validate({"content": {"allow": [f"rm x{number}" for number in range(201)]}})

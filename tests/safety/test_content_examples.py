@@ -1,16 +1,21 @@
-r"""SPEC 3.5 on lists of examples: ordinary work passes, orders to destroy and disguised commands are stopped.
+"""SPEC 3.5 on lists of examples: ordinary work passes, orders to destroy and disguised commands are stopped.
 
 One example a line in `content_examples/`; `\n` and `\t` stand for a line break and a tab.
 """
 
 from __future__ import annotations
 
+import base64
+import re
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from engine.model import Verdict
-from engine.safety.content import check_command, check_prompt
+from engine.safety.content import check_command, check_prompt, rulebook
 
 FOLDER = Path(__file__).parent / "content_examples"
 
@@ -83,3 +88,156 @@ def test_what_looks_like_a_creative_command_is_not_stopped() -> None:
     texts = examples("creative_safe")
     verdicts = [(text, check_command(text)) for text in texts]
     assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
+
+
+# SPEC 3.5: a verdict does not change with quoting, white space, look-alikes or wrapping; any input is judged fast.
+
+
+SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
+STOPPED = sorted({text for rule in rulebook.rules() for text in rule.stops if SIMPLE.fullmatch(text)})
+PASSED = sorted({text for rule in rulebook.rules() for text in rule.passes if SIMPLE.fullmatch(text)})
+ORDINARY = sorted({text for text in examples("ordinary_commands") if SIMPLE.fullmatch(text)})
+COMMANDS = [text for text in (*STOPPED, *PASSED, *ORDINARY) if not re.match(r"\w+=|(time|export|cd|source) ", text)]
+
+LOOKALIKES = {
+    "a": "\u0430",
+    "e": "\u0435",
+    "o": "\u043e",
+    "p": "\u0440",
+    "c": "\u0441",
+    "x": "\u0445",
+    "s": "\u0455",
+    "i": "\u0456",
+}
+WRAPPINGS = (
+    "sudo {}",
+    "env A=1 {}",
+    "nice -n 5 nohup {}",
+    "timeout 5 {}",
+    "sh -c '{}'",
+    'bash -lc "{}"',
+    "eval '{}'",
+    "( {} )",
+    "{{ {}; }}",
+    "if true; then {}; fi",
+    "for x in 1; do {}; done",
+    "true && {}",
+    "x=$({})",
+    "echo '{}' | sh",
+    "bash <<EOF\n{}\nEOF",
+    "bash <<< '{}'",
+    "find . -maxdepth 0 -exec {} \\;",
+    "sudo env B=2 sh -c 'nice {}'",
+    "ssh host '{}'",
+    "docker exec web {}",
+    "tmux new -d '{} '",
+    "uv run {}",
+    "python3 -c 'import os; os.system(\"{}\")'",
+    'node -e \'require("child_process").execSync("{}")\'',
+    "perl -e 'system(\"{}\")'",
+    "ruby -e 'system(\"{}\")'",
+)
+
+
+def verdict(text: str) -> Verdict:
+    return check_command(text).verdict
+
+
+@st.composite
+def quoted(draw: st.DrawFn, command: str) -> str:
+    words = []
+    for word in command.split():
+        at = draw(st.integers(0, len(word) - 1))
+        spellings = (
+            word,
+            f"'{word}'",
+            f'"{word}"',
+            f"{word[:at]}''{word[at:]}",
+            f'{word[:at]}"{word[at]}"{word[at + 1 :]}',
+        )
+        escaped = f"{word[:at]}\\{word[at:]}"
+        ansi = "$'" + "".join(f"\\x{ord(character):02x}" for character in word) + "'"
+        words.append(draw(st.sampled_from((*spellings, escaped, ansi))))
+    return " ".join(words)
+
+
+@pytest.mark.long
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(COMMANDS))
+def test_quoting_changes_nothing(data: st.DataObject, command: str) -> None:
+    assert verdict(data.draw(quoted(command))) is verdict(command)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(COMMANDS))
+def test_white_space_changes_nothing(data: st.DataObject, command: str) -> None:
+    blanks = st.sampled_from([" ", "  ", "\t", " \t ", "\u00a0", "\u3000", " \\\n", "${IFS}"])
+    text = "".join(word + data.draw(blanks) for word in command.split()[:-1]) + command.split()[-1]
+    assert verdict(f"{data.draw(st.sampled_from(['', ' ', '  ']))}{text} ") is verdict(command)
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(STOPPED))
+def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
+    at = data.draw(st.integers(0, len(command)))
+    text = "".join(LOOKALIKES.get(letter, letter) if data.draw(st.booleans()) else letter for letter in command)
+    assert verdict(text[:at] + data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"])) + text[at:]) is verdict(
+        command
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
+def test_what_is_stopped_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
+    assert verdict(wrapping.format(command)) is not Verdict.ALLOW
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
+def test_what_passes_passes_in_any_wrapping(command: str, wrapping: str) -> None:
+    assert verdict(wrapping.format(command)) is Verdict.ALLOW
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(STOPPED))
+def test_encoding_hides_nothing(command: str) -> None:
+    for text in (
+        f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
+        f"echo {command.encode().hex()} | xxd -r -p | bash",
+        f"echo '{command[::-1]}' | rev | sh",
+        f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
+    ):
+        assert verdict(text) is not Verdict.ALLOW
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(STOPPED))
+def test_talk_and_orders_differ(command: str) -> None:
+    assert check_prompt(f"Please run `{command}`").verdict is not Verdict.ALLOW
+    assert check_prompt(f"Add a test that `{command}` is refused").verdict is Verdict.ALLOW
+
+
+PIECES = [
+    "$(", ")", "`", "'", '"', "<<A\n", "A\n", "|", ";", "&&", "{", "}", "\\", "\n", " ", "rm -rf ", "sh -c ", "eval ",
+    "find . -exec ", "xargs ", "sudo ", "env -S ", "echo ", "base64 -d", "python -c ", "git push ", "$IFS", "${a", "$'",
+    "delete the ", "production ", "and ", "then ", "drop table ", "never ", "a", "/", "*", "=", "A=", "$A", ", ", ". ",
+    "write a test that ", "\u0430", "```\n", "aGVsbG8gd29ybGQ", "--force ", "os.system(", "['a','b',", "psql -c ", "/*",
+    "curl http://x -o y ", "update a set b",
+]  # fmt: skip
+
+
+SLOWEST_S = 0.5
+"""Far above what a text takes: the benchmark of the content filter holds 0.05 s. Far below what a text would take whose
+cost grows with the square of its length."""
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None, phases=[Phase.generate])  # shrinking traces, which is slow by itself
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6), st.integers(1, 6000))
+def test_no_hostile_text_takes_long(pieces: list[str], times: int) -> None:
+    text = ("".join(pieces) * times)[:45_000]
+    for check in (check_command, check_prompt):
+        begin = time.thread_time()
+        check(text)
+        assert time.thread_time() - begin < SLOWEST_S, (check.__name__, pieces, times)

@@ -19,8 +19,7 @@ from engine.safety.cost import AgentBudget, cost_windows, crosses_warning, decid
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-
-from .helpers import Rails, approval, make_rails
+from tests.safety.helpers import Rails, approval, make_rails
 
 CAPS = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
 NO_BUDGET = AgentBudget("a")

@@ -16,8 +16,7 @@ from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-
-from .helpers import Rails, approval, make_rails, unattended
+from tests.safety.helpers import Rails, approval, make_rails, unattended
 
 
 def blocked_rule(rails: Rails) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.files import TEMPORARY_PREFIX, remove_temporaries, write_atomic
 from engine.storage import intents
+from engine.storage.beneath import Beneath
 from engine.storage.database import Database
-from engine.storage.files import TEMPORARY_PREFIX, remove_temporaries, write_atomic
 
 
 def test_a_new_file_is_private_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
@@ -62,3 +63,15 @@ def test_an_intent_stands_until_it_is_finished(database: Database) -> None:
     database.write(lambda tx: intents.finish(tx, number))
     database.write(lambda tx: intents.finish(tx, number))
     assert intents.unfinished(database, "land") == []
+
+
+# Files below a folder, by relative paths.
+
+
+@pytest.mark.parametrize("name", ["replace", "link"])
+def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "temporary").write_text("new")
+    (tmp_path / "sub/cart.py").mkdir(parents=True)
+    with Beneath.open(tmp_path) as root, pytest.raises(OSError) as caught:
+        getattr(root, name)("temporary", "sub/cart.py")
+    assert caught.value.filename == "sub/cart.py"

@@ -1,5 +1,6 @@
 """Missing, broken, silent and half-installed tools, each with the real tool: the message names what is missing and
-what brings it, and there is no result that could be taken for a finding, a failure or a success."""
+what brings it, and there is no result that could be taken for a finding, a failure or a success.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +9,54 @@ import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flow import CannotRun
 from engine.model import CheckResult
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow
-from tests.support.tables import read_table
+from tests.execution.flows.conftest import RunFlow, project, run_flow
+from tests.support.helpers import read_table
+
+# What these tests share: flows run by real tools, and a search path that has only some of them.
+
+
+__all__ = ["project", "run_flow"]
+
+EVERYDAY_PROGRAMS = [
+    "sh",
+    "git",
+    "make",
+    "cat",
+    "echo",
+    "env",
+    "python3",
+    "node",
+    "npm",
+    "go",
+    "gofmt",
+    "cargo",
+    "rustc",
+    "cc",
+    "gcc",
+]
+
+
+@pytest.fixture
+def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Leave a search path on which only everyday programs are, and none of those named."""
+
+    def leave_out(*names: str) -> None:
+        folder = tmp_path / "only these"
+        folder.mkdir()
+        for program in EVERYDAY_PROGRAMS:
+            found = shutil.which(program)
+            if found and program not in names:
+                (folder / program).symlink_to(found)
+        monkeypatch.setenv("PATH", str(folder))
+
+    return leave_out
 
 
 @dataclass(frozen=True)

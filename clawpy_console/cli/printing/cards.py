@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from clawpy_console import card_risk, state_words
+from clawpy_console import state_words
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
@@ -22,6 +22,7 @@ from clawpy_console.cli.printing.style import (
     time,
     wants,
 )
+from clawpy_console.fields import states
 from clawpy_console.formats import one_line
 
 
@@ -60,7 +61,7 @@ def _card(card: Document) -> Lines:
         yield "    " + wants("No model or agent can run this yet.")
     elif pending:
         cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
-        changes = card_risk.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
+        changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
         runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
         yield "    " + dim(" · ".join([*cost, changes, runs]))
     for each in card["verdicts"] if pending else ():

@@ -25,9 +25,8 @@ from clawpy_console.cli.printing.style import (
     wants,
 )
 from clawpy_console.fields import Field, predictions
-from clawpy_console.fields.absence import absence_fields
-from clawpy_console.fields.holds import HOLD_NAMES, hold_field
-from clawpy_console.fields.training import TRAINING_STATES
+from clawpy_console.fields.predictions import TRAINING_STATES
+from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field
 from clawpy_console.formats import one_line
 
 MAX_LISTED = 5

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clawpy_console.cli.printing import agents, cards, engine, learning
+from clawpy_console.cli.printing import cards, engine, learning
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
 from engine.model import Refusal
 
 PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
-    "agents": agents.agents,
-    "bubbles": agents.bubbles,
+    "agents": learning.agents,
+    "bubbles": learning.bubbles,
     "candidates": learning.candidates,
     "cards": cards.cards,
     "check": engine.check,
@@ -20,16 +20,16 @@ PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "drafts": learning.drafts,
     "export": engine.export,
     "forget": learning.forget,
-    "guidance": agents.guidance,
+    "guidance": learning.guidance,
     "key": engine.key,
     "learnings": learning.learnings,
     "metrics": engine.metrics,
     "muted": cards.muted,
     "muted unmute": cards.unmuted,
     "notify": engine.notify,
-    "permissions": agents.permissions,
+    "permissions": learning.permissions,
     "predict": cards.cards,
-    "profile": agents.profile,
+    "profile": learning.profile,
     "propose": cards.cards,
     "recall": learning.recall,
     "remember": learning.remember,
@@ -38,7 +38,7 @@ PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "simulate": engine.simulate,
     "status": engine.status,
     "stop": engine.stop,
-    "tasks": agents.tasks,
+    "tasks": learning.tasks,
     "token": engine.token,
     "train": engine.train,
     "work": cards.work,

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import external_programs
-from clawpy_console.dialogs.edit_file import EditFile
-from clawpy_console.dialogs.findings import send_findings
-from clawpy_console.dialogs.question import Answer, Question, confirm
+from clawpy_console.dialogs.edit import EditFile
+from clawpy_console.dialogs.question import Answer, Question, confirm, send_findings
 from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
-from clawpy_console.widgets.tabs import TabLine
+from clawpy_console.widgets.bars import TabLine
 from engine.frozen import frozen
 from engine.model import AgentView, LeaderProfile, TeachingResult
 

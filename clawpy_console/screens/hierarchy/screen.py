@@ -22,13 +22,12 @@ from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.hierarchy.agent_actions import AgentActions
 from clawpy_console.screens.hierarchy.agent_reader import read_agent
 from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
-from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.bars import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import session_row
-from clawpy_console.widgets.tabs import TabLine
 from engine.model import PromptPart, SourceKind
 
 TABS = ("who", "guidance", "findings", "teaching", "work")

@@ -12,7 +12,7 @@ from textual.containers import Horizontal
 from textual.timer import Timer
 
 from clawpy_console.dialogs.question import confirm, show_text
-from clawpy_console.fields import Field, heading, predictions, training
+from clawpy_console.fields import Field, heading, predictions
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
@@ -141,7 +141,7 @@ class InsightsScreen(ConsoleScreen):
             heading(f"acting by itself{back}"),
             Field("", one_line(read.earning), "grey"),
         ]
-        third += training.training_fields(read.training, now, *keys)
+        third += predictions.training_fields(read.training, now, *keys)
         more = f"   {next_key} training" if share_place else ""
         return [plots, [heading(f"tables{more}"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
@@ -182,7 +182,7 @@ class InsightsScreen(ConsoleScreen):
                 lambda engine: engine.training.cancel(), lambda _: self._report("the training is stopped")
             )
 
-        confirm(self.app, "Stop the training?", training.stop_question(run), "stop it", stop, risky=True)
+        confirm(self.app, "Stop the training?", predictions.stop_question(run), "stop it", stop, risky=True)
 
     def _confirm_training(self, offer: TrainingOffer) -> None:
         if (read := self._insights) is None:
@@ -194,7 +194,7 @@ class InsightsScreen(ConsoleScreen):
             )
 
         key = self.key_of("insights.train")
-        question = training.training_question(offer, read.training, key)
+        question = predictions.training_question(offer, read.training, key)
         confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
 
     def _explain_refusal(self, refusal: Refusal) -> None:
@@ -205,7 +205,7 @@ class InsightsScreen(ConsoleScreen):
         read = self._insights
         if read is None or (run := read.training.swap) is None:
             return
-        title, question = training.swap_title_and_question(run, read.training)
+        title, question = predictions.swap_title_and_question(run, read.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clawpy_console import formats
 from clawpy_console.fields import Document, when
-from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
-from clawpy_console.widgets.filter_input import has_words
+from clawpy_console.widgets.bars import has_words
 from clawpy_console.widgets.rows import Row
 from engine import document
 
@@ -62,7 +62,7 @@ def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: dateti
     """The rows by their headings: those that match `needle`, and the heading or kind of learning `only`, if any."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
-        if only not in learning_fields.KINDS and matches_filter(item, needle, candidate_fields.STATUS):
+        if only not in learning_fields.KINDS and matches_filter(item, needle, candidate_fields.CANDIDATE_STATUS):
             lift = listing.lifts.get(item["id"])
             harms = lift is not None and lift["verdict"] == "harms"
             groups[YOURS if harms else GROUPS[item["status"]]].append(candidate_row(item, lift))
@@ -84,7 +84,7 @@ def matches_filter(document: Document, needle: Sequence[str], status: Mapping[st
 
 def candidate_row(proposal: Document, lift: Document | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = candidate_fields.STATUS[proposal["status"]]
+    sign, style, _ = candidate_fields.CANDIDATE_STATUS[proposal["status"]]
     right, harms = f"score {proposal['score']:.0f}", False
     if lift is not None:
         measured, harms = lift["verdict"] != "not enough evidence", lift["verdict"] == "harms"

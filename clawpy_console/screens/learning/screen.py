@@ -17,14 +17,13 @@ from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
-from clawpy_console.fields import candidate as candidate_fields
+from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen, next_choice
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
-from clawpy_console.widgets.filter_input import Filter
-from clawpy_console.widgets.key_line import KeyLine
+from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Rows, grouped
@@ -389,7 +388,7 @@ class LearningScreen(FilterableScreen):
 
         def on_undone(restored: Any) -> None:
             self._last_decided_id = ""
-            self.app.show_toast(f"Undone: {candidate_fields.STATUS[restored.status][2]}, as before")
+            self.app.show_toast(f"Undone: {candidate_fields.CANDIDATE_STATUS[restored.status][2]}, as before")
             self._renew()
 
         def on_refusal(refusal: Exception) -> None:

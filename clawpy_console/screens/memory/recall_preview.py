@@ -13,11 +13,11 @@ from textual.widgets import Input, Static
 from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.fields import Field, bar, heading
-from clawpy_console.fields.memory import recalled_fields
+from clawpy_console.fields.learning import recalled_fields
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.memory.entry_fields import LAYER_NAMES
-from clawpy_console.widgets.key_line import KeyLine
+from clawpy_console.screens.memory.entries import LAYER_NAMES
+from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import document

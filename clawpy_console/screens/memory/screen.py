@@ -13,18 +13,17 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import external_programs, formats
-from clawpy_console.dialogs.edit_file import EditFile
+from clawpy_console.dialogs.edit import EditFile
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
-from clawpy_console.fields.memory import forgetting_fields
+from clawpy_console.fields.learning import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
-from clawpy_console.screens.memory import entry_reader
-from clawpy_console.screens.memory.entry import Entry
-from clawpy_console.screens.memory.entry_fields import LAYER_NAMES, LAYER_SIGNS, detail_fields, layer_fields
+from clawpy_console.screens.memory import entries
+from clawpy_console.screens.memory.entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
 from clawpy_console.screens.memory.recall_preview import RecallPreview
-from clawpy_console.widgets.filter_input import Filter
+from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
@@ -170,8 +169,8 @@ class MemoryScreen(FilterableScreen):
 
         def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
             if by_meaning:
-                return entry_reader.search_by_meaning(engine, layer, needle)
-            return entry_reader.read_page(engine, layer, needle), ()
+                return entries.search_by_meaning(engine, layer, needle)
+            return entries.read_page(engine, layer, needle), ()
 
         self.read(read, self._show_found, group="entries", wait=wait)
 
@@ -189,7 +188,7 @@ class MemoryScreen(FilterableScreen):
     @property
     def _has_more(self) -> bool:
         """Whether the layer may have entries that are not read yet."""
-        return bool(self._entries) and len(self._entries) % entry_reader.PAGE_SIZE == 0
+        return bool(self._entries) and len(self._entries) % entries.PAGE_SIZE == 0
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self) -> None:
@@ -218,7 +217,7 @@ class MemoryScreen(FilterableScreen):
         layer, before, needle = self._layer, self._entries, " ".join(self.needle)
         if self._has_more and self.entry is before[-1]:
             self.read(
-                lambda engine: [*before, *entry_reader.read_page(engine, layer, needle, before)],
+                lambda engine: [*before, *entries.read_page(engine, layer, needle, before)],
                 self._show_entries,
                 group="entries",
             )
@@ -230,7 +229,7 @@ class MemoryScreen(FilterableScreen):
             self._detail_entry, self._links = None, []
             self._draw_detail()
         else:
-            self.read(lambda engine: entry_reader.entry_with_links(engine, entry), self._show_detail, group="detail")
+            self.read(lambda engine: entries.entry_with_links(engine, entry), self._show_detail, group="detail")
 
     def _show_detail(self, entry_with_links: tuple[Entry, list[Entry]]) -> None:
         before = self._detail_entry
@@ -269,7 +268,7 @@ class MemoryScreen(FilterableScreen):
             self._show_entries([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entry_reader.find_entry(engine, layer, id), on_entry, group="single")
+        self.read(lambda engine: entries.find_entry(engine, layer, id), on_entry, group="single")
 
     # Filter and meaning
 

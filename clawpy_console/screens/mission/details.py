@@ -10,14 +10,13 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
-from clawpy_console import card_risk
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.fields import Field
+from clawpy_console.fields import Field, states
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.mission.card import headline
 from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines, read_evidence
-from clawpy_console.widgets.key_line import KeyLine
+from clawpy_console.screens.mission.stack import headline
+from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from engine.model import Card, Refusal
 
@@ -125,7 +124,7 @@ class Details(Dialog[None]):
     def _draw(self) -> None:
         card = self._card
         head = Content.styled(one_line(card.assignment.prompt), "bold $ink")
-        warning = Content.styled(f"▲ {card_risk.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
+        warning = Content.styled(f"▲ {states.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
         self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [Field("", f"▲ {one_line(card.note)}", "wants"), Field("", "")] if card.note else []
@@ -157,7 +156,7 @@ class Details(Dialog[None]):
 
     def action_approve(self, typing: bool = False) -> None:
         """Approve the card with the text in the editor. A risky card shows its risk, and waits for `action_insist`."""
-        risk = card_risk.approval_risk(self._card)
+        risk = states.approval_risk(self._card)
         if not risk:
             self._approve()
         elif not self._armed:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clawpy_console import card_risk, formats, state_words
-from clawpy_console.fields import Field, bar, heading, present_fields
+from clawpy_console import formats, state_words
+from clawpy_console.fields import Field, bar, heading, present_fields, states
 from clawpy_console.formats import one_line
-from clawpy_console.screens.mission.card import signal_words, tier_label
 from clawpy_console.screens.mission.lines import result_words
+from clawpy_console.screens.mission.stack import signal_words, tier_label
 from clawpy_console.state import AppState
 from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Source, Tier, Verdict
 
@@ -123,7 +123,7 @@ def _work_facts(card: Card, state: AppState, now: datetime) -> list[tuple[str, s
         ("commands", served if assignment.flow else ""),
         ("continues", "" if assignment.flow else assignment.parameters.get("continues", "")),
         ("where", assignment.workspace),
-        ("changes", card_risk.describe_changes(assignment.flow, card.check_only, card.without_sandbox)),
+        ("changes", states.describe_changes(assignment.flow, card.check_only, card.without_sandbox)),
         ("sandbox", state.sandbox or "not tested yet"),
         ("undo", card.undo_note),
         ("source", f"{card.source.value}, {lifetime}"),

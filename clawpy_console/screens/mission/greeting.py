@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import channel_choice, formats
-from clawpy_console.fields.absence import absence_fields
+from clawpy_console.fields.states import absence_fields
 from clawpy_console.keys import shown_key
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document

@@ -7,9 +7,10 @@ from datetime import datetime
 
 from textual.content import Content
 
-from clawpy_console import card_risk, formats, state_words
+from clawpy_console import formats, state_words
+from clawpy_console.fields import states
 from clawpy_console.formats import fit_to_width, one_line, workspace_name
-from clawpy_console.screens.mission.card import kind_of_work, tier_label
+from clawpy_console.screens.mission.stack import kind_of_work, tier_label
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import session_outcome
@@ -33,7 +34,7 @@ def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
         text = one_line(card.assignment.prompt)
         if with_workspace:
             text = f"{fit_to_width(name, name_width)}  {text}"
-        risk_style = "wants" if card_risk.approval_risk(card) else "faint"
+        risk_style = "wants" if states.approval_risk(card) else "faint"
         mark_style = "wrong" if card.tier is Tier.BROKEN else risk_style
         mark = fit_to_width(tier_label(card), 7)
         rows.append(Row(card.id, text, mark, kind_of_work(card), "grey", mark_style))

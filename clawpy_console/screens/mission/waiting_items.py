@@ -25,7 +25,7 @@ def open_item(app: CardConsole, waiting: Waiting) -> None:
         case "bubble" if waiting.text:
             _confirm_approval(app, waiting)
         case "bubble":
-            from clawpy_console.dialogs.findings import send_findings
+            from clawpy_console.dialogs.question import send_findings
 
             send_findings(app)
         case "notification":

@@ -18,8 +18,16 @@ from textual.strip import Strip
 from clawpy_console import formats
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work.diff_files import DiffFile, Hunk, Line, Mark, changed_part, mark_sign
-from clawpy_console.screens.work.syntax import highlight_lines, language_of
+from clawpy_console.screens.work.diff_files import (
+    DiffFile,
+    Hunk,
+    Line,
+    Mark,
+    changed_part,
+    highlight_lines,
+    language_of,
+    mark_sign,
+)
 from clawpy_console.widgets.row_view import CursorView, selectable
 from engine.model import DiffComment
 

@@ -18,14 +18,12 @@ from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.permission_pane import PermissionPane
-from clawpy_console.screens.work.session_actions import ReplyLine, SessionActions
+from clawpy_console.screens.work.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
-from clawpy_console.widgets.filter_input import Filter, has_words
+from clawpy_console.widgets.bars import Columns, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import change_words, heading_lines, is_waiting_to_land, session_row
-from clawpy_console.widgets.tabs import Columns
 from clawpy_console.widgets.transcript import Transcript
 from engine.frozen import frozen
 from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionView

@@ -16,8 +16,7 @@ import threading
 from typing import Any
 
 from engine.home import Home
-from engine.key_stores import NoKeyring
-from engine.keys import ENVIRONMENT, FILE, Keys
+from engine.keys import ENVIRONMENT, FILE, Keys, NoKeyring
 from engine.lock import read_holder
 from engine.model import Refusal
 from engine.storage import state

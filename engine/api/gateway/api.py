@@ -11,12 +11,11 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
-from engine.api.gateway import bodies, replies, rpc
+from engine.api.gateway import models, rpc
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import ListenAddress
+from engine.api.gateway.addresses import Limits, ListenAddress
 from engine.api.gateway.feed import Feed
 from engine.api.gateway.guard import Guard
-from engine.api.gateway.limits import Limits
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.service import GatewayService
 from engine.api.operations import dispatch
@@ -52,7 +51,7 @@ def _error(status: int, words: str, code: str, message: str, fix: str = "") -> d
     example = {"error": {"code": code, "message": message, "fix": fix}}
     return {
         status: {
-            "model": replies.ErrorReply,
+            "model": models.ErrorReply,
             "description": words,
             "content": {"application/json": {"example": example}},
         }
@@ -78,7 +77,7 @@ COMPRESSED = _error(415, "Compressed body", "bad_request", "a compressed body is
 
 MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
     400: {
-        "model": replies.ErrorReply | replies.RpcReply,
+        "model": models.ErrorReply | models.RpcReply,
         "description": "Malformed call",
         "content": {"application/json": {"example": {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}}},
     }
@@ -87,7 +86,7 @@ MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 """No telemetry is sent, whatever environment variables are set."""
 
-CardId = Annotated[bodies.Id, Path(alias="id", description="a card's whole id")]
+CardId = Annotated[models.Id, Path(alias="id", description="a card's whole id")]
 
 
 def build(engine: ApiServices, access: Access, feed: Feed, address: ListenAddress, limits: Limits) -> Guard:
@@ -128,12 +127,12 @@ def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
 
 
 def _add_card_routes(router: APIRouter, service: GatewayService) -> None:
-    @router.get("/health", response_model=replies.Health, tags=["looking"])
+    @router.get("/health", response_model=models.Health, tags=["looking"])
     def health() -> Any:
         """That the engine answers, and how it stands."""
         return JSONResponse(service.health())
 
-    @router.get("/twin/predict", response_model=replies.Predictions, tags=["cards"])
+    @router.get("/twin/predict", response_model=models.Predictions, tags=["cards"])
     def predict(
         count: Annotated[int, Query(ge=1, le=10)] = 3,
         channel: Annotated[str | None, Query(min_length=1, max_length=100, examples=["koji-core"])] = None,
@@ -142,40 +141,40 @@ def _add_card_routes(router: APIRouter, service: GatewayService) -> None:
         """Pending predictions, best first."""
         return JSONResponse(service.latest_cards(count, channel, shown=shown))
 
-    @router.post("/twin/serve", response_model=replies.TwinReply, responses=COMPRESSED, tags=["internal"])
-    def serve(body: bodies.TwinBody) -> Any:
+    @router.post("/twin/serve", response_model=models.TwinReply, responses=COMPRESSED, tags=["internal"])
+    def serve(body: models.TwinBody) -> Any:
         """The single most valuable action to take right now, as the Twin sees it."""
         return JSONResponse(service.serve_twin(body))
 
     @router.post(
-        "/crosspoll/trigger", response_model=replies.Triggered, responses={**NO_CARD, **COMPRESSED}, tags=["cards"]
+        "/crosspoll/trigger", response_model=models.Triggered, responses={**NO_CARD, **COMPRESSED}, tags=["cards"]
     )
-    def trigger(body: Annotated[bodies.TriggerBody | None, Body()] = None) -> Any:
+    def trigger(body: Annotated[models.TriggerBody | None, Body()] = None) -> Any:
         """Approve a card, or ask for one to be run."""
-        return JSONResponse(service.trigger(body or bodies.TriggerBody()))
+        return JSONResponse(service.trigger(body or models.TriggerBody()))
 
 
 def _add_decision_routes(router: APIRouter, service: GatewayService) -> None:
     decided: dict[str, Any] = {
-        "response_model": replies.Decided,
+        "response_model": models.Decided,
         "responses": {**NO_CARD, **COMPRESSED},
         "tags": ["cards"],
     }
 
     @router.post("/predictions/{id}/confirm", **decided)
-    def confirm(card_id: CardId, body: Annotated[bodies.ConfirmBody | None, Body()] = None) -> Any:
+    def confirm(card_id: CardId, body: Annotated[models.ConfirmBody | None, Body()] = None) -> Any:
         """Approve: it runs."""
-        return JSONResponse(service.confirm(card_id, body or bodies.ConfirmBody()))
+        return JSONResponse(service.confirm(card_id, body or models.ConfirmBody()))
 
     @router.post("/predictions/{id}/reject", **decided)
-    def reject(card_id: CardId, body: Annotated[bodies.RejectBody | None, Body()] = None) -> Any:
+    def reject(card_id: CardId, body: Annotated[models.RejectBody | None, Body()] = None) -> Any:
         """Dismiss. A reason may come with it, or later in a call of its own."""
-        return JSONResponse(service.reject(card_id, (body or bodies.RejectBody()).reason))
+        return JSONResponse(service.reject(card_id, (body or models.RejectBody()).reason))
 
     @router.post("/predictions/{id}/snooze", **decided)
-    def snooze(card_id: CardId, body: Annotated[bodies.SnoozeBody | None, Body()] = None) -> Any:
+    def snooze(card_id: CardId, body: Annotated[models.SnoozeBody | None, Body()] = None) -> Any:
         """Put off."""
-        return JSONResponse(service.snooze(card_id, (body or bodies.SnoozeBody()).seconds))
+        return JSONResponse(service.snooze(card_id, (body or models.SnoozeBody()).seconds))
 
     @router.post("/predictions/{id}/undo", **decided)
     def undo(card_id: CardId) -> Any:
@@ -184,17 +183,17 @@ def _add_decision_routes(router: APIRouter, service: GatewayService) -> None:
 
 
 def _add_engine_routes(router: APIRouter, engine: ApiServices, service: GatewayService) -> None:
-    @router.get("/crosspoll/metrics", response_model=replies.Metrics, tags=["looking"])
+    @router.get("/crosspoll/metrics", response_model=models.Metrics, tags=["looking"])
     def metrics(days: Annotated[int, Query(ge=1, le=MAX_METRIC_DAYS)] = DEFAULT_METRIC_DAYS) -> Any:
         """Accuracy and calibration of the last days."""
         return JSONResponse(dispatch(engine, "metrics", {"days": days}))
 
-    @router.patch("/crosspoll/config", response_model=replies.Configured, responses=COMPRESSED, tags=["internal"])
-    def configure(body: bodies.ConfigBody) -> Any:
+    @router.patch("/crosspoll/config", response_model=models.Configured, responses=COMPRESSED, tags=["internal"])
+    def configure(body: models.ConfigBody) -> Any:
         """Change settings for this run only; a restart brings the file's back."""
         return JSONResponse(service.configure(body))
 
-    @router.get("/tasks", response_model=replies.Tasks, tags=["looking"])
+    @router.get("/tasks", response_model=models.Tasks, tags=["looking"])
     def tasks(
         state: Annotated[Literal["open", "running", "done", "failed"] | None, Query(examples=["open"])] = None,
         workspace: Annotated[str | None, Query(max_length=4096)] = None,
@@ -203,8 +202,8 @@ def _add_engine_routes(router: APIRouter, engine: ApiServices, service: GatewayS
         """The task board."""
         return JSONResponse(dispatch(engine, "tasks", {"state": state, "workspace": workspace, "limit": limit}))
 
-    @router.post("/rpc", response_model=replies.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
-    def call(body: bodies.RpcCall) -> Any:
+    @router.post("/rpc", response_model=models.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
+    def call(body: models.RpcCall) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
         return JSONResponse(rpc.answer(service, body.method, body.params, body.id))
 

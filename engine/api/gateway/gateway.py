@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.api.gateway.access import THIS_RUN, Access
-from engine.api.gateway.addresses import ListenAddress, ListenOptions, listen_address
-from engine.api.gateway.limits import Limits
-from engine.config.gateway import GatewaySettings
+from engine.api.gateway.addresses import Limits, ListenAddress, ListenOptions, listen_address
+from engine.config.sections import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen
 from engine.model import Refusal

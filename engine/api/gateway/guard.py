@@ -19,8 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import ListenAddress
-from engine.api.gateway.limits import Limits
+from engine.api.gateway.addresses import Limits, ListenAddress
 from engine.model import Refusal
 from engine.model.secrets import redact
 

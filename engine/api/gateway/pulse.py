@@ -17,12 +17,11 @@ from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.gateway import rpc
-from engine.api.gateway.bodies import RpcCall
-from engine.api.gateway.connections import DROP
-from engine.api.gateway.feed import Feed
+from engine.api.gateway.addresses import Limits
+from engine.api.gateway.feed import Feed, serialise, status_message
 from engine.api.gateway.guard import TokenBucket
-from engine.api.gateway.limits import Limits
-from engine.api.gateway.messages import serialise, status_message
+from engine.api.gateway.models import RpcCall
+from engine.api.gateway.server import DROP
 from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import describe_fault
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from engine.api.documents import Document
-from engine.api.gateway.bodies import ApiInput, Line, TriggerBody
+from engine.api.gateway.models import ApiInput, Line, TriggerBody
 from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, describe_fault
 from engine.model import Refusal

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from engine.api import crosspoll
-from engine.api.documents import Document, document, instant
-from engine.api.find import check_channel, find_target, target_document
-from engine.api.gateway.bodies import ConfigBody, ConfirmBody, TriggerBody, TwinBody
+from engine.api import documents
+from engine.api.documents import Document, check_channel, document, find_target, instant, target_document
+from engine.api.gateway.models import ConfigBody, ConfirmBody, TriggerBody, TwinBody
 from engine.api.operations.cards import decision_document, dismiss_card
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
-from engine.prediction.model_twin import UnusableReply
+from engine.prediction.predictors import UnusableReply
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -57,7 +56,7 @@ class GatewayService:
 
     def status(self) -> Document:
         """The document `crossPollStatus`."""
-        return crosspoll.status(self._engine)
+        return documents.status(self._engine)
 
     def health(self) -> Document:
         """The document of a health check."""

@@ -5,16 +5,242 @@ Text of agents and models is hostile and leaves the machine here: it is sanitise
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
-from engine.api.notify.content import NotificationContent
-from engine.api.notify.forms import Form, NotificationKind
+from pydantic.alias_generators import to_camel
+
+from engine.config import Settings
+from engine.config.sections import Surface
 from engine.frozen import frozen
-from engine.model import Tier, sanitise
+from engine.model import (
+    PROBLEM_FOUND,
+    Card,
+    DecidedBy,
+    Refusal,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+    Tier,
+    dollars,
+    sanitise,
+)
 from engine.model.secrets import redact
+from engine.storage.ledger import LedgerEntry
+
+# The table of SPEC 10.2: which kind of event reaches which surface, in which form, and how urgent it is.
+
+
+class NotificationKind(StrEnum):
+    """The seven kinds of event that are notified, with the names of SPEC 10.2."""
+
+    NEW_MEDIUM = "new card, medium"
+    NEW_HIGH = "new card, high"
+    ACTED = "auto-executed"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    COST = "cost near cap"
+    PAUSED = "paused"
+
+
+class Form(StrEnum):
+    """The appearance of a notification."""
+
+    CARD = "banner + card"  # with approve, reject, snooze
+    BANNER = "banner"
+    SILENT = "silent"  # it is there, and nothing rings
+    BADGE = "badge"  # the number alone: nothing rings or taps
+    HAPTIC = "haptic"  # a tap that tells success from failure
+    HAPTIC_BADGE = "haptic + badge"
+    REFRESH = "refresh"
+    PAUSE = "⏸"
+    SPOKEN = "spoken"
+    EMBED = "embed"
+    TICK = "✅"
+    CROSS = "❌"
+    RESULT = "result"
+    STATUS = "status"
+
+
+class Urgency(StrEnum):
+    """The timing of a notification: low ones are collected, urgent ones ignore quiet hours."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    URGENT = "urgent"
+
+
+def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form | None) -> Mapping[Surface, Form]:
+    """A row of the table; web and desktop are like the phone."""
+    forms = {
+        Surface.PHONE: screen,
+        Surface.WATCH: watch,
+        Surface.GLASSES: glasses,
+        Surface.DISCORD: discord,
+        Surface.WEB: screen,
+        Surface.DESKTOP: screen,
+    }
+    return {surface: form for surface, form in forms.items() if form is not None}
+
+
+FORMS: Mapping[NotificationKind, Mapping[Surface, Form]] = {
+    #                          phone, web, desktop   watch         glasses      discord
+    NotificationKind.NEW_MEDIUM: _row(Form.CARD, Form.BADGE, None, None),
+    NotificationKind.NEW_HIGH: _row(Form.CARD, Form.HAPTIC_BADGE, Form.SPOKEN, Form.EMBED),
+    NotificationKind.ACTED: _row(Form.SILENT, Form.REFRESH, None, Form.TICK),
+    NotificationKind.COMPLETED: _row(Form.BANNER, Form.HAPTIC, Form.SPOKEN, Form.RESULT),
+    NotificationKind.FAILED: _row(Form.BANNER, Form.HAPTIC, None, Form.CROSS),
+    NotificationKind.COST: _row(Form.BANNER, None, None, None),
+    NotificationKind.PAUSED: _row(Form.BANNER, Form.PAUSE, None, Form.STATUS),
+}
+
+URGENCY: Mapping[NotificationKind, Urgency] = {
+    NotificationKind.NEW_MEDIUM: Urgency.LOW,
+    NotificationKind.NEW_HIGH: Urgency.NORMAL,
+    NotificationKind.ACTED: Urgency.LOW,
+    NotificationKind.COMPLETED: Urgency.NORMAL,
+    NotificationKind.FAILED: Urgency.NORMAL,
+    NotificationKind.COST: Urgency.URGENT,
+    NotificationKind.PAUSED: Urgency.URGENT,
+}
+
+
+_PUSH_SETTING = "push_notifications_enabled"
+_SETTINGS = {Surface.WATCH: "watch_complications_enabled", Surface.GLASSES: "glasses_alerts_enabled"}
+
+
+def setting_of(surface: Surface) -> str:
+    """The setting that switches a surface on or off (SPEC 7.4), as it is written in the file."""
+    return to_camel(_SETTINGS.get(surface, _PUSH_SETTING))
+
+
+def is_switched_on(surface: Surface, settings: Settings) -> bool:
+    """Whether the settings switch a surface on (SPEC 7.4)."""
+    return bool(getattr(settings, _SETTINGS.get(surface, _PUSH_SETTING)))
+
+
+# Reads the content of a notification from a fact of the ledger (SPEC 10.2). Pure.
+#
+# The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or
+# forgotten meanwhile (SPEC 4.10) is not sent.
+
+
+HIGH_CONFIDENCE = 0.6
+"""A card with at least this stated confidence is high: it has the SUGGESTED badge (SPEC 2.5). A broken test is always
+high."""
+
+FACT_KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
+"""The kinds of facts that may be notified."""
+
+FAILED_STATES = frozenset(
+    {SessionState.FAILED, SessionState.CANNOT_RUN, SessionState.BLOCKED, SessionState.INTERRUPTED}
+)
+
+NEW_CARDS = frozenset({NotificationKind.NEW_MEDIUM, NotificationKind.NEW_HIGH})
+
+
+@frozen
+class NotificationContent:
+    """The content of a notification, before it has the form of a surface. `words` says what happened, or is the prompt
+    of a card. `confidence` in [0, 1] and `tier` are those of the card, None for none; `stated`: the confidence is
+    meaningful; `asks`: a person must look at the card itself, because the content filter asks or no sandbox works."""
+
+    kind: NotificationKind
+    at: datetime
+    words: str
+    card_id: str = ""
+    channel: str = ""
+    confidence: float | None = None
+    stated: bool = False
+    tier: Tier | None = None
+    asks: bool = False
+
+
+def kind_of(fact: LedgerEntry) -> NotificationKind | None:
+    """The kind of event that a fact is, None for none of them."""
+    payload = fact.payload
+    match fact.kind:
+        case "PredictionCreated" if payload["source"] != Source.OPERATOR:  # else the operator made it
+            is_confident = payload.get("stated", False) and payload["confidence"] >= HIGH_CONFIDENCE
+            is_high = is_confident or payload.get("tier") == Tier.BROKEN  # older facts have no tier
+            return NotificationKind.NEW_HIGH if is_high else NotificationKind.NEW_MEDIUM
+        case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY:
+            return NotificationKind.ACTED
+        case "SessionEnded" if payload["state"] == SessionState.SUCCEEDED:
+            return NotificationKind.COMPLETED
+        case "SessionEnded" if payload["state"] in FAILED_STATES:
+            return NotificationKind.FAILED
+        case "CostWarned":
+            return NotificationKind.COST
+        case "StateChanged" if payload["after"] == "PAUSED":
+            return NotificationKind.PAUSED
+    return None
+
+
+def content_of(
+    fact: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
+) -> NotificationContent | None:
+    """The content to send about a fact now; None when that is no longer needed."""
+    kind, payload = kind_of(fact), fact.payload
+    match kind:
+        case None:
+            return None
+        case NotificationKind.COST:
+            cap, spent = payload["cap"], payload["spent"]
+            share = 100 * spent // cap if cap else 100
+            words = f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
+            return NotificationContent(kind, fact.at, words)
+        case NotificationKind.PAUSED:
+            return NotificationContent(kind, fact.at, f"Paused: {payload['cause']}")
+        case NotificationKind.COMPLETED | NotificationKind.FAILED:
+            return _session_content(kind, fact, session_of)
+    try:
+        card = card_of(fact.subject)
+    except Refusal:  # forgotten
+        return None
+    is_waiting = card.status is Status.PENDING and card.expires_at > now and not card.snoozed(now)
+    if kind in NEW_CARDS and not is_waiting:
+        return None
+    return NotificationContent(
+        kind,
+        fact.at,
+        card.assignment.prompt,
+        card_id=card.id,
+        channel=card.assignment.channel,
+        confidence=card.confidence,
+        stated=card.stated,
+        tier=card.tier,
+        asks=card.asks or card.needs_confirmation,
+    )
+
+
+def _session_content(
+    kind: NotificationKind, fact: LedgerEntry, session_of: Callable[[str], SessionView]
+) -> NotificationContent:
+    """The result of a session, also of one that was forgotten."""
+    payload = fact.payload
+    try:
+        session: SessionView | None = session_of(fact.subject)
+    except Refusal:
+        session = None
+    result = payload["summary"] or (session.prompt if session else "") or payload["state"]
+    if kind is NotificationKind.FAILED:
+        outcome = "Could not run" if payload["state"] == SessionState.CANNOT_RUN else "Failed"
+        result = (session.error if session else "") or result
+    else:
+        outcome = PROBLEM_FOUND.capitalize() if session and session.has_problem else "Done"
+    return NotificationContent(
+        kind,
+        fact.at,
+        f"{outcome}: {result}",
+        card_id=payload["prediction_id"],
+        channel=session.channel if session else "",
+    )
+
 
 CARD_TITLE = "🔮 Cross-Pollination"
 APS_CATEGORY = "CROSSPOLL_PREDICTION"

@@ -9,16 +9,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from engine.api.notify import timing
-from engine.api.notify.addresses import Address, Addresses
-from engine.api.notify.content import FACT_KINDS, NotificationContent, content_of, kind_of
-from engine.api.notify.delivery import Button, Failure, PassFor, deliver, make_buttons
-from engine.api.notify.forms import FORMS, URGENCY, NotificationKind, Urgency, is_switched_on
-from engine.api.notify.notes import Note, make_note
-from engine.api.notify.outbox import NotificationRow, Outbox
-from engine.api.notify.sender import SurfaceSender
+from engine.api.notify import outbox
+from engine.api.notify.delivery import Address, Addresses, Button, Failure, PassFor, deliver, make_buttons
+from engine.api.notify.notes import (
+    FACT_KINDS,
+    FORMS,
+    URGENCY,
+    Note,
+    NotificationContent,
+    NotificationKind,
+    Urgency,
+    content_of,
+    is_switched_on,
+    kind_of,
+    make_note,
+)
+from engine.api.notify.outbox import NotificationRow, Outbox, SurfaceSender
 from engine.background import Background
-from engine.config.notify import Surface
+from engine.config.sections import Surface
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry
@@ -112,7 +120,7 @@ class Notifications:
 
     def _store(self, facts: Sequence[LedgerEntry]) -> None:
         now = self._engine.clock.now()
-        rows = [row for fact in facts if now - fact.at < timing.MAX_AGE for row in self._rows_of(fact, now)]
+        rows = [row for fact in facts if now - fact.at < outbox.MAX_AGE for row in self._rows_of(fact, now)]
         if self.outbox.put(rows):
             self._wake({Surface(row.surface) for row in rows})
 
@@ -126,7 +134,7 @@ class Notifications:
             return []
         urgency = URGENCY[kind]
         window = timedelta(minutes=self._engine.settings.current.notify.digest_minutes)
-        gathered, due = timing.schedule(urgency, now, quiet=self._engine.autonomy.quiet(), window=window)
+        gathered, due = outbox.schedule(urgency, now, quiet=self._engine.autonomy.quiet(), window=window)
         return [
             NotificationRow(
                 fact_id=fact.id,

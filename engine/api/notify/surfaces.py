@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import Document, instant
-from engine.api.notify import addresses, delivery
-from engine.api.notify.forms import is_switched_on, setting_of
+from engine.api.notify import delivery
+from engine.api.notify.notes import is_switched_on, setting_of
 from engine.clock import SystemClock
-from engine.config.notify import STORED_WITH_KEYS, Surface, address_problem, key_name, variable
+from engine.config.sections import STORED_WITH_KEYS, Surface, address_problem, key_name, variable
 from engine.home import Home
 from engine.keys import Keys
 from engine.model import Refusal
@@ -25,10 +25,10 @@ def store_address(home: Home, name: str, url: str, *, in_file: bool, write: Call
     does."""
     surface, url = Surface(name), url.strip()
     if not url:
-        fix = f"{addresses.EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"
+        fix = f"{delivery.EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"
         raise Refusal("bad_address", f"no address was given, so the one for {surface} was not changed", fix)
-    if addresses.is_malformed(url):
-        raise Refusal("bad_address", "that is not an address", addresses.EXAMPLE)
+    if delivery.is_malformed(url):
+        raise Refusal("bad_address", "that is not an address", delivery.EXAMPLE)
     if not delivery.is_known_service(url):
         fix = "see https://appriseit.com/services/ for the format"
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)

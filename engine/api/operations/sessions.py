@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from engine.api.documents import Document, document
-from engine.api.find import (
+from engine.api.documents import (
     SHOWN_TRANSCRIPT_LINES,
+    Document,
     Target,
+    document,
     document_with_transcript,
     find_target,
     match_prefix,

@@ -10,11 +10,9 @@ from pathlib import Path
 from engine.execution.environments import install_into_tree, network_access
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Flow, FlowError, Job, Place
-from engine.execution.runners.flows.learned import LearnedFlow
+from engine.execution.runners.flow import Flow, FlowError, Job, Place, ProjectFlow
+from engine.execution.runners.flow_registry import LearnedFlow, edit_parameters, validate_parameters
 from engine.execution.runners.flows.maintenance import InstallFlow
-from engine.execution.runners.flows.parameter_types import ProjectFlow
-from engine.execution.runners.parameters import edit_parameters, validate_parameters
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation
 from engine.execution.session_workspace import UNDO_NOTES, RunScope, SessionWorkspaces, bound_check

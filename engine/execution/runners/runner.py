@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Protocol
 
+from engine.config import SettingsSource
 from engine.execution.live_session import LiveSession
+from engine.execution.model_calls import ModelCalls
+from engine.execution.prompts import PromptAssembly
+from engine.execution.runners.flow import Place
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bound_check
+from engine.execution.tools.toolbelt import Toolbelts
+from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
-from engine.model import Assignment, CheckResult, RunnerInfo, SessionView
+from engine.model import (
+    Assignment,
+    CheckResult,
+    Prompt,
+    PromptLine,
+    PromptPart,
+    PromptRequest,
+    PromptSource,
+    Refusal,
+    RunnerInfo,
+    SessionView,
+    SourceKind,
+    Trust,
+    sanitise,
+)
+from engine.model.secrets import parting
 from engine.storage.database import Transaction
 
 
@@ -47,3 +71,186 @@ class Runner(Protocol):
 
     def recover(self) -> list[str]:
         """At start-up, when no session runs: tidy up after sessions of an earlier run, and say what was done."""
+
+
+# Makes the prompt parts of a conversation with an agent or a model, for the X-ray (SPEC 9.6).
+
+
+_LABELS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
+_TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}
+"""Clawpy's own prompts need no label of trust; a failed run is reported in the words of the tests."""
+
+
+def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
+    """The text and the tool calls of the model's answer to the call `call_id`."""
+    source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
+    texts = text.split("\n") if text else []
+    texts += [f"{call['name']}({_compact_json(call['arguments'])})" for call in calls]
+    return PromptPart("answer", _prompt_lines("\n".join(texts), source), "assistant")
+
+
+def result_part(tool: str, text: str, call_id: str) -> PromptPart:
+    """The result of a tool."""
+    name = " ".join(sanitise(tool).split())[:40]  # a model may ask for a tool by any name
+    return PromptPart(
+        name, _prompt_lines(text, PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)), "tool"
+    )
+
+
+def operator_part(text: str, kind: str) -> PromptPart:
+    """A message between turns: of the operator, of the validation loop, or of Clawpy itself."""
+    source = SourceKind.OPERATOR if kind == "reply" else SourceKind.RUNNER
+    named = PromptSource(source, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
+    return PromptPart(kind, _prompt_lines(text, named), "user")
+
+
+def _prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+    return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
+
+
+def _compact_json(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+# Writes text that comes in pieces into the transcript, in whole lines and sentences (SPEC 9.2).
+
+
+MAX_LINE = 4_000
+"""Characters of an incomplete line that are kept back; a longer one is written as it is."""
+
+_SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
+"""After a word: "1." and "e.g." end no sentence."""
+
+
+class StreamedText:
+    """Receives text in pieces and passes whole lines to `write`: of an incomplete line its whole sentences at
+    `write_sentences`, its rest at `flush` or when the kind changes. No secret is split: `clean` tells where one is.
+
+    A slow model pauses after each word, and a single word on a line is hard to read."""
+
+    def __init__(
+        self, write: Callable[[str, str], None], clean: Callable[[str], str], *, max_line: int = MAX_LINE
+    ) -> None:
+        self._write = write
+        self._clean = clean
+        self._max_line = max_line
+        self._kind = ""
+        self._rest = ""
+
+    def add(self, kind: str, text: str) -> None:
+        """Add text of a kind of `TranscriptLine`."""
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
+        whole, newline, self._rest = (self._rest + text).rpartition("\n")
+        if newline and whole.strip():
+            self._write(kind, whole)
+        while len(self._rest) > self._max_line and (cut := parting(self._rest, self._clean, limit=self._max_line)):
+            self._write_until(cut)
+
+    def write_sentences(self) -> None:
+        """Write the whole sentences so far: no text came for a while."""
+        for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
+            if parting(self._rest, self._clean, limit=end.end()) == end.end():
+                self._write_until(end.end())
+                return
+
+    def _write_until(self, place: int) -> None:
+        """Write the text before `place`."""
+        head, self._rest = self._rest[:place], self._rest[place:]
+        if head.strip():
+            self._write(self._kind, head)
+
+    def flush(self) -> None:
+        """Write the rest: the text is complete."""
+        rest, self._rest = self._rest, ""
+        if rest.strip():
+            self._write(self._kind, rest)
+
+
+# The base class of runners for agents: the prompt, the validation of the changes, and the end of a session.
+
+
+@frozen
+class AgentServices:
+    """The services of every runner for agents."""
+
+    workspaces: SessionWorkspaces
+    prompts: PromptAssembly
+    calls: ModelCalls
+    belts: Toolbelts
+    settings: SettingsSource
+    validation: Validation | None = None
+    """Runs the tests on the changes; None for no validation."""
+
+
+class AgentRunner:
+    """A runner of text prompts that works in a worktree, whose diff becomes a change set."""
+
+    def __init__(self, services: AgentServices) -> None:
+        self._services = services
+
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
+        """An edit of prose is a new prompt. Raises `Refusal` `bad_parameters` for an empty one."""
+        prompt = sanitise(edit).strip()
+        if not prompt:
+            raise Refusal("bad_parameters", "the prompt is empty", "say what to do")
+        return replace(assignment, prompt=prompt)
+
+    def recover(self) -> list[str]:
+        """Nothing to do: worktrees and model calls are recovered by their own services."""
+        return []
+
+    def _prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
+        prompt = self._services.prompts.assemble(
+            PromptRequest(
+                agent=view.agent,
+                channel=view.channel,
+                workspace=view.workspace,
+                task=live.assignment.prompt,
+                run_kind=kind,
+                session_id=view.id,
+                prediction_id=view.prediction_id,
+                folder=str(workspace.folder),
+            )
+        )
+        for note in prompt.notes:
+            live.say(note)
+        return prompt
+
+    def _validate(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        workspace: SessionWorkspace,
+        *,
+        heal: Callable[[str], None],
+        reply: Callable[[], None],
+    ) -> ValidationResult:
+        """Validate the changes, let `heal` repair them, and let `reply` answer the operator, until both are done."""
+        while True:
+            validated = ValidationResult()
+            if self._services.validation is not None:
+                validated = self._services.validation.validate(live, view, workspace, heal)
+            if live.stop_listening():
+                return validated
+            reply()
+
+    def _result(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        workspace: SessionWorkspace,
+        validated: ValidationResult,
+        *,
+        summary: str,
+        closing: str,
+        facts: Mapping[str, Any],
+    ) -> RunnerResult:
+        """The result of a session, with its change set. The runs of the validation are recorded already."""
+        write = self._services.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
+        check = validated.check and bound_check(validated.check, live.without_secrets)
+        return RunnerResult(summary, check, facts=facts, write=write, closing=closing)

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import caches, host_paths, limits, mounts, port_forwarder, seccomp
+from engine.execution.sandbox import caches, host_paths, landlock, limits, mounts, port_forwarder
 from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, Sandbox, try_command
-from engine.execution.sandbox.hosts import local_hosts
+from engine.execution.sandbox.gate import local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
 
 GATE_INSIDE = "/dev/clawpy-gate"
@@ -83,7 +83,7 @@ class Bubblewrap(Sandbox):
     def limitations(self) -> list[str]:
         """Limits of this machine's bwrap and kernel."""
         missing = []
-        if seccomp.filter_file() is None:
+        if landlock.filter_file() is None:
             missing.append(f"there is no system call filter for {platform.machine()}")
         if not _has_size(self._program):
             missing.append("this version of bwrap cannot limit folders in memory; 0.8 can")
@@ -98,7 +98,7 @@ class Bubblewrap(Sandbox):
         beginning), mounts the overlays and starts bwrap. The filter comes before the overlays: in their namespace a
         user may not read what is this process's own."""
         bwrap = [self._program, *options]
-        program = seccomp.filter_file()
+        program = landlock.filter_file()
         if program is not None:
             bwrap += ["--seccomp", "9"]
         command = [*bwrap, "--", *command]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement
-from engine.plain_files import remove_folder
+from engine.files import remove_folder
 
 _TREE_CACHES = (
     (".pytest_cache", ""),

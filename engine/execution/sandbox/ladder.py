@@ -6,14 +6,148 @@ command was held by it here, never because a program was found.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import platform
-from collections.abc import Sequence
+import secrets
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
 
-from engine.execution.sandbox.base import NoSandbox, RungReport, Sandbox
+from engine.execution.sandbox import host_paths, mounts
+from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, NoSandbox, RungReport, Sandbox, try_command
 from engine.execution.sandbox.bubblewrap import find_bubblewrap
 from engine.execution.sandbox.landlock import Landlock
-from engine.execution.sandbox.seatbelt import Seatbelt
+from engine.execution.sandbox.mounts import MountKind
+from engine.frozen import frozen
+
+# The rung of macOS: `sandbox-exec` with a profile of its own for each command (SPEC 3.8).
+#
+# Apple calls the program deprecated and ships it still; others confine agents with it. A process may still see others'
+# names, and there is no loopback of the command's own, so that nothing listens and nothing connects unless the network
+# is allowed. The rung is taken only after a real command was held by it.
+
+
+PROGRAM = Path("/usr/bin/sandbox-exec")
+
+_PERSONAL_PLACES = tuple(
+    map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root"))
+)
+"""Places with files of people and of programs; the rest of a Mac is the system."""
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
+
+
+class Seatbelt(Sandbox):
+    """`sandbox-exec`, which has no host gate: a command has the network that the workspace allows, or none."""
+
+    name = "seatbelt"
+
+    def __init__(self, program: Path = PROGRAM) -> None:
+        self._program = program
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
+        return [
+            str(self._program),
+            "-p",
+            make_profile(confinement, host_paths.readable_places(confinement, argv[0])),
+            *argv,
+        ]
+
+    @functools.cached_property
+    def problem(self) -> str:
+        """Why it does not work here; "" when it does. A command tries what has to succeed and what has to fail."""
+        if not self._program.exists():
+            return "sandbox-exec is not installed"
+        with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
+            root = Path(name).resolve()
+            for folder in ("folder", "hidden"):
+                (root / folder).mkdir(parents=True)
+            (root / "hidden" / "key").write_text("found")
+            confinement = Confinement(root / "folder", root / "scratch", root / "caches")
+            confinement.make()
+            script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
+            argv = self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder")
+            trial = try_command(argv, root / "folder")
+            is_confined = (root / "folder" / "made").exists() and "found" not in trial.output
+            return trial.problem or ("" if is_confined else "it did not hold a command")
+
+    @property
+    def limitations(self) -> list[str]:
+        """Limits that it has on every Mac."""
+        return [
+            "its profile was written without a Mac; it has only been tested by the check on this machine",
+            "no loopback of its own",
+            "no gate to the hosts of an agent, which needs `network = true`",
+        ]
+
+
+def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
+    """The profile of a command that reads `readable`, and everything but the files of people and programs. The last
+    rule that matches decides, so they come in the order of the plan: the deeper path later."""
+    lines = [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-exec)",
+        "(allow process-fork)",
+        "(allow signal (target same-sandbox))",
+        "(allow process-info* (target same-sandbox))",
+        "(allow sysctl-read)",
+        "(allow ipc-posix-sem)",
+        '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
+        "(allow file-read*)",
+        "(allow file-write* " + " ".join(f"(literal {quote_path(path)})" for path in _DEVICES) + ")",
+        *(
+            f"(deny file-read-data file-write* (subpath {quote_path(place)}))"
+            for place in (*PRIVATE_FOLDERS, *_PERSONAL_PLACES)
+        ),
+    ]
+    for mount in mounts.plan_mounts(confinement, readable):
+        kind, path = mount.kind, mount.at
+        subpath = f"(subpath {quote_path(path)})"
+        if kind is MountKind.WRITE:
+            lines += [f"(allow file-read* file-write* {subpath})"]
+        elif kind is MountKind.READ:
+            # Nor is it moved away, itself or with a folder on the way to it.
+            lines += [f"(allow file-read* {subpath})", f"(deny file-write* {subpath})"]
+            lines += _pin_parents(path, confinement)
+        else:
+            lines += [f"(deny file-read* file-write* {subpath})", *_pin_parents(path, confinement)]
+    if confinement.network:
+        lines += [
+            "(allow network*)",
+            "(deny network-outbound (remote unix-socket))",
+            '(allow network-outbound (literal "/private/var/run/mDNSResponder"))',
+            "(allow system-socket)",
+            '(allow mach-lookup (global-name "com.apple.SystemConfiguration.configd"))',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _pin_parents(path: Path, confinement: Confinement) -> list[str]:
+    """Rules against renaming the folders between a writable place and a protected path in it."""
+    own_folders = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
+    between = [parent for parent in path.parents if any(place in parent.parents for place in own_folders)]
+    return [f"(deny file-write-unlink (literal {quote_path(parent)}))" for parent in between]
+
+
+def quote_path(path: Path | str) -> str:
+    """A path as a string of the profile's language. Raises ValueError for a control character, for which the language
+    has no safe form."""
+    text = str(path)
+    if any(character < " " or character == "\x7f" for character in text):
+        raise ValueError(f"a path with a control character cannot be confined: {text!r}")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
 
 _SYSTEM_BY_RUNG = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 _FIX_BY_RUNG = {
@@ -84,3 +218,184 @@ def _suggest_fix(rung: Sandbox) -> str:
             "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
         )
     return f"check that `{rung.name}` can run a command"
+
+
+# Tries to escape from each sandbox that works here, for `clawpy doctor` (SPEC 9.8).
+
+
+HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
+
+_ESCAPE_PROGRAM = """
+import os, signal, socket, subprocess, sys
+home, port, victim, token, survivor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+def attempt(f):
+    try:
+        f()
+    except OSError:
+        pass
+def connect(family, address):
+    with socket.socket(family) as client:
+        client.settimeout(1)
+        client.connect(address)
+attempt(lambda: print(open(home + "/canary").read()))
+attempt(lambda: open(home + "/written", "w").close())
+attempt(lambda: os.chmod(home + "/mode", 0o777))
+attempt(lambda: connect(socket.AF_UNIX, home + "/socket"))
+attempt(lambda: connect(socket.AF_INET, ("127.0.0.1", port)))
+attempt(lambda: token.encode() in open(f"/proc/{victim}/cmdline", "rb").read() and print("listed"))
+attempt(lambda: os.kill(victim, signal.SIGUSR1))
+attempt(lambda: open("program", "w").close())
+attempt(lambda: os.chmod("program", 0o4755))
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        devnull = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(devnull, number)
+        os.execv("/bin/sleep", ["sleep", survivor])
+    os._exit(0)
+os.wait()
+print("done")
+"""
+"""Tries each of `ESCAPES`, whether or not the ones before succeeded, and prints `done` at its end."""
+
+
+@frozen
+class _Surroundings:
+    """The places, listeners and processes around the sandbox, and what the program printed that tried to reach them."""
+
+    folder: Path
+    outside: Path
+    token: str
+    unix_listener: socket.socket
+    port_listener: socket.socket
+    victim: subprocess.Popen[bytes]
+    output: str = ""
+
+    @property
+    def survivor(self) -> str:
+        """The argument of the process that tries to outlive the command, by which it is found."""
+        return f"7.{self.token}"
+
+
+ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
+    "reading your home": lambda around: f"canary {around.token}" in around.output,
+    "writing outside": lambda around: (around.outside / "written").exists(),
+    "modes and times outside": lambda around: stat.S_IMODE((around.outside / "mode").stat().st_mode) != 0o600,
+    "sockets of programs": lambda around: _got_connection(around.unix_listener),
+    "ports of this machine": lambda around: _got_connection(around.port_listener),
+    "signals to processes": lambda around: around.victim.poll() is not None,
+    "the list of processes": lambda around: "listed" in around.output,
+    "programs as their owner": lambda around: bool((around.folder / "program").stat().st_mode & stat.S_ISUID),
+    "outliving the command": lambda around: _kill_survivors(around.survivor),
+}
+"""Whether each escape succeeded, by its name, in the order of the report."""
+
+UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
+
+
+@functools.cache
+def measure_rungs() -> dict[str, dict[str, str]]:
+    """The result of each of `ESCAPES` by the name of each rung that works here; `UNMEASURED` for one on which the
+    program did not run to its end. Under a second, tried once a process."""
+    working = find_rungs()
+    with ThreadPoolExecutor(len(working)) as pool:
+        return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
+
+
+def _measure_rung(rung: Sandbox) -> dict[str, str]:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
+        work = stack.enter_context(_temporary_folder())
+        confinement = Confinement(work / "folder", work / "scratch", work / "caches")
+        around = _make_surroundings(stack, confinement)
+        around = replace(around, output=_run_escape_program(rung, confinement, around))
+        if "done" in around.output:
+            return {name: NOT_HELD if has_escaped(around) else HELD for name, has_escaped in ESCAPES.items()}
+    return UNMEASURED
+
+
+def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundings:
+    confinement.folder.mkdir()
+    confinement.make()
+    outside = stack.enter_context(_temporary_folder())
+    token = str(secrets.randbelow(10**12))
+    (outside / "canary").write_text(f"canary {token}")
+    (outside / "mode").touch(mode=0o600)
+    return _Surroundings(
+        folder=confinement.folder,
+        outside=outside,
+        token=token,
+        unix_listener=stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket"))),
+        port_listener=stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0))),
+        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the survivor sleeps for another time
+    )
+
+
+def _run_escape_program(rung: Sandbox, confinement: Confinement, around: _Surroundings) -> str:
+    """Run the program on a rung. Returns what it printed."""
+    port = around.port_listener.getsockname()[1]
+    arguments = [str(around.outside), str(port), str(around.victim.pid), around.token, around.survivor]
+    argv = [sys.executable, "-I", "-S", "-c", _ESCAPE_PROGRAM, *arguments]
+    return subprocess.run(
+        rung.wrap(argv, confinement, cwd=confinement.folder),
+        cwd=confinement.folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=10,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    ).stdout
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A new folder in the operator's home, or where there is room for one."""
+    home = Path.home()
+    folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _start_sleeper(seconds: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", seconds], start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _listen(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+    listener = socket.socket(family)
+    listener.bind(address)
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
+def _got_connection(listener: socket.socket) -> bool:
+    """Whether a program connected to the listener."""
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _kill_survivors(seconds: str) -> bool:
+    """Kill the processes with this argument that do not end by themselves. True when there were any."""
+    import psutil
+
+    marked = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[1:2] == [seconds]:
+                marked.append(process)
+    _, survivors = psutil.wait_procs(marked, timeout=0.5)
+    for survivor in survivors:
+        with contextlib.suppress(psutil.Error):
+            survivor.kill()
+    return bool(survivors)

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
 
+from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
-from engine.storage.files import TEMPORARY_PREFIX
 
 MAX_PATH_BYTES = 4_096
 """Bytes of a path, as POSIX file systems limit them."""

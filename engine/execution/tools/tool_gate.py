@@ -10,13 +10,12 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
-from engine.execution.channels import AUTONOMOUS
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
+from engine.execution.session_limits import AUTONOMOUS
 from engine.execution.tools import policy
 from engine.execution.tools.folder_jail import Jail, short_path
-from engine.execution.tools.policy import Policy
-from engine.execution.tools.tool_specs import MAX_COMMAND, check_plain_text
+from engine.execution.tools.policy import MAX_COMMAND, Policy, check_plain_text
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise

@@ -13,26 +13,26 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
-from engine.execution.channels import AUTONOMOUS
-from engine.execution.journal import command_used
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowError
-from engine.execution.tools import text_edits
+from engine.execution.session_limits import AUTONOMOUS
+from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, short_path
-from engine.execution.tools.policy import Policy
-from engine.execution.tools.tool_gate import RAIL_REFUSALS, Gate, ListPrograms, ToolServices
-from engine.execution.tools.tool_specs import (
+from engine.execution.tools.policy import (
     EXEC_SECONDS,
     MAX_COMMAND,
     MAX_EXEC_SECONDS,
     MAX_QUERY,
     SPECS,
+    Policy,
     check_arguments,
     check_plain_text,
 )
+from engine.execution.tools.tool_gate import RAIL_REFUSALS, Gate, ListPrograms, ToolServices
 from engine.execution.tools.web import Target, Web, parse_url
-from engine.hierarchy.folders import Tools
+from engine.execution.transcripts import command_used
+from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
@@ -132,7 +132,7 @@ class Toolbelt:
         except Refusal as refusal:
             self._report_failure("read", {"path": path}, refusal)
             raise
-        lines = text_edits.split_lines(text)
+        lines = texts.split_lines(text)
         start = max(1, line or 1) - 1
         return "".join(lines[start : None if limit is None else start + max(0, limit)])
 
@@ -159,7 +159,7 @@ class Toolbelt:
         text = self._live.without_secrets(whole)  # before it is split
         if not text:
             return "[the file is empty]"
-        return text_edits.numbered_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
+        return texts.numbered_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
 
     def _begin_read(self, path: str) -> str:
         """Let a read through and announce it; returns as `_pass_gate`."""
@@ -173,10 +173,8 @@ class Toolbelt:
             present = self._present_text(path)
             if present and CUT not in present:
                 raise _cut_secret_refusal()
-        relative = self._pass_gate(
-            "write", path, lambda: text_edits.unified_diff(self._present_text(path), content, path)
-        )
-        lines = count(len(text_edits.split_lines(content)), "line")
+        relative = self._pass_gate("write", path, lambda: texts.unified_diff(self._present_text(path), content, path))
+        lines = count(len(texts.split_lines(content)), "line")
         self._live.write("tool", f"write {short_path(relative)} ({lines})")
         with self._writing:
             new = self._jail.write(path, content.encode())
@@ -190,11 +188,11 @@ class Toolbelt:
         def change() -> tuple[Content, bytes, int]:
             before = self._jail.read(path)
             _decode_text(path, before.data)
-            return before, *text_edits.replace_once(before.data, old, new)
+            return before, *texts.replace_once(before.data, old, new)
 
         def detail() -> str:
             before, after, _ = change()
-            return text_edits.unified_diff(before.data.decode(errors="replace"), after.decode(errors="replace"), path)
+            return texts.unified_diff(before.data.decode(errors="replace"), after.decode(errors="replace"), path)
 
         relative = self._pass_gate("edit", path, detail)
         with self._writing:
@@ -213,7 +211,7 @@ class Toolbelt:
         ended = f"it was ended after {seconds} s" if done.timed_out else f"exit code {done.exit_code}"
         if done.timed_out or done.exit_code in NOT_STARTED_CODES:
             self._live.journal.note_error("exec", f"{command_used(self._services.programs(command))}: {ended}")
-        output = text_edits.tail_of(done.output)
+        output = texts.tail_of(done.output)
         return ToolResult(f"{output or '[no output]'}\n[{ended}, {done.seconds:.1f} s]", ok=done.ok)
 
     def _present_text(self, path: str) -> str:
@@ -229,7 +227,7 @@ class Toolbelt:
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_deadline=self._live.on_stop)
         results = "\n\n".join(f"{hit.title}\n{hit.url}\n{hit.text}".strip() for hit in hits)
-        return text_edits.numbered_lines(f"{_WEB_NOTICE}\n\n{results}", 1, None) if hits else "[nothing was found]"
+        return texts.numbered_lines(f"{_WEB_NOTICE}\n\n{results}", 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
@@ -240,7 +238,7 @@ class Toolbelt:
             return f"{page.url} leads to {page.moved_to}, another host; fetch that if you want it"
         start = arguments.get("first_character", 1) - 1
         text = self._live.without_secrets(page.text)
-        body = text[start : start + text_edits.MAX_RESULT]
+        body = text[start : start + texts.MAX_RESULT]
         end = start + len(body)
         head = f"{page.url} · {page.status} · {page.kind or 'unknown kind'}\n{_WEB_NOTICE}"
         if end < len(text):
@@ -310,7 +308,7 @@ class Toolbelt:
         else:
             self._live.journal.note_error(name, f"{refusal.code}: {message}")
         advice = f" ({sanitise(refusal.fix)})" if refusal.fix else ""
-        return ToolResult(message[: text_edits.MAX_RESULT] + advice, ok=False, denied=denied)
+        return ToolResult(message[: texts.MAX_RESULT] + advice, ok=False, denied=denied)
 
 
 def _cut_secret_refusal() -> Refusal:
@@ -349,7 +347,7 @@ class Toolbelts:
 
 
 def _decode_text(path: str, data: bytes) -> str:
-    if text_edits.is_binary(data):
+    if texts.is_binary(data):
         raise Refusal("binary", f"{short_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")
 

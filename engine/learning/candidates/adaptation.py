@@ -16,7 +16,7 @@ from datetime import timedelta
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
 from engine.frozen import frozen
-from engine.learning.candidates.candidate_rows import (
+from engine.learning.candidates.candidates import (
     CandidateReader,
     CandidateRow,
     add_candidate,
@@ -25,7 +25,6 @@ from engine.learning.candidates.candidate_rows import (
     store_evaluation,
     undo_decision,
 )
-from engine.learning.candidates.candidate_views import CandidateViews, describe_lift
 from engine.learning.candidates.drafting import Draft, NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
@@ -37,11 +36,11 @@ from engine.learning.candidates.evaluation import (
     same_change,
     select_opportunities,
 )
-from engine.learning.candidates.records import Records
+from engine.learning.candidates.overlays import Trials
+from engine.learning.candidates.records import Records, Sources
 from engine.learning.candidates.reflection import Reflection
 from engine.learning.candidates.scoring import OPPORTUNITY
-from engine.learning.candidates.sources import Sources
-from engine.learning.candidates.trials import Trials
+from engine.learning.candidates.views import CandidateViews, describe_lift
 from engine.model import Randomness, Refusal, Trust
 from engine.model.adaptation import (
     Candidate,

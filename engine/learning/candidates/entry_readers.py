@@ -10,11 +10,11 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.learning.candidates import scoring
+from engine.learning.candidates.records import Sources
 from engine.learning.candidates.scoring import RecordScore, slug
-from engine.learning.candidates.sources import Sources
 from engine.model import PermissionAnswer
 from engine.model.adaptation import RecordKind
-from engine.model.lessons import added_sentences, distil
+from engine.model.learnings import added_sentences, distil
 from engine.model.text import quote
 from engine.storage.ledger import LedgerEntry
 

@@ -17,10 +17,12 @@ from sqlalchemy import column, table
 from sqlmodel import Session, col, select
 
 from engine.events import PairsExported
+from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decision
-from engine.learning.decisions.pairs import MORE_PAIRS, DpoPair, import_pairs, load_pairs
-from engine.learning.decisions.training_lines import (
+from engine.learning.decisions.preferences import (
+    MORE_PAIRS,
+    DpoPair,
     Exchange,
     Preference,
     Shape,
@@ -28,6 +30,8 @@ from engine.learning.decisions.training_lines import (
     check_preferences,
     encode_lines,
     exchange_line,
+    import_pairs,
+    load_pairs,
     preference_line,
     read_preference,
     weight_line,
@@ -37,7 +41,6 @@ from engine.model.secrets import redact
 from engine.model.text import count
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
-from engine.storage.files import write_atomic
 
 MIN_BATCH = 50
 """Minimum number of new pairs in a batch (SPEC 8.3)."""

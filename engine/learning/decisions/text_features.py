@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy
 
-from engine.learning.decisions.card_features import EMBEDDING_SIZE, TextFeatures
+from engine.learning.decisions.decisions import EMBEDDING_SIZE, TextFeatures
 from engine.model import prompt_words
 
 WORD_DIMENSIONS = 256

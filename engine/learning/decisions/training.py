@@ -17,36 +17,34 @@ from sqlalchemy import ColumnElement
 from sqlmodel import col, select
 
 from engine.events import TrainingMoved
+from engine.files import write_atomic
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.pairs import count_pairs
-from engine.learning.decisions.training_examples import (
-    MAX_MEASURED,
-    MIN_MEASURED,
-    MIN_PAIRS,
-    Agreement,
-    Batch,
-    TrainingPlan,
-    agreement,
-    make_batch,
-    may_replace,
-    split,
-)
-from engine.learning.decisions.training_lines import Preference
+from engine.learning.decisions.preferences import Preference, count_pairs
 from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.learning.decisions.training_runs import (
     ACTIVE,
     IS_ACTIVE,
+    MAX_MEASURED,
+    MIN_MEASURED,
+    MIN_PAIRS,
     USED_PAIRS,
+    Agreement,
+    Batch,
+    BudgetReservation,
     RunState,
+    TrainingPlan,
     TrainingRun,
+    TwinModel,
+    agreement,
     load_run,
+    make_batch,
+    may_replace,
     newest_run,
+    split,
 )
-from engine.learning.decisions.twin_model import BudgetReservation, TwinModel
 from engine.model import Randomness, Refusal, TrainingOffer, TrainingView
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
-from engine.storage.files import write_atomic
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_of_path
 from engine.learning.learnings.extraction import LANDED, Extraction
-from engine.learning.learnings.own_tools import is_about_own_tools
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     find_duplicates,
+    is_about_own_tools,
     is_promotable,
     merge_duplicates,
     plan_global,
@@ -29,7 +29,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.session_records import SessionSource
+from engine.learning.learnings.rules import SessionSource
 from engine.learning.learnings.store import IsForgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
 from engine.model import (
     Asks,
@@ -42,9 +42,8 @@ from engine.model import (
     Trust,
 )
 from engine.storage import state
-from engine.storage.consumers import NotReady
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import LedgerEntry
+from engine.storage.ledger import LedgerEntry, NotReady
 from engine.storage.rows import load
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.entries import Scope, format_time, project_key, scope_of_path
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.promotion import Provenance, plan_retraction
-from engine.learning.learnings.session_records import SessionSource
+from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
+from engine.learning.learnings.rules import SessionSource
 from engine.learning.learnings.store import (
     Change,
     LearningFiles,
@@ -24,7 +25,6 @@ from engine.learning.learnings.store import (
     record_uses,
     retracted_lessons,
 )
-from engine.learning.learnings.stored_vectors import EmbedTexts, StoredVectors
 from engine.model import (
     Asks,
     ChainReport,
@@ -41,9 +41,8 @@ from engine.model import (
     Waiting,
     sanitise,
 )
-from engine.storage.consumers import ConsumerThread, LedgerConsumer
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger
+from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
 log = logging.getLogger(__name__)
 

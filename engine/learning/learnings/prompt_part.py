@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
+from engine.files import read_plain
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key
 from engine.learning.learnings.promotion import is_promotable
 from engine.learning.learnings.recurrence import names
@@ -30,11 +31,9 @@ from engine.model import (
     Trust,
     prompt_words,
 )
-from engine.model.agents import OWN_TEXT
-from engine.model.lessons import normalise
-from engine.model.sections import LEARNT, read_section
-from engine.model.text import approved_text, without_invalid_xml
-from engine.plain_files import read_plain
+from engine.model.learnings import normalise
+from engine.model.prompts import OWN_TEXT
+from engine.model.text import LEARNT, approved_text, read_section, without_invalid_xml
 
 BLOCK = "learnt"
 PROVENANCE = "learning_sources"

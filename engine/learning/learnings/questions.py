@@ -12,9 +12,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from engine.frozen import frozen
-from engine.learning.learnings.rules import ALIGNMENT, CORRECTIVE, ESCALATION, OBSERVATIONS, Finding, rule_finding
-from engine.learning.learnings.scores import Basis, Impact, confidence, importance
-from engine.learning.learnings.session_records import SessionRecord
+from engine.learning.learnings.rules import (
+    ALIGNMENT,
+    CORRECTIVE,
+    ESCALATION,
+    OBSERVATIONS,
+    Basis,
+    Finding,
+    Impact,
+    SessionRecord,
+    confidence,
+    importance,
+    rule_finding,
+)
 from engine.model import (
     Asks,
     LearningEntry,
@@ -26,7 +36,7 @@ from engine.model import (
     TranscriptLine,
     sanitise,
 )
-from engine.model.lessons import Correction, Rule, added_sentences
+from engine.model.learnings import Correction, Rule, added_sentences
 from engine.model.secrets import redact
 from engine.model.text import plain
 

@@ -23,17 +23,15 @@ from sqlmodel import Field, col, desc, select
 
 from engine import events
 from engine.events import Event
+from engine.files import read_plain, write_atomic
 from engine.frozen import frozen
 from engine.learning.learnings.entries import ROOT, Scope, front_matter, page_location, read_entry
 from engine.learning.learnings.page import Page, Value
 from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, sanitise
-from engine.plain_files import read_plain
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.files import write_atomic
-from engine.storage.rows import Row
-from engine.storage.types import utc_field
+from engine.storage.rows import Row, utc_field
 
 log = logging.getLogger(__name__)
 

@@ -14,23 +14,14 @@ from typing import Final
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import (
-    branches,
-    changes,
-    environments,
-    failures,
-    history,
-    runs,
-    unreliable_tests,
-    work,
-)
+from engine.prediction.templates import branches, changes, failures, history, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     branches.unfinished_operation,
-    environments.update_lock,
+    failures.update_lock,
     changes.secret,
     changes.large_file,
     changes.reclaim_space,
@@ -61,15 +52,15 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     failures.undo_landing,
     failures.rehearse_revert,
-    environments.prepare_environment,
+    failures.prepare_environment,
     failures.bisect,
     failures.apply_fix,
     failures.still_red,
     runs.rerun_failing,
     runs.run_tests,
     runs.check_clean_head,
-    unreliable_tests.hunt_flakes,
-    unreliable_tests.quarantine,
+    runs.hunt_flakes,
+    runs.quarantine,
     runs.slower_tests,
     changes.uncovered_lines,
     changes.fix_lint,

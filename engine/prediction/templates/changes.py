@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from engine.git.leftovers import SECRET
-from engine.git.mentions import Mention
-from engine.git.own_changes import CONFLICT_MARKER, TODOS, LocatedLeftover
+from engine.git.own_changes import CONFLICT_MARKER, TODOS, LocatedLeftover, Mention
 from engine.git.state import GitState
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Tier

@@ -8,15 +8,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
 
-from engine.git.co_changes import is_group
 from engine.git.commits import Commit
-from engine.git.releases import ReleaseRhythm
-from engine.git.state import GitState
-from engine.git.status import is_byproduct
+from engine.git.project_habits import ReleaseRhythm, is_group
+from engine.git.state import GitState, is_byproduct
 from engine.model import PartOfDay
 from engine.model.text import count, listing, moment, plain, tail, text_hash
-from engine.prediction.calendars import nearest
 from engine.prediction.context import WorkspaceContext, result_words
+from engine.prediction.signals import nearest
 from engine.prediction.templates.changes import review_range
 from engine.prediction.templates.failures import culprit
 from engine.prediction.templates.offers import (

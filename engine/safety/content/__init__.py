@@ -12,17 +12,16 @@ such as a command whose name cannot be read from the text, is asked about, never
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import lru_cache
 from pathlib import Path
 
 from engine.frozen import frozen
-from engine.model import Assignment, RailVerdict, Verdict
+from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
 from engine.safety.content.calls import unwrap
-from engine.safety.content.judging import RANK, judge_command
-from engine.safety.content.own import NO_RULES, OwnRules, own_rules
-from engine.safety.content.prompts import judge_prompt
+from engine.safety.content.judging import RANK, judge_command, judge_prompt
 from engine.safety.content.rule_files import Hit
+from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
 from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
@@ -105,3 +104,21 @@ def check_assignment(assignment: Assignment, channels: Container[str], *, own: O
 
 def _verdict(hit: Hit | None) -> RailVerdict:
     return _CLEAN if hit is None else RailVerdict(RAIL, hit[0], hit[2], hit[1])
+
+
+# Objections of the content filter to words that an agent reads: text of others in a prompt or in the queue.
+
+
+def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
+    """The objection of the content filter to text that would guide agents, "" for none."""
+    verdict = check(text) if text.strip() else None
+    if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
+        return ""  # a `*` in quoted code is nothing that could not be resolved: words are read, not run
+    return verdict.reason
+
+
+def line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
+    """The objection of the content filter to each line of a part, "" for none."""
+    if part.role == "assistant":
+        return [""] * len(part.lines)
+    return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]

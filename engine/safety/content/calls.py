@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
-from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
-from engine.safety.content.wrappers import (
+from engine.safety.content.rule_files import (
     CODE_ANYWHERE,
     CONTAINER_VALUES,
     INTERPRETERS,
@@ -20,6 +19,7 @@ from engine.safety.content.wrappers import (
     WRAPPERS,
     carried_commands,
 )
+from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 
 MAX_DEPTH = 10
 MAX_NESTED = 30_000

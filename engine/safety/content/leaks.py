@@ -12,8 +12,8 @@ import re
 from engine.model import Verdict
 from engine.safety.content.calls import Call
 from engine.safety.content.outputs import chain_of, program_of
-from engine.safety.content.patterns import ASK, BLOCK, has_option
 from engine.safety.content.rule_files import Hit
+from engine.safety.content.rulebook import ASK, BLOCK, has_option
 from engine.safety.content.shell import Simple, parse
 
 SECRETS = re.compile(

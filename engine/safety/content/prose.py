@@ -7,8 +7,200 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from engine.frozen import frozen
 from engine.safety.content.rule_files import Hit, Rule, read_rules
-from engine.safety.content.sentences import Clause
+
+# A prompt taken apart into clauses: which of them ask for something, which only talk about it (SPEC 3.5).
+#
+# "Delete the production database" asks. "Write a test that rm -rf is refused", "never force push", "why does it drop
+# the table?" talk. Code in backticks or fences and quoted text are taken out and handed over beside the clause they
+# stand in.
+
+
+MAX_CLAUSES = 300
+"""Clauses of one prompt that are looked at."""
+MAX_QUOTED = 100
+"""Pieces of code and quoted text of one prompt that are looked at."""
+MAX_SENTENCE_LENGTH = 4000
+
+_FENCE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
+_TICKS = re.compile(r"`([^`\n]{1,1000})`")
+_QUOTED = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600})'(?=$|[\s.,;:!?)])")
+_BLANKS = re.compile(r"[ \t]{2,}")
+_MARK = re.compile("\ue000(\\d{1,4})\ue001")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
+_SEPARATOR = re.compile(
+    r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+"
+    r"|:\s+|"
+    r"\s[-\u2014]\s)",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
+_FILLER = re.compile(
+    r"^(?:please|pls|kindly|now|ok(?:ay)?|hey|hi|hello|so|well|first(?:ly)?|second(?:ly)?|third(?:ly)?|next|then"
+    r"|finally|"
+    r"lastly|also|and|just|immediately|quickly|simply|urgent(?:ly)?|after that|afterwards|meanwhile|instead|go"
+    r" ahead(?: and)?|"
+    r"feel free to|proceed to|let'?s|let us|(?:can|could|would|will) you|you (?:should|must|can|may|need to|have to"
+    r"|will)|"
+    r"(?:i|we)(?:'d| would)? (?:want|need|like|would like)(?: you)?(?: all)?(?: to)?|(?:we|i) (?:should|must|have to"
+    r"|can)|"
+    r"i think (?:we|you) should|it is time to|it's time to|time to|your (?:task|job|goal|mission) is to|the task is to|"
+    r"todo|task|goal|fixme|make sure (?:to|you|that you)|be sure to|(?:do not|don't|never) (?:forget to|hesitate to)|"
+    r"remember to|try to|help me(?: to)?|you are (?:asked|allowed|told) to|start by|begin by|"
+    r"(?:completely|permanently|fully|entirely|recursively|forcibly|silently|carefully|safely|really|at once))"
+    r"(?:\s*[,:!]\s*|\s+|$)",
+    re.IGNORECASE,
+)
+_TALK = re.compile(
+    r"^(?:update (?:the |our )?(?:docs?|documentation|readme|comments?|change ?log|tests?|wording|text)"
+    r"|(?:re)?(?:place|write|add|create|implement|document|describe|explain|summari[sz]e|review|test|check|verify"
+    r"|ensure|"
+    r"assert|confirm|investigate|analy[sz]e|read|discuss|compare|refactor|rename|fix|debug|handle|support|mock"
+    r"|simulate|"
+    r"stub|reproduce|translate|note|mention|warn|comment|log|detect|block|prevent|reject|refuse|forbid|guard|protect|"
+    r"restrict|propose|suggest|plan|outline|rehearse|teach|learn|understand|lint|cover|parametri[sz]e|audit|count|"
+    r"search|grep|look (?:at|for|into|up)|find(?: out)?|tell me|show me|think|quote|extend|define|design|draft|"
+    r"improve|demonstrate|list|report|answer|parse|highlight|validate|recogni[sz]e|catch|escape|figure"
+    r" out))\b(?!\s*[:,])",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    r"^(?:why|how|what|when|where|who|whom|which|whose|does|did|is|are|was|were|has|have|had|should (?:we|i)|do (?:we"
+    r"|i|you)|"
+    r"may i|can (?:we|i|users?|it|this|that)|would it|could it|will it|if)\b",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"\b(?:do not|don'?t|never|must not|mustn'?t|should not|shouldn'?t|shall not|cannot|can ?not|can'?t|won'?t|will"
+    r" not|"
+    r"without|avoid|refuses?|refused|refusing|prevents?|preventing|instead of|rather than|not to|forbids?|forbidden|"
+    r"rejects?|stop(?:s|ped)? (?:users?|people|it|agents?|anyone)|no longer|does not|doesn'?t|did not|didn'?t|nobody"
+    r"|no one|"
+    r"isn'?t allowed|not allowed|no need to|needs? not|protect(?:s|ed)? against|guards? against|would not|wouldn'?t)\b"
+    r"(?! (?:forget|hesitate|wait|ask|worry|mind|stop))",
+    re.IGNORECASE,
+)
+_SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"\b(?:is|are|was|were|be|being|gets?|got)\s+(?:\w+\s+)?(?:refused|blocked|dangerous|rejected|caught|stopped"
+    r"|forbidden|"
+    r"detected|safe|unsafe|asked about|denied|documented|mentioned|harmful|flagged|prevented|harmless|a bad idea"
+    r"|risky)\b|"
+    r"\b(?:mentions?|mentioning|called|named|titled|says|saying|the (?:word|phrase|string|text|command|option|flag))\b",
+    re.IGNORECASE,
+)
+_CARRIER = re.compile(
+    r"^(?:(?:do|run|execute|perform|follow|obey|apply|carry out|type|say|send|complete|finish|this|that|these"
+    r"|following|the|"
+    r"exactly|instructions?|steps?|commands?|task|as|it|now|is|to|what|your|my)\W*)*$",
+    re.IGNORECASE,
+)
+
+
+@frozen
+class Clause:
+    """One clause. `text` is without its polite beginning, with a space for what was quoted."""
+
+    text: str
+    asks: bool
+    code: tuple[str, ...]
+    """Its parts between backticks or fences."""
+    quoted: tuple[str, ...]
+    """Its parts between quotation marks."""
+    carries: bool
+    """Whether the clause says no more than that what it quotes shall be done."""
+    negated_from: int
+    """Where in `text` a negation ends; verbs behind it are not asked for. -1 without one."""
+
+
+def clauses(text: str) -> tuple[list[Clause], bool]:
+    """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all of it. Takes linear time."""
+    stripped = _BLANKS.sub(" ", text.strip())
+    if len(stripped) > 2 and stripped[0] in "\"'" and stripped[-1] == stripped[0] and stripped.count(stripped[0]) == 2:
+        stripped = stripped[1:-1]
+    quotes: list[tuple[str, bool]] = []
+
+    def take_out(match: re.Match[str]) -> str:
+        inner = next((group for group in match.groups() if group), "")
+        if match.re is _QUOTED and len(inner.split()) < 2:
+            return f" {inner} "
+        if len(quotes) >= MAX_QUOTED:
+            return " "
+        quotes.append((inner, match.re is not _QUOTED))
+        return f" \ue000{len(quotes) - 1}\ue001 "
+
+    stripped = _MARK.sub(" ", stripped)
+    for pattern in (_FENCE, _TICKS, _QUOTED):
+        stripped = pattern.sub(take_out, stripped)
+    stripped = _BLANKS.sub(" ", stripped)
+    sentences = _SENTENCE.split(stripped)
+    complete = len(quotes) < MAX_QUOTED and all(len(sentence) <= MAX_SENTENCE_LENGTH for sentence in sentences)
+    result: list[Clause] = []
+    talked = False
+    for sentence in sentences[:MAX_CLAUSES]:
+        bare = _MARK.sub("", sentence)
+        is_only_code = not bare.strip(" .:!`")
+        sentence_clauses = _clauses_of(sentence, quotes, talked=is_only_code and talked)
+        result += sentence_clauses
+        if sentence_clauses and not is_only_code:
+            talked = not sentence_clauses[-1].asks
+        if len(result) >= MAX_CLAUSES:
+            break
+    return result[:MAX_CLAUSES], complete and len(result) < MAX_CLAUSES and len(sentences) <= MAX_CLAUSES
+
+
+def _clauses_of(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
+    """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
+    sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
+    question = bool(_QUESTION.match(_without_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
+    parts = _SEPARATOR.split(sentence)
+    result: list[Clause] = []
+    before: Clause | None = None
+    context = ""
+    for index in range(0, len(parts), 2):
+        conjunction = parts[index - 1].strip().lower() if index else ""
+        part = parts[index]
+        pieces = [quotes[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(quotes)]
+        bare = " ".join(_without_filler(_MARK.sub(" ", part)).split())
+        if not bare and not pieces:
+            continue
+        conditional = bool(re.match(r"(?:if|when|while|unless|once|after|before|because|since)\b", bare, re.IGNORECASE))
+        talks = talked or question or conditional or bool(_TALK.match(bare)) or bool(_ABOUT.search(bare))
+        joined = conjunction in ("and", "or", "nor", "&", ",")
+        if before is not None and not talks:
+            if conjunction == "before":
+                talks = True
+            elif before.asks:
+                talks = conjunction in ("or", "nor") and before.negated_from >= 0
+            elif _TALK.match(context):
+                talks = conjunction == ":" or (joined and bool(_SUBORDINATE.search(context)))
+            else:
+                talks = conjunction in ("or", "nor") and bool(_NEGATED.search(context))
+        negation = _NEGATED.search(bare)
+        clause = Clause(
+            bare,
+            not talks,
+            tuple(text for text, is_code in pieces if is_code),
+            tuple(text for text, is_code in pieces if not is_code),
+            bool(pieces) and bool(_CARRIER.match(bare)),
+            negation.end() if negation else -1,
+        )
+        result.append(clause)
+        context = f"{context} {bare}" if talks and joined else bare
+        before = clause
+    return result
+
+
+def _without_filler(text: str) -> str:
+    text = text.strip()
+    for _ in range(12):
+        shorter = _FILLER.sub("", text, count=1).strip()
+        if shorter == text:
+            break
+        text = shorter
+    return text
+
 
 _IN_CODE = re.compile(
     r"\s+(?:from|in|of|out of|inside|under|below|on)\s+(?:the\s+|this\s+|our\s+"

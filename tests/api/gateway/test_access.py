@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from engine.api.control import ask
 from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, gateway_token, rotate_token
+from engine.api.gateway.addresses import Limits
 from engine.clock import SystemClock
+from engine.config.sections import Surface
 from engine.home import Home
-from engine.key_stores import Keyring
-from engine.keys import Keys
-from engine.lock import HomeLock
-from engine.model import Refusal
+from engine.keys import Keyring, Keys
+from engine.lock import HomeLock, read_holder
+from engine.model import DecidedBy, Refusal, SessionState, Status
 from engine.storage import state
 from engine.storage.database import Database
-from tests.support.keyrings import MemoryKeyring
+from tests.api.gateway.conftest import Serve, Served
+from tests.api.notify.notification_server import NotificationServer
+from tests.support.helpers import MemoryKeyring
 
 
 def passes(access: Access, credential: str, *, method: str, path: str, now: float) -> bool:
@@ -201,3 +211,124 @@ def test_a_token_of_a_persons_making_is_not_too_short(tmp_path: Path) -> None:
     assert refused.value.code == "weak_token"
     assert "unset CLAWPY_GATEWAY_API_KEY" in refused.value.fix, "while it is set, `clawpy token new` makes none"
     assert "let me in" not in str(refused.value)
+
+
+# A button of a notification, from card to press (SPEC 10.2): a real engine, its gateway, and a server as ntfy is.
+
+
+def press(button: dict[str, Any]) -> httpx.Response:
+    return httpx.request(button["method"], button["url"], headers=button["headers"], timeout=30, trust_env=False)
+
+
+def predict(served: Served, *flows: str) -> None:
+    """Other programs predict these, and a cycle makes cards of them."""
+    stamp = served.engine.clock.now().isoformat()
+    lines = [
+        {"prediction": flow, "confidence": 0.7, "channel": "koji-core", "reasoning": "", "timestamp": stamp}
+        for flow in flows
+    ]
+    file = served.engine.home.data / "predictions.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    served.engine.predictions.run_cycle(requested=True)
+
+
+@pytest.mark.long
+def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
+    served = serve(Limits())  # of a slow machine no request is cut short
+    engine = served.engine
+    with NotificationServer() as office:
+        engine.settings.set("notify.phone.url", office.ntfy)
+        engine.settings.set("notify.gateway", served.url)
+        engine.settings.set("notify.digestMinutes", 0)
+        engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # it is told at any hour
+        predict(served, "report_branches", "check_clean_head")
+        engine.notify.catch_up()
+        while engine.notify.step(Surface.PHONE) == 0:
+            pass
+    told = {}
+    for post in office.posts:
+        buttons = {load["label"]: load for load in json.loads(post.headers["x-actions"])}
+        told[buttons["Approve"]["url"].split("/")[-2]] = buttons
+    first, second = [one.id for one in engine.cards.pending() if one.id in told][:2]
+    assert served.token not in str(told)
+
+    assert press(told[first]["Approve"]).status_code == 200
+    decided = engine.cards.get(first)
+    assert (decided.status in (Status.CONFIRMED, Status.EXECUTED), decided.decided_by) == (True, DecidedBy.API)
+    assert press(told[first]["Approve"]).status_code == 401, "a pass opens once"
+    assert press(told[first]["Dismiss"]).status_code == 409, "and a card is decided once"
+
+    assert press(told[second]["Later"]).status_code == 200
+    assert engine.cards.get(second).snoozed_until is not None
+    swapped = told[second]["Dismiss"] | {"headers": told[second]["Approve"]["headers"]}
+    assert press(swapped).status_code == 401, "the pass of one button opens no other door"
+    assert press(told[second]["Dismiss"]).status_code == 200
+    assert engine.cards.get(second).status is Status.REJECTED
+
+
+# The same card approved from every door at once: it runs once, and everybody else is told so (SPEC 2.7, 3.1).
+
+
+TIMES = 100
+
+Try = Callable[[], str]
+"""Approves the card: "" when that went through, else the code of the refusal."""
+
+
+def doors(served: Served, card_id: str, client: httpx.Client) -> list[Try]:
+    """Four ways in."""
+    address = (holder := read_holder(served.engine.home)) and holder.address
+    assert address
+
+    def by_path() -> str:
+        reply = client.post(f"/api/v1/predictions/{card_id}/confirm")
+        assert reply.status_code in (200, 409), reply.text
+        return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
+
+    def by_rpc() -> str:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"predictionId": card_id}}
+        told = client.post("/api/v1/rpc", json=asked).json()
+        if "error" in told:
+            return str(told["error"]["data"]["code"])
+        assert told["result"]["triggered"] is True
+        return ""
+
+    def by_port() -> str:
+        try:
+            served.engine.cards.approve(card_id)
+        except Refusal as refusal:
+            return refusal.code
+        return ""
+
+    def by_socket() -> str:
+        try:
+            ask(address, "approve", {"id": card_id})
+        except Refusal as refusal:
+            return refusal.code
+        return ""
+
+    return [by_path, by_rpc, by_port, by_socket]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(4), ids=["path", "rpc", "console", "socket"])
+def test_a_hundred_at_once_run_it_once(serve: Serve, served: Served, first: int) -> None:
+    card = served.card()
+    began = threading.Barrier(TIMES)
+    with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:
+        ways = doors(served, card.id, client)
+
+        def attempt(number: int) -> str:
+            began.wait()
+            return ways[(number + first) % len(ways)]()
+
+        with ThreadPoolExecutor(TIMES) as crowd:
+            told = list(crowd.map(attempt, range(TIMES)))
+    assert told.count("") == 1
+    assert set(told) - {""} == {"already_decided"}
+    assert len(told) - told.count("") == TIMES - 1
+    sessions = [one for one in served.engine.sessions.list(limit=1000) if one.prediction_id == card.id]
+    assert len(sessions) == 1
+    assert served.engine.sessions.wait(sessions[0].id, 30).state is SessionState.SUCCEEDED
+    permits = [one for one in served.engine.safety.log(limit=1000) if one.prediction_id == card.id]
+    assert len(permits) == 1, "the rails were asked once"

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.api.gateway import replies
+from engine.api.gateway import models
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import listen_address
+from engine.api.gateway.addresses import Limits, listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.feed import Feed
-from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.model import Answer, DecidedBy, DecisionSignal, Question, SessionState, Status, TriggerType, Verdict
 from tests.api.gateway.conftest import Serve, Served
@@ -44,7 +43,7 @@ def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
     assert (one["status"], one["targetChannel"], one["targetAgent"]) == ("pending", "research", "researcher")
     assert told(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert told(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-    replies.Predictions.model_validate(found)
+    models.Predictions.model_validate(found)
 
 
 @pytest.mark.parametrize(("count", "status"), [(10, 200), (11, 422)])
@@ -56,7 +55,7 @@ def test_at_most_ten_cards_are_listed(served: Served, count: int, status: int) -
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
     card = served.card()
     found = told(served, "POST", f"/predictions/{card.id}/confirm")
-    replies.Decided.model_validate(found)
+    models.Decided.model_validate(found)
     assert found["prediction"]["id"] == card.id
     assert found["session"]["predictionId"] == card.id
     assert engine.sessions.wait(found["session"]["id"], 20).state is SessionState.SUCCEEDED
@@ -99,7 +98,7 @@ def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> 
     card = served.card()
     asked = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     found = told(served, "POST", "/crosspoll/trigger", json=asked)
-    replies.Triggered.model_validate(found)
+    models.Triggered.model_validate(found)
     assert found["triggered"] is True
     assert (found["prediction"]["id"], found["targetChannel"]) == (card.id, "research")
     assert "#research" in found["message"]
@@ -176,7 +175,7 @@ def test_config_of_this_run(served: Served, engine: Engine) -> None:
         "quietHoursStart": 22, "quietHoursEnd": 7,
     }  # fmt: skip
     found = told(served, "PATCH", "/crosspoll/config", json=asked)
-    replies.Configured.model_validate(found)
+    models.Configured.model_validate(found)
     assert found["config"] == asked
     settings = engine.settings.current
     assert settings.cross_poll_interval_ms == 900_000
@@ -224,7 +223,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     assert told(other, "POST", "/twin/serve", 409, json=asked)["error"]["code"] == "nothing_to_predict"
     card = other.card()
     found = told(other, "POST", "/twin/serve", json=asked)
-    replies.TwinReply.model_validate(found)
+    models.TwinReply.model_validate(found)
     assert (found["prompt"], found["channel"]) == (card.assignment.prompt, "research")
     assert told(other, "POST", "/twin/serve", 409, json=asked | {"model": "gpt-9"})["error"]["code"] == "another_model"
 
@@ -242,7 +241,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
     try:
         messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
         found = told(served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50})
-        replies.TwinReply.model_validate(found)
+        models.TwinReply.model_validate(found)
         assert (found["prompt"], found["source"], found["model"]) == ("Run the tests", "twin-model", "ollama:small")
         [(model, question)] = asked
         assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
@@ -319,3 +318,17 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
     assert schemas["Prediction"]["example"]["targetChannel"] == "koji-core"
     for page in ("/docs", "/redoc", "/openapi.json"):
         assert served.ask("GET", page).status_code == 404
+
+
+# A property of the whole API: whatever is sent, the reply is one that the document describes, and none is a fault.
+#
+# Ten thousand requests: `pytest -m faults -s tests/faults/test_gateway_requests.py`.
+
+
+@pytest.mark.long
+def test_every_reply_is_as_documented(serve: Serve) -> None:
+    from tests.api.gateway.fuzz import UNHURRIED, fuzz  # Schemathesis takes a second to import
+
+    told = fuzz(serve(limits=UNHURRIED), 60)
+    assert sum(told.values()) >= 50
+    assert {key.rpartition(" ")[2] for key in told} >= {"200", "422"}

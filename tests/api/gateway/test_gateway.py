@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from engine.api.gateway.addresses import ListenOptions, check_certificate, host_name, listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
-from engine.config.gateway import GatewaySettings
+from engine.config.sections import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import QUICK, Serve, Served
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,13 +15,85 @@ import pytest
 from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
-from engine.api.notify.addresses import Address
-from engine.api.notify.content import NotificationContent
-from engine.api.notify.delivery import Button, Failure, deliver, describe_failure
-from engine.api.notify.forms import Form, NotificationKind
-from engine.api.notify.notes import Note, make_note
-from engine.config.notify import Surface
+from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver, describe_failure
+from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
+from engine.config import Settings
+from engine.config.sections import NotifySettings, Surface, SurfaceSettings, address_problem
+from engine.config.settings_file import BadConfig, read_settings
+from engine.model import Refusal
 from tests.api.notify.notification_server import NotificationServer
+from tests.api.notify.world import SomeKeys, SomeSettings
+
+# Where an address comes from, and which may stand in the settings (SPEC 11.1).
+
+
+def settings(url: str) -> SomeSettings:
+    return SomeSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "key", "ntfy://topic", "ntfys://ntfy.sh/topic", "json://127.0.0.1:8080/push?method=PUT", "desktop://",
+     "speak://", "dbus://"],
+)  # fmt: skip
+def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
+    assert address_problem(url) == ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ntfy://user:hunter2@ntfy.sh/topic", "ntfy://tk_abc@ntfy.sh/topic", "ntfys://ntfy.sh/topic?token=tk_hunter2",
+     "discord://4242/hunter2", "tgram://hunter2/12", "json://host/x?+Authorization=hunter2", "slack://a/b/hunter2",
+     "https://discord.com/api/webhooks/1/hunter2", "hunter2", "ntfy://a b/hunter2", "json://[::1/hunter2"],
+)  # fmt: skip
+def test_all_others_are_refused_and_not_repeated(url: str) -> None:
+    assert address_problem(url)
+    with pytest.raises(BadConfig) as refused:
+        read_settings(f'[notify.phone]\nurl = "{url}"\n', file="config.toml", environment={})
+    assert "hunter2" not in str(refused.value)
+    assert "tk_abc" not in str(refused.value)
+    assert "config.toml:2: notify.phone.url" in str(refused.value)
+
+
+def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
+    keys, environment = SomeKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
+    found = Addresses(settings("key"), keys, environment=environment).of(Surface.PHONE)
+    assert found is not None
+    assert (found.url, found.source) == ("ntfy://mine", "environment")
+    found = Addresses(settings("key"), keys, environment={}).of(Surface.PHONE)
+    assert found is not None
+    assert (found.url, found.source, found.service) == ("discord://1/kept", "keyring", "discord")
+    found = Addresses(settings("ntfy://topic"), keys, environment={}).of(Surface.PHONE)
+    assert found is not None
+    assert (found.url, found.source) == ("ntfy://topic", "settings")
+
+
+@pytest.mark.parametrize(("kept", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
+def test_what_is_said_to_be_kept_and_is_not(kept: dict[str, str], code: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        Addresses(settings("key"), SomeKeys(kept), environment={}).of(Surface.PHONE)
+    assert refused.value.code == code
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_address_is_neither_shown_nor_stored() -> None:
+    one = Address(Surface.PHONE, "discord://1/hunter2", "keyring")
+    assert repr(one) == "Address('phone', 'discord', 'keyring')"
+    with pytest.raises(TypeError):
+        pickle.dumps(one)
+
+
+def test_what_is_secret_of_an_address_is_known() -> None:
+    environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
+    assert "hunter2hunter2" in Addresses(settings(""), SomeKeys(), environment=environment).secrets()
+    kept = Addresses(
+        settings("key"), SomeKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
+    )
+    assert kept.secrets() == ()
+    kept.of(Surface.PHONE)
+    assert "passw0rd1" in kept.secrets()
+    assert "services" not in kept.secrets(), "a word of everyday use is cut out of nothing"
+
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CARD = NotificationContent(

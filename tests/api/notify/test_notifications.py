@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import BUTTON_LIFETIME, Button, Failure
-from engine.api.notify.forms import Form
-from engine.api.notify.timing import BACKOFF_S, MAX_AGE, MAX_TRIES
+from engine.api.notify.delivery import BUTTON_LIFETIME, Address, Button, Failure
+from engine.api.notify.notes import Form, Note, Urgency
+from engine.api.notify.outbox import (
+    BACKOFF_S,
+    MAX_AGE,
+    MAX_BATCH,
+    MAX_TRIES,
+    QUIET_POLL_S,
+    DeliveryPlan,
+    NotificationRow,
+    backoff_s,
+    is_expired,
+    plan_delivery,
+    schedule,
+)
 from engine.clock import FakeClock
-from engine.config.notify import Surface
+from engine.config.sections import Surface
 from engine.events import (
     CostWarned,
     Event,
@@ -29,10 +44,11 @@ from engine.events import (
 )
 from engine.model import CheckResult, Source, Tier, microusd
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
+from engine.storage.ledger import Ledger, append
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.world import World
 from tests.api.stand_in import session
+from tests.conftest import MONDAY_MORNING
 
 EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
 
@@ -370,3 +386,148 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
     finally:
         stuck.set()
         world.notifications.close()
+
+
+# When what is sent: windows, quiet hours, back-off. Pure.
+
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+WINDOW = timedelta(minutes=5)
+
+
+def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
+    due_at = NOW + timedelta(seconds=due)
+    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=due_at)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("urgency", "quiet", "gathered", "minutes"),
+    [
+        (Urgency.LOW, False, True, 5),
+        (Urgency.NORMAL, False, False, 0),
+        (Urgency.URGENT, False, False, 0),
+        (Urgency.LOW, True, True, 0),
+        (Urgency.NORMAL, True, True, 0),
+        (Urgency.URGENT, True, False, 0),
+    ],
+)
+def test_an_entry(urgency: Urgency, quiet: bool, gathered: bool, minutes: int) -> None:
+    assert schedule(urgency, NOW, quiet=quiet, window=WINDOW) == (gathered, NOW + timedelta(minutes=minutes))
+
+
+def test_one_by_one_the_urgent_first() -> None:
+    waiting = [item(1), item(2, urgent=True), item(3)]
+    assert plan_delivery(waiting, NOW, quiet=False).batch == (waiting[1],)
+    assert plan_delivery([waiting[0], waiting[2]], NOW, quiet=False).batch == (waiting[0],)
+
+
+def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> None:
+    waiting = [item(1, gathered=True, due=300), item(2, gathered=True, due=420)]
+    assert plan_delivery(waiting, NOW + timedelta(seconds=299), quiet=False) == DeliveryPlan(wait=1.0)
+    assert plan_delivery(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
+
+
+def test_one_digest_has_a_bound() -> None:
+    waiting = [item(number, gathered=True) for number in range(MAX_BATCH + 3)]
+    assert plan_delivery(waiting, NOW, quiet=False).batch == tuple(waiting[:MAX_BATCH])
+
+
+def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
+    waiting = [item(1, gathered=True), item(2, urgent=True)]
+    assert plan_delivery(waiting, NOW, quiet=True).batch == (waiting[1],)
+    assert plan_delivery(waiting[:1], NOW, quiet=True) == DeliveryPlan(wait=QUIET_POLL_S)
+    assert plan_delivery(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
+
+
+def test_a_failing_surface_is_left_alone_ever_longer() -> None:
+    assert [backoff_s(failures) for failures in range(1, 7)] == [*BACKOFF_S, BACKOFF_S[-1]]
+
+
+def test_when_it_is_given_up() -> None:
+    assert not is_expired(MAX_TRIES - 1, MAX_AGE - timedelta(seconds=1))
+    assert is_expired(MAX_TRIES, timedelta(0))
+    assert is_expired(0, MAX_AGE)
+
+
+# Each is delivered at least once, and but for a crash at the wrong instant not twice, whatever fails and when.
+
+
+URL = "json://nowhere.invalid/x"
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Post:
+    """Takes notes, unless it fails or crashes after it took one."""
+
+    def __init__(self) -> None:
+        self.got: Counter[str] = Counter()
+        self.fails = self.crashes = False
+
+    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+        if self.fails:
+            return Failure("it cannot be reached")
+        self.got.update(word for word in note.body.split() if word.startswith("$") and word.endswith("7"))
+        if self.crashes:
+            self.crashes = False
+            raise Crash
+        return None
+
+
+STEP = st.sampled_from(
+    ["happen", "happen", "read", "deliver", "deliver", "fail", "work", "wait", "restart", "crash", "quiet"]
+)
+
+
+@pytest.mark.long
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(STEP, max_size=25))
+def test_whatever_fails_and_when(steps: list[str]) -> None:
+    clock = FakeClock(MONDAY_MORNING)
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+        try:
+            _live(steps, database, clock)
+        finally:
+            database.close()
+
+
+def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
+    post, told, crashed = Post(), [], False
+
+    def begin() -> World:
+        world = World(database, clock, EventBus())
+        world.at(phone=URL)
+        world.notifications.deliver = post.deliver
+        return world
+
+    world = begin()
+    for step in [*steps, "work", "restart", "read", "wait", "deliver", "wait", "deliver"]:
+        if step == "happen":
+            told.append(f"${len(told)}.07")
+            spent = microusd(float(told[-1][1:]))
+            database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
+        elif step == "read":
+            world.notifications.catch_up()
+        elif step in ("fail", "work"):
+            post.fails = step == "fail"
+        elif step == "wait":
+            clock.advance(timedelta(minutes=31))
+        elif step == "quiet":
+            world.quiet = not world.quiet
+        elif step == "restart":
+            world = begin()
+        else:
+            post.crashes = step == "crash"
+            try:
+                world.deliver([Surface.PHONE])
+            except Crash:
+                crashed = True
+                world = begin()
+            post.crashes = False
+    missed = {one.surface for one in world.notifications.outbox.undelivered()}
+    assert set(post.got) == set(told) or missed
+    if not crashed:
+        assert all(number == 1 for number in post.got.values())

@@ -17,8 +17,8 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
-from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow import SessionStopped
+from engine.execution.runners.runner import AgentServices
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions

@@ -19,7 +19,7 @@ from engine.execution.runners.acp.agents import (
     command_confinement,
     find_agents,
 )
-from engine.execution.runners.acp.json_rpc_pipe import parse_message
+from engine.execution.runners.acp.conversation import parse_message
 from engine.execution.runners.acp.requests import choose_option
 from engine.execution.runners.acp.turns import UsageMeter
 from engine.execution.sandbox import Confinement

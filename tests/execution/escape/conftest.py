@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.sandbox import PRIVATE_FOLDERS, Sandbox
 from engine.execution.sandbox.ladder import find_rungs
-from engine.plain_files import remove_folder
+from engine.files import remove_folder
 from tests.execution.escape.jail import Jail
 
 WORKING: list[Sandbox | None] = [rung for rung in find_rungs() if rung.confines]

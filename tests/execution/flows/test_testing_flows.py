@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flow import FlowError
-from engine.execution.runners.flows.test_runs import how_to_run_tests
+from engine.execution.runners.flows.test_runs import Cause, cause_of, how_to_run_tests
+from engine.execution.runners.flows.test_upkeep import add_skip_mark
 from engine.execution.runners.toolchains.projects import find_projects
-from engine.execution.runners.toolchains.python_environments import environment_command
+from engine.execution.runners.toolchains.python_projects import environment_command
+from engine.git.leftovers import Quarantined, quarantined_in_file
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -294,7 +298,7 @@ def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "engine.execution.runners.toolchains.python_environments.find_interpreters", lambda workspace, top: []
+        "engine.execution.runners.toolchains.python_projects.find_interpreters", lambda workspace, top: []
     )
     folder = repository.path
     repository.write("pyproject.toml", '[project]\nname = "shop"\n')
@@ -309,3 +313,106 @@ def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
     assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest", (
         "also where no Python file lies at the top"
     )
+
+
+# Which failures are one and the same.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "tests/a.py:3: in test_a\n    f()\nsrc/b.py:7: in f\n    g()\n/x/site-packages/c.py:1: in g\n"
+            "E   shop.errors.PriceError: 12 of /tmp/x/y at 0x7f12\n",
+            Cause("PriceError", "N of /… at ADDRESS", "src/b.py:7"),
+        ),
+        ("E   assert 3 == 4\n", Cause("", "assert N == N", "")),
+        (
+            "TypeError: a.b is not a function\n    at f (node:internal/x:1:2)\n    at g (/repo/lib/a.js:3:5)\n"
+            "    at h (/repo/test/a.js:9:1)",
+            Cause("TypeError", "a.b is not a function", "lib/a.js:3"),
+        ),
+        (
+            "thread 'x' panicked at src/lib.rs:5:9:\nassertion failed: 1 > 2\n",
+            Cause("", "assertion failed: N > N", "src/lib.rs:5"),
+        ),
+        ("    cart_test.go:12: got 3, want 4\n", Cause("", "got N, want N", "cart_test.go:12")),
+        ("", Cause("", "", "")),
+    ],
+)
+def test_causes(text: str, expected: Cause) -> None:
+    assert cause_of(text, "/repo") == expected
+
+
+@pytest.mark.parametrize(
+    ("cause", "signature"),
+    [
+        (Cause("KeyError", "'a'", "src/cart.py:7"), "KeyError: 'a' in src/cart.py"),
+        (Cause("", "assert N == N", "tests/test_cart.py:3"), "failed: assert N == N in tests/test_cart.py::test_a"),
+        (Cause("KeyError", "'a'", ""), ""),  # where it came from is not told
+        (Cause("", "", "src/cart.py:7"), ""),
+    ],
+)
+def test_the_signature_is_the_error_and_its_file_or_the_test_where_it_is_an_assertion(
+    cause: Cause, signature: str
+) -> None:
+    assert cause.signature_of("tests/test_cart.py::test_a") == signature
+
+
+def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
+    def text(line: int, price: int) -> str:
+        return (
+            f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\nE   ValueError: {price} is too much\n"
+        )
+
+    assert len({cause_of(text(line, 3 * line), "/repo").signature_of("tests/t.py::test_a") for line in (7, 12)}) == 1
+
+
+# Unreliable tests are skipped until a day, and slow ones are timed at two commits.
+
+
+DAY = date(2026, 12, 7)
+FILES = [
+    ("def test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport pytest\n\n\nclass TestA:\n'
+     "    @pytest.mark.x\n    async def test_b(self, date):\n        pass\n", ["TestA", "test_b"]),
+    ("from cart import total\n\ndef test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nimport os\nimport sys\nfrom cart import total\n\ndef test_a():\n    pass\n', ["test_a"]),
+    ("from datetime import date as d\nimport pytest\r\n\r\ndef test_a():\r\n    pass\r\n", ["test_a"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), FILES)
+def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) -> None:
+    after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
+    assert after is not None
+    assert quarantined_in_file("t.py", after.split("\n")) == [Quarantined("::".join(["t.py", *names]), DAY)]
+    lines = ast.parse(after).body
+    assert ast.unparse(ast.parse(text).body[-1]).splitlines()[-1] in ast.unparse(lines[-1])
+    assert add_skip_mark(after, names, DAY, "again") is None
+    later = add_skip_mark(after, names, date(2027, 1, 1), "again")
+    assert later is not None
+    assert "2026-12-07" not in later
+    assert later.count("import pytest") == 1
+
+
+@pytest.mark.long
+def test_a_test_is_really_skipped(project: Repository, run_flow: RunFlow) -> None:
+    project.commit("one", {"tests/test_a.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"})
+    ran = run_flow("quarantine", tests=["tests/test_a.py::test_a"], until="2999-12-07")
+    assert ran.result.check is not None
+    assert (ran.result.check.skipped, ran.result.check.passed, ran.result.check.failed) == (1, 1, 0)
+    assert "assert 0" in (ran.folder / "tests/test_a.py").read_text()
+    with pytest.raises(FlowError, match="only pytest tests"):
+        run_flow("quarantine", tests=["../x.py::test_a"], until="2999-12-07")
+
+
+@pytest.mark.long
+def test_slower_than_it_was(project: Repository, run_flow: RunFlow) -> None:
+    test = "from work import work\n\ndef test_a():\n    assert work()\n"
+    fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})
+    project.commit("slow", {"work.py": "def work():\n    return sum(i * i for i in range(1_000_000))\n"})
+    ran = run_flow("time_tests", tests=["tests/test_a.py::test_a"], fast=fast, times=2)
+    assert ran.result.facts["slower"] == 1
+    assert ran.result.summary.endswith((" times as long", ": slower"))
+    assert f"git log --oneline {fast[:10]}..HEAD" in ran.bench.text

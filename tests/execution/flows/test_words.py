@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from engine.execution.runners.flow import FlowError, FlowResult, Job
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.changelog_text import add_entries, classify, is_mentioned
-from engine.execution.runners.flows.wording import count, describe_check, join_names
+from engine.execution.runners.flows.documents import add_entries, classify, is_mentioned
+from engine.execution.runners.flows.steps import count, describe_check, join_names
 from engine.git import Git
 from engine.git.leftovers import is_secret_file, scan_line
 from engine.model import CheckResult

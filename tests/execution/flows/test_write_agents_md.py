@@ -9,12 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.execution.prompt_parts import ProjectPart
+from engine.execution.prompts import ProjectPart
 from engine.execution.runners.flow import FlowError
 from engine.execution.runners.flows.documents import FILE, WriteAgentsMd, format_section, lessons_in
 from engine.model import PromptRequest
-from engine.model.sections import INHERITED, LEARNT, find_section, write_section
-from engine.model.text import one_line
+from engine.model.text import INHERITED, LEARNT, find_section, one_line, write_section
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

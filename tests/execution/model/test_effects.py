@@ -11,7 +11,7 @@ import pytest
 from engine import Engine
 from engine.execution.runners.flows import FLOWS
 from engine.execution.validation import REPAIRS_HEADING
-from engine.learning.candidates.candidate_rows import add_candidate, decide_candidate
+from engine.learning.candidates.candidates import add_candidate, decide_candidate
 from engine.model import PromptRequest, Refusal, SessionState, SourceKind, Status
 from engine.model.adaptation import (
     Candidate,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 import threading
+from typing import Any
 
 import pytest
 
-from engine.model import Outcome, SessionState, Status
-from tests.execution.model.world import ModelWorld, hosts, until
+from engine.execution.validation import REPAIRS_HEADING
+from engine.model import CheckResult, Outcome, PromptPart, SessionState, SourceKind, Status
+from engine.model.adaptation import CandidateStatus, FixTemplate
+from tests.execution.model.world import KEY, ModelWorld, hosts, until
+from tests.situations.conftest import SHOP
 from tests.support.model_server import Call, Reply, calls
 
 
@@ -154,3 +158,115 @@ def test_the_kill_switch_leaves_no_process_behind(alone: ModelWorld) -> None:
         assert engine.sessions.get(session.id).state is SessionState.CANCELLED
         until(lambda: hosts() == before, 2)
         alone.close_well(engine.sessions.get(session.id))
+
+
+# Laps of learning with a model (SPEC 5): from what really happened in sessions to what the next one is told.
+
+
+SAID = "The cart counts three; a test greps for it."
+
+
+def broken_and_mended(number: int) -> list[Reply]:
+    write = Call("write", {"path": "cart.txt", "content": f"4\n{'x' * number}\n"})
+    mend = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
+    return [Reply(text="I tidy it.", calls=(write,)), Reply(text="Tidied."), Reply(calls=(mend,)), Reply(text=SAID)]
+
+
+@pytest.mark.long
+def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
+    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
+    world.configure(validation=True, **{"adaptation.withheld": 0.0})
+
+    def tidied(number: int) -> str:
+        """A session that breaks the cart and mends it; what it was told in between."""
+        world.server.requests.clear()
+        world.server.script(*broken_and_mended(number))
+        view = world.run(f"Tidy the cart, part {number}")
+        assert "fixed at attempt 1" in view.summary, "\n".join(world.texts(view))
+        return next(said for request in world.server.requests for said in request.users if "that passed before" in said)
+
+    with world.opened() as engine:
+        assert SAID not in tidied(1)
+        assert SAID not in tidied(2)
+        engine.adaptation.run_round()
+        (one,) = engine.adaptation.candidates()
+        assert one.status is CandidateStatus.REVIEW
+        assert isinstance(one.effect, FixTemplate)
+        assert one.effect.failing == ("make test",)
+        assert one.effect.repairs == (SAID, "in cart.txt it replaced `4` by `3`")
+        assert "\n-4\n+3\n" in one.effect.patch
+        assert [wait.id for wait in engine.queue() if wait.kind == "candidate"] == [one.id]
+        engine.adaptation.approve(one.id)
+        assert f"{REPAIRS_HEADING}:\n<repairs>\n- {SAID}" in tidied(3)
+
+
+@pytest.mark.long
+def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) -> None:
+    broken = SHOP | {"cart.py": "def total(prices):\n    return sum(prices) / len([])\n"}
+    world.repository.commit("Mean price", broken)
+    (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    world.configure(validation=True)
+    with world.opened() as engine:
+        red = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
+        where = {"session_id": "before", "workspace": str(world.repository.path), "head": "", "tree": "", "clean": True}
+        engine.database.write(lambda tx: engine.validation_runs.record(tx, check=red, full=True, **where))
+        mend = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
+        world.server.script(Reply(calls=(mend,)), Reply(text="The sum is no mean."))
+        view = world.run("Make test_total pass")
+        assert view.change_set_id is not None, "\n".join(world.texts(view))
+        engine.changes.land(view.change_set_id)
+        engine.adaptation.run_round_if_due()
+        (fix,) = engine.adaptation.fixes(str(world.repository.path))
+        assert fix.title == "Make test_total pass"
+        assert fix.template.failing == ("tests/test_cart.py::test_total",)
+        assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in fix.template.patch
+
+
+# What the X-ray shows is what the provider received (SPEC 9.6).
+
+
+@pytest.fixture(autouse=True)
+def _with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
+
+
+def texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
+    return [part.text for part in parts if part.role == role]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_the_xray_is_what_was_sent(world: ModelWorld) -> None:
+    (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
+    world.server.script(calls("read", path="readme.md"), "Nothing to do.")
+    with world.opened() as engine:
+        view = world.run()
+        first, second = engine.calls.for_session(view.id)
+        for call, request in zip((first, second), world.server.requests, strict=True):
+            sent = engine.calls.prompt(call.id)
+            assert request.system == "\n\n".join(texts(sent, "system"))
+            assert request.users[0] == texts(sent, "user")[0]
+            assert request.tool_results == texts(sent, "tool")
+        assert second.follows == first.id
+        sources: dict[SourceKind, list[Any]] = {}
+        for part in engine.calls.prompt(first.id):
+            for line in part.lines:
+                sources.setdefault(line.source.kind, []).append(line)
+        assert "Use &lt;tabs&gt; &amp; no spaces." in [line.text for line in sources[SourceKind.PROJECT]]
+        soul = engine.home.agents / "backend_builder" / "soul.md"
+        assert {line.source.ref for line in sources[SourceKind.SOUL]} == {str(soul)}
+        assert soul.is_file()
+        assert {line.source.ref for line in sources[SourceKind.TASK]} >= {view.prediction_id}
+        assert KEY not in repr(engine.calls.prompt(second.id))
+
+
+@pytest.mark.long
+def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
+    (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
+    with world.opened() as engine:
+        view = world.run()
+        [call] = engine.calls.for_session(view.id)
+        assert any("Deploy with [secret cut]." in part.text for part in engine.calls.prompt(call.id))
+        assert KEY not in world.server.requests[0].system
+    assert KEY.encode() not in b"".join(file.read_bytes() for file in world.home.data.rglob("*.db*"))

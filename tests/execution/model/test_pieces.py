@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.runners.message_parts import assistant_part, operator_part, result_part
-from engine.execution.runners.model import failures, host_protocol
-from engine.execution.runners.model.conversation_store import ConversationStore
-from engine.execution.runners.model.failures import MAX_DELAY_S, MAX_RETRIES, MAX_RETRY_AFTER_S
-from engine.execution.runners.model.host_protocol import Failure, Kind, Model
-from engine.execution.runners.streamed_text import StreamedText
+from engine.config import FixedSettings, Settings
+from engine.config.agents import ProviderSettings
+from engine.execution.model_calls import CallUsage
+from engine.execution.routing import ModelRouter
+from engine.execution.runners.model import host_protocol, requests
+from engine.execution.runners.model.host_protocol import ConversationStore, Failure, Kind, Model
+from engine.execution.runners.model.requests import (
+    MAX_DELAY_S,
+    MAX_OUTPUT_TOKENS,
+    MAX_RETRIES,
+    MAX_RETRY_AFTER_S,
+    MIN_OUTPUT_TOKENS,
+    PROVIDER_OVERHEAD,
+    Allowance,
+    Price,
+    PromptSize,
+    RequestBudget,
+)
+from engine.execution.runners.runner import StreamedText, assistant_part, operator_part, result_part
+from engine.keys import Key
 from engine.model import SourceKind
 from engine.model.secrets import CUT, redact
+from engine.wiring.adaptation import price
 
 AGAIN = {
     Kind.RATE: MAX_RETRIES,
@@ -30,25 +48,25 @@ AGAIN = {
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_each_failure_has_words_a_way_out_and_a_number_of_tries(kind: Kind) -> None:
-    what, fix = failures.describe_failure(Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a"))
+    what, fix = requests.describe_failure(Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a"))
     assert "so they say" in what
     assert "(418)" in what
     assert fix
     assert "{" not in what + fix
     tries = AGAIN.get(kind, 0)
-    assert all(failures.retry_delay(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
-    assert failures.retry_delay(Failure(kind), tries + 1, 0.5) is None
+    assert all(requests.retry_delay(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
+    assert requests.retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
 def test_pauses_double_and_are_spread() -> None:
-    pauses = [failures.retry_delay(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
+    pauses = [requests.retry_delay(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert pauses == [0.5, 1.0, 2.0, 4.0]
-    assert failures.retry_delay(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
+    assert requests.retry_delay(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, tried: int, chance: float) -> None:
-    pause = failures.retry_delay(Failure(Kind.RATE, retry_after=asked), tried, chance)
+    pause = requests.retry_delay(Failure(Kind.RATE, retry_after=asked), tried, chance)
     assert (pause is None) == (asked > MAX_RETRY_AFTER_S)
     if pause is not None:
         assert asked <= pause <= max(asked, MAX_DELAY_S)
@@ -125,3 +143,117 @@ def test_half_characters_stop_no_message(half: str) -> None:
 def test_a_message_is_an_object() -> None:
     with pytest.raises(ValueError, match="no object"):
         host_protocol.decode(b"[1]\n")
+
+
+# What may be asked for and what it counts: never more than is left, never more than can have been (SPEC 3.4, 3.8).
+
+
+tokens = st.integers(0, 200_000)
+sizes = st.builds(PromptSize, tokens, tokens)
+prices = st.builds(
+    Price, st.integers(0, 80_000_000), st.integers(0, 400_000_000), st.booleans(), st.sampled_from([0, 50_000])
+)
+reported = st.none() | st.integers(-10, 10**9)
+
+
+@given(sizes, prices, st.builds(Allowance, st.none() | tokens, st.integers(0, 5_000_000)))
+def test_what_is_allowed_is_never_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
+    limit = requests.max_output_tokens(prompt, price=price, allowance=left, window=None)
+    assert limit <= MAX_OUTPUT_TOKENS
+    if limit >= MIN_OUTPUT_TOKENS:
+        assert RequestBudget(prompt, limit, price).max_cost <= left.cost or not price.output
+        assert left.tokens is None or prompt.expected + limit <= left.tokens
+
+
+@given(
+    reported,
+    reported,
+    st.none() | st.integers(0, 10**9),
+    sizes,
+    st.integers(MIN_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS),
+    st.integers(0, 10**6),
+    prices,
+)
+def test_no_provider_claims_more_than_was_reserved(
+    read: int | None, written: int | None, cost: int | None, prompt: PromptSize, limit: int, received: int, price: Price
+) -> None:
+    allowed = RequestBudget(prompt, limit, price)
+    usage = allowed.usage_of_answer({"input": read, "output": written, "cost": cost}, received)
+    assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD
+    assert 0 <= usage.output_tokens <= limit
+    assert usage.is_reported or usage.cost == price.cost_of(usage.input_tokens, usage.output_tokens)
+    lost = allowed.usage_of_cancelled(received)
+    assert all(0 <= spent.cost <= allowed.max_cost for spent in (usage, lost))
+
+
+def test_the_price_is_the_list_s_else_an_estimate_that_says_so() -> None:
+    assert requests.price_of({"input": 3, "output": 4}, keyless=True, estimate=50_000) == Price(3, 4)
+    unlisted = requests.price_of(None, keyless=False, estimate=50_000)
+    assert (unlisted.is_known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
+    assert requests.price_of(None, keyless=True, estimate=50_000) == Price(0, 0, is_known=False)  # nobody is paid
+
+
+@given(st.text(max_size=2_000))
+def test_an_estimate_is_at_least_half_a_token_a_character(text: str) -> None:
+    assert 2 * requests.estimate_tokens(text) >= len(text)
+
+
+def test_a_seeded_session_of_many_requests_stays_within_its_means() -> None:
+    """Requests of a session, each used up as far as it may be: the sum stays below the limit of money and tokens."""
+    rng = random.Random(7)
+    for _ in range(200):
+        price = Price(rng.randrange(5_000_000), rng.randrange(1, 30_000_000))
+        left, size = Allowance(50_000, 1_000_000), PromptSize(estimated=rng.randrange(100, 5_000))
+        while (limit := requests.max_output_tokens(size, price=price, allowance=left, window=200_000)) >= (
+            MIN_OUTPUT_TOKENS
+        ):
+            assert left.tokens is not None
+            left = Allowance(
+                left.tokens - size.expected - limit, left.cost - RequestBudget(size, limit, price).max_cost
+            )
+            assert left.cost >= 0
+            assert left.tokens >= 0
+            size = PromptSize(counted=size.expected + limit)
+
+
+def test_what_the_provider_reports_counts_and_what_was_cut_short_is_estimated() -> None:
+    allowed = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
+    reported = allowed.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
+    assert reported == CallUsage(100, 20, 65)
+    assert [requests.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
+    price = Price(1_000_000, 1_000_000)
+    cut_short = RequestBudget(PromptSize(40, 60), 50, price).usage_of_cancelled(1_000_000)
+    assert cut_short == CallUsage(100, 50, 150, is_reported=False)
+
+
+# What a model costs, for a hint to a cheaper one (SPEC 5.4): by the price list alone, without the model clients.
+
+
+class Keyring:
+    def get(self, name: str) -> Key | None:
+        return Key(name, "environment", "sk-test") if name in ("openai", "box") else None
+
+
+@pytest.fixture
+def router() -> ModelRouter:
+    own = {"local": ProviderSettings(kind="openai", base_url="http://127.0.0.1:1/v1", model="x", keyless=True)}
+    box = {"box": ProviderSettings(kind="openai", base_url="http://127.0.0.1:2/v1", model="x")}
+    return ModelRouter(FixedSettings(Settings(providers=own | box)), Keyring(), models=lambda agent: {})
+
+
+def test_prices_compare(router: ModelRouter) -> None:
+    large, small = price(router, "openai:gpt-5"), price(router, "openai:gpt-5-mini")
+    assert large is not None
+    assert small is not None
+    assert 0 < small < large
+    assert price(router, "local:anything") == 0  # nobody sends a bill
+    assert price(router, "box:nobody-knows-it") is None
+    assert price(router, "anthropic:claude-sonnet-4-5") is None  # no key: it cannot be had
+
+
+@pytest.mark.long
+def test_the_list_loads_without_the_clients() -> None:
+    program = "import sys, engine.execution.runners.model.prices; print('pydantic_ai' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )

@@ -19,7 +19,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import NoSandbox, Sandbox
 from engine.model import Card, ModelCall, SessionState, SessionView
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer
 

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import SessionStopped
-from engine.execution.tools.html_text import html_to_text
 from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.texts import html_to_text
 from engine.execution.tools.web import MAX_PAGE_BYTES, is_public, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld

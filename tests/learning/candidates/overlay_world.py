@@ -9,10 +9,8 @@ from datetime import timedelta
 from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
-from engine.learning.candidates.candidate_rows import add_candidate, decide_candidate, load_candidate
-from engine.learning.candidates.fragments import LearnedGuidance
-from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.trials import Trials
+from engine.learning.candidates.candidates import add_candidate, decide_candidate, load_candidate
+from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.model import Contribution, PromptRequest
 from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 from engine.storage.database import Database, Transaction

@@ -9,7 +9,7 @@ import pytest
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import Opportunity, types_of
-from engine.learning.candidates.sources import ModelPrice, ModelsUsed
+from engine.learning.candidates.records import ModelPrice, ModelsUsed
 from engine.model.adaptation import (
     MAX_PATCH,
     CandidateType,

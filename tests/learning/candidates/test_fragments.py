@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.execution.prompt_assembly import PromptAssembly
-from engine.execution.prompt_parts import RulesPart
-from engine.learning.candidates.fragments import BLOCK, fragment_lines
+from engine.execution.prompts import PromptAssembly, RulesPart
+from engine.learning.candidates.overlays import BLOCK, fragment_lines
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import CandidateType, Overlay, PromptFragment
 from engine.storage.database import Database

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.lift import ERROR_RATE, measure_lift
-from engine.learning.candidates.trials import is_withheld
+from engine.learning.candidates.overlays import ERROR_RATE, is_withheld, measure_lift
 from engine.model.confidence_sequence import Arms, evidence
 
 SHARES = st.sampled_from([0.05, 0.2, 0.5])

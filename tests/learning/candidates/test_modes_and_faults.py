@@ -9,8 +9,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
-from engine.learning.candidates.candidate_rows import CandidateReader
-from engine.learning.candidates.sources import ModelPrice, ModelsUsed
+from engine.learning.candidates.candidates import CandidateReader
+from engine.learning.candidates.records import ModelPrice, ModelsUsed
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction

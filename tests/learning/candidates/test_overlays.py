@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.learning.candidates.candidate_texts import CandidateTexts
+from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, split_command, validate_effect
 from engine.model import Refusal
 from engine.model.adaptation import (

@@ -27,9 +27,9 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
+from engine.learning.candidates.records import HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR
 from engine.learning.candidates.scoring import OPPORTUNITY, classify_error
-from engine.learning.candidates.sources import HealedTests
 from engine.model.adaptation import RecordKind
 from engine.storage import state
 from tests.learning.candidates.world import (

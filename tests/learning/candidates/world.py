@@ -20,10 +20,10 @@ from engine.events import (
 )
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.sources import HealedTests, ModelsUsed
+from engine.learning.candidates.records import HealedTests, ModelsUsed
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
@@ -46,7 +46,7 @@ def para_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOT
 
 @dataclass
 class Told:
-    """What owners of other things tell: see `engine.learning.candidates.sources.Sources`."""
+    """What owners of other things tell: see `engine.learning.candidates.records.Sources`."""
 
     rewritten: dict[str, Correction] = field(default_factory=dict)
     facts: dict[str, ParaFact] = field(default_factory=dict)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.learning.decisions import exporting
 from engine.learning.decisions.exporting import MIN_BATCH, Exporter
-from engine.learning.decisions.pairs import DpoPair, import_pairs, load_pairs
-from engine.learning.decisions.training_lines import Shape, check_preferences
+from engine.learning.decisions.preferences import (
+    DpoPair,
+    Exchange,
+    Preference,
+    Shape,
+    answer,
+    check_preferences,
+    exchange_line,
+    import_pairs,
+    load_pairs,
+    preference_line,
+    read_preference,
+)
 from engine.model import Refusal
 from engine.prediction.card_rows import Prediction
 from engine.storage.database import Database, Transaction
@@ -163,3 +176,90 @@ def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Ex
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
         assert [pair.context for pair in load_pairs(session)] == ["monday"]
+
+
+# The shapes of SPEC 8.3 and our own check of files in them.
+
+
+PAIR = Preference(
+    7, "workspace: shop\ntime: Monday 09:10", "run the tests → koji-core", "sum up the day → chronicle-hub",
+    datetime(2026, 1, 5, 9, 10, tzinfo=UTC), 0.3, 0.72, 0.45,
+)  # fmt: skip
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text.strip())
+
+
+def test_the_plain_shape_is_the_seeds() -> None:
+    assert json.loads(preference_line(PAIR, Shape.PLAIN)) == {
+        "prompt": "workspace: shop\ntime: Monday 09:10",
+        "chosen": "run the tests → koji-core",
+        "rejected": "sum up the day → chronicle-hub",
+        "metadata": {"timestamp": "2026-01-05T09:10:00Z", "confidence_chosen": 0.72, "confidence_rejected": 0.45},
+    }
+
+
+@pytest.mark.parametrize("shape", [Shape.TOGETHER, Shape.OPENAI])
+def test_together_and_openai_take_one_assistant_message_each_side(shape: Shape) -> None:
+    line = json.loads(preference_line(PAIR, shape))
+    assert set(line) == {"input", "preferred_output", "non_preferred_output"}
+    assert [message["role"] for message in line["input"]["messages"]] == ["system", "user"]
+    assert line["preferred_output"] == [{"role": "assistant", "content": PAIR.chosen}]
+    assert line["non_preferred_output"] == [{"role": "assistant", "content": PAIR.rejected}]
+
+
+def test_trl_is_flat_and_conversational() -> None:
+    line = json.loads(preference_line(PAIR, Shape.TRL))
+    assert set(line) == {"prompt", "chosen", "rejected"}
+    assert line["prompt"][-1] == {"role": "user", "content": PAIR.context}
+    assert line["chosen"] == [{"role": "assistant", "content": PAIR.chosen}]
+
+
+@given(context=texts, chosen=texts, rejected=texts, shape=st.sampled_from(list(Shape)))
+def test_every_shape_reads_back(context: str, chosen: str, rejected: str, shape: Shape) -> None:
+    line = preference_line(Preference(1, context, chosen, rejected, PAIR.at), shape)
+    assert "\n" not in line
+    if chosen == rejected:
+        with pytest.raises(ValueError, match="the same"):
+            read_preference(line)
+    else:
+        assert read_preference(line) == (context, chosen, rejected)
+        assert check_preferences([line]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "no JSON"),
+        ("[]", "the line is not an object"),
+        ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected is not text"),
+        ('{"prompt": "a", "chosen": "b", "rejected": "b"}', "the same"),
+        ('{"input": {"messages": [{"role": "user", "content": "a"}]}, "preferred_output": [], '
+         '"non_preferred_output": []}', "not a list of messages"),
+        ('{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}, '
+         '{"role": "assistant", "content": "c"}], "rejected": [{"role": "assistant", "content": "d"}]}',
+         "exactly one assistant message"),
+        ('{"prompt": [{"role": "assistant", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}], '
+         '"rejected": [{"role": "assistant", "content": "d"}]}', "end with a user message"),
+        (json.dumps({"prompt": "x" * 200_000, "chosen": "b", "rejected": "c"}), "longer than 200000"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named(line: str, says: str) -> None:
+    [fault] = check_preferences([preference_line(PAIR, Shape.PLAIN), line])[:1]
+    assert fault.startswith("line 2: ")
+    assert says in fault
+
+
+def test_a_line_twice_and_an_empty_file_are_faults() -> None:
+    line = preference_line(PAIR, Shape.PLAIN)
+    assert check_preferences([line, line]) == ["line 2: has the same content as line 1"]
+    assert check_preferences([]) == ["the file is empty"]
+    assert check_preferences(["{"] * 30)[-1] == "and 10 more"
+
+
+def test_conversations() -> None:
+    good = exchange_line(Exchange("monday morning", answer("run the tests", "koji-core", 0.723, "red yesterday")))
+    messages = json.loads(good)["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
+    assert json.loads(messages[-1]["content"]) == {
+        "prompt": "run the tests", "channel": "koji-core", "confidence": 0.72, "reasoning": "red yesterday",
+    }  # fmt: skip

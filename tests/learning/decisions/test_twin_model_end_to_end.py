@@ -16,7 +16,7 @@ from engine.engine import Engine, open_engine
 from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Source
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.storage.database import Transaction
 from tests.cli.conftest import collide
 from tests.conftest import Repository

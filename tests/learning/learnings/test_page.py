@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.learning.learnings.entries import PageLocation, front_matter, read_entry
 from engine.learning.learnings.page import Page, Value, clean_text, format_value, parse_value
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
-from tests.learning.learnings.made import entry
+from tests.learning.learnings.world import make_entry
 
 PLACE = PageLocation(
     LearningScope.SESSION, "s1", "shop", "s1", LearningKind.INSTITUTIONAL, "learnings/x/institutional.md"
@@ -173,18 +173,18 @@ def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
 
 
 def test_every_field_of_an_entry_comes_back() -> None:
-    one = entry(
+    one = make_entry(
         "text",
         about="healed/x",
         promoted_from=(EntrySource("lrn_x", "sess_1"), EntrySource("lrn_y")),
-        promoted_at=entry("x").created_at,
+        promoted_at=make_entry("x").created_at,
         reinforced_by=("sess_2",),
         reinforcement_count=1,
-        last_reinforced=entry("x").created_at,
+        last_reinforced=make_entry("x").created_at,
         status=LearningStatus.RETIRED,
         retired_because='no: "longer"',
         review="yes",
-        review_since=entry("x").created_at,
+        review_since=make_entry("x").created_at,
         workspace="/a b/c",
         agent="ada",
         merged_into="lrn_z",

@@ -18,7 +18,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.made import Angles, entry, shuffled
+from tests.learning.learnings.world import Angles, make_entry, shuffled
 
 PROJECT = Scope("shop")
 
@@ -38,7 +38,7 @@ told = st.tuples(
 
 def made(number: int, one: tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]) -> LearningEntry:
     angle, session, kind, type, status, phase, review = one
-    return entry(
+    return make_entry(
         f"a{7 * angle} w{angle}",
         f"s{session}",
         id=f"lrn_{number}",
@@ -91,11 +91,11 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         assert all(is_promotable(source) for source in sources)
         assert {(source.kind, source.type) for source in sources} == {(one.kind, one.type)}
         assert one.kind is not LearningKind.PROXY
-    for one, names in plan.reinforced:
+    for one, sessions in plan.reinforced:
         assert one.active
         assert not one.review
-        assert not set(names) & set(one.reinforced_by)
-        assert not set(names) & {source.session for source in one.promoted_from}
+        assert not set(sessions) & set(one.reinforced_by)
+        assert not set(sessions) & {source.session for source in one.promoted_from}
 
     after = carried_out(project, plan)
     second = plan_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)
@@ -105,7 +105,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
 def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_into_once() -> None:
     one, other = (
         replace(
-            entry("a0 w0", "", id=f"lrn_{number}", scope=LearningScope.PROJECT),
+            make_entry("a0 w0", "", id=f"lrn_{number}", scope=LearningScope.PROJECT),
             promoted_from=(EntrySource(f"lrn_x{number}", f"s{number}"),),
             reinforced_by=("r1", again),
             reinforcement_count=2,
@@ -156,7 +156,7 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
 def test_the_same_words_as_two_types_become_one_entry_at_once() -> None:
     types = (LearningType.DIRECTIVE, LearningType.CORRECTIVE)
     sessions = [
-        entry("a0 w0", f"s{session}", id=f"lrn_{type}_{session}", type=type, lesson="les_1")
+        make_entry("a0 w0", f"s{session}", id=f"lrn_{type}_{session}", type=type, lesson="les_1")
         for number, type in enumerate(types)
         for session in range(number, number + 3)
     ]

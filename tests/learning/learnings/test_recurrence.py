@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.learning.learnings.promotion import is_about_own_tools
 from engine.learning.learnings.recurrence import Cluster, find_clusters, find_matches, names, sides
 from engine.model import LearningEntry
-from tests.learning.learnings.made import Angles, WordMeaning, entry, no_vectors, shuffled
+from tests.learning.learnings.world import Angles, WordMeaning, make_entry, no_vectors, shuffled
 
 
 def said(found: list[Cluster]) -> list[tuple[str, list[str], tuple[str, ...]]]:
@@ -15,25 +17,25 @@ def said(found: list[Cluster]) -> list[tuple[str, list[str], tuple[str, ...]]]:
 
 
 def test_three_distinct_sessions_and_not_two() -> None:
-    twice = [entry("use uv", "s1"), entry("use uv", "s2")]
+    twice = [make_entry("use uv", "s1"), make_entry("use uv", "s2")]
     assert find_clusters(twice, no_vectors) == []
-    again = [*twice, entry("Use uv!", "s2", id="lrn_again")]
+    again = [*twice, make_entry("Use uv!", "s2", id="lrn_again")]
     assert find_clusters(again, no_vectors) == []
-    (found,) = find_clusters([*twice, entry("use UV.", "s3")], no_vectors)
+    (found,) = find_clusters([*twice, make_entry("use UV.", "s3")], no_vectors)
     assert found.sessions == ("s1", "s2", "s3")
 
 
 def test_the_threshold_is_a_cosine_of_four_fifths() -> None:
     # 36.86° has a cosine of 0.80010, 36.88° one of 0.79989
     def three(last: str) -> list[LearningEntry]:
-        return [entry("a0 one", "s1"), entry("a0 two", "s2"), entry(last, "s3")]
+        return [make_entry("a0 one", "s1"), make_entry("a0 two", "s2"), make_entry(last, "s3")]
 
     assert len(find_clusters(three("a36x86 three"), Angles().vectors)) == 1
     assert find_clusters(three("a36x88 three"), Angles().vectors) == []
 
 
 def test_nothing_joins_because_it_is_like_a_member_only() -> None:
-    chain = [entry(f"a{30 * step} word", f"s{step}") for step in range(6)]
+    chain = [make_entry(f"a{30 * step} word", f"s{step}") for step in range(6)]
     found = find_clusters(chain, Angles().vectors)
     assert len(found) == 2
     assert all(len(one.sessions) == 3 for one in found)
@@ -41,21 +43,29 @@ def test_nothing_joins_because_it_is_like_a_member_only() -> None:
 
 def test_what_a_rule_found_goes_by_what_it_is_about() -> None:
     words = "a test breaks here unnoticed, run it before handing over"
-    same = [entry(f"{words} {n}", f"s{n}", about="healed/tests/a.py") for n in range(3)]
-    other = [entry(f"{words} {n}", f"s{n}", about=f"healed/tests/{n}.py") for n in range(3)]
+    same = [make_entry(f"{words} {n}", f"s{n}", about="healed/tests/a.py") for n in range(3)]
+    other = [make_entry(f"{words} {n}", f"s{n}", about=f"healed/tests/{n}.py") for n in range(3)]
     (found,) = find_clusters([*same, *other], WordMeaning().vectors)
     assert {member.about for member in found.members} == {"healed/tests/a.py"}
 
 
 def test_other_files_and_the_contrary_are_not_the_same_however_near() -> None:
     near = "please run the tests of the whole shopping cart before you hand it over"
-    files = [entry(f"{near} {name}", f"s{name}") for name in ("tests/cart.py", "tests/user.py", "tests/till.py")]
+    files = [make_entry(f"{near} {name}", f"s{name}") for name in ("tests/cart.py", "tests/user.py", "tests/till.py")]
     assert find_clusters(files, WordMeaning().vectors) == []
     assert (
-        find_clusters([entry(near, "s1"), entry(near, "s2"), entry(f"never {near}", "s3")], WordMeaning().vectors) == []
+        find_clusters(
+            [make_entry(near, "s1"), make_entry(near, "s2"), make_entry(f"never {near}", "s3")], WordMeaning().vectors
+        )
+        == []
     )
     assert (
-        len(find_clusters([entry(near, "s1"), entry(near, "s2"), entry(f"always {near}", "s3")], WordMeaning().vectors))
+        len(
+            find_clusters(
+                [make_entry(near, "s1"), make_entry(near, "s2"), make_entry(f"always {near}", "s3")],
+                WordMeaning().vectors,
+            )
+        )
         == 1
     )
     assert names("run tests/a.py::test_b with --fast on port 8080, e.g. twice and/or in 3 goes") == {
@@ -67,10 +77,10 @@ def test_other_files_and_the_contrary_are_not_the_same_however_near() -> None:
 
 def test_opposites_are_not_the_same_however_near() -> None:
     near = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
-    kept = [entry(near.format("keep"), "s1"), entry(near.format("keep") + " now", "s2")]
-    assert find_clusters([*kept, entry(near.format("drop"), "s3")], WordMeaning().vectors) == []
-    assert len(find_clusters([*kept, entry(near.format("retain"), "s3")], WordMeaning().vectors)) == 1
-    assert find_matches([entry(near.format("drop"), "s3")], kept, WordMeaning().vectors) == {}
+    kept = [make_entry(near.format("keep"), "s1"), make_entry(near.format("keep") + " now", "s2")]
+    assert find_clusters([*kept, make_entry(near.format("drop"), "s3")], WordMeaning().vectors) == []
+    assert len(find_clusters([*kept, make_entry(near.format("retain"), "s3")], WordMeaning().vectors)) == 1
+    assert find_matches([make_entry(near.format("drop"), "s3")], kept, WordMeaning().vectors) == {}
     assert set(find_matches([kept[0]], [kept[1]], WordMeaning().vectors)) == {kept[0].id}
     assert [any(sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
 
@@ -81,7 +91,7 @@ def test_opposites_are_not_the_same_however_near() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_order_changes_nothing_and_a_second_look_finds_nothing_new(made: list[tuple[int, int]], seed: int) -> None:
-    entries = list({one.id: one for one in (entry(f"a{5 * a} w{a}", f"s{s}") for a, s in made)}.values())
+    entries = list({one.id: one for one in (make_entry(f"a{5 * a} w{a}", f"s{s}") for a, s in made)}.values())
     found = find_clusters(entries, Angles().vectors)
     assert said(find_clusters(shuffled(entries, seed), Angles().vectors)) == said(found)
     for one in found:
@@ -90,3 +100,60 @@ def test_order_changes_nothing_and_a_second_look_finds_nothing_new(made: list[tu
     known = find_matches(entries, [one.centre for one in found], Angles().vectors)
     assert {member.id for one in found for member in one.members} <= set(known)
     assert find_clusters([one for one in entries if one.id not in known], Angles().vectors) == []
+
+
+# What is about an agent's tools, and what only sounds like it.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The edit tool refused the change because the old text occurs twice.",
+        "The read tool wants a path relative to the top folder.",
+        "Note: the `write` tool needs the whole text of the file.",
+        "The exec tool cannot read from standard input.",
+        "Always use the edit tool with three lines around the change.",
+        "Note: tool calls must not name absolute paths.",
+        "Remember that the web_fetch tool only takes https addresses.",
+        "The Bash tool truncates output after 30,000 characters.",
+        "The edit file tool is not allowed in tests.",
+    ],
+)
+def test_what_a_tool_does_is_the_agents(text: str) -> None:
+    assert is_about_own_tools(make_entry(text))
+    assert not is_about_own_tools(make_entry(text, confidence=0.9)), "the operator said so himself"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We install with uv",
+        "The read model is built at night from the ledger.",
+        "The build tool is hatch and needs a lock file.",
+        "The edit tool of the editor is defined in shop/editor.py.",
+        "Tool calls are stored in the table `calls`.",
+        "The write path must hold the lock.",
+        "The grep in .ci/run fails when nothing is found.",
+        "All reads require a transaction.",
+        "Use the migration tool for schema changes.",
+        "The shell script expects bash 5.",
+    ],
+)
+def test_what_a_project_has_is_the_projects(text: str) -> None:
+    assert not is_about_own_tools(make_entry(text))
+
+
+@pytest.mark.parametrize(
+    ("about", "own"),
+    [
+        ("erred/edit/not_once: the old text is in the file # times", True),
+        ("erred/acp:codex/the connection broke", True),
+        ("erred/exec/bad_arguments: exec needs command", True),
+        ("erred/exec/exec:ruff check: exit code #", False),
+        ("refused/denied/git push origin main", True),
+        ("denied/exec/git push origin main", False),
+        ("healed/tests/test_cart.py::test_total", False),
+    ],
+)
+def test_of_what_rules_found_they_say_what_it_is_about(about: str, own: bool) -> None:
+    assert is_about_own_tools(make_entry("whatever it says", about=about)) is own

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
+from engine.learning.learnings.extraction import find_assumptions, find_risks, is_realised
 from engine.learning.learnings.questions import read_claims
-from engine.learning.learnings.risks import find_assumptions, find_risks, is_realised
-from engine.learning.learnings.rules import Finding, correction_findings, find_learnings
-from engine.learning.learnings.scores import Impact
-from engine.learning.learnings.session_records import SessionRecord, Statement
+from engine.learning.learnings.rules import (
+    Finding,
+    Impact,
+    SessionRecord,
+    Statement,
+    correction_findings,
+    find_learnings,
+)
 from engine.model import (
     LearningKind,
     LearningScope,
@@ -23,10 +28,9 @@ from engine.model import (
     SessionState,
     TranscriptLine,
 )
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.made import entry
-from tests.learning.learnings.world import fact, view
+from tests.learning.learnings.world import fact, make_entry, view
 
 TEST = "tests/test_cart.py::test_total"
 
@@ -152,15 +156,15 @@ def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> 
 def test_what_might_go_wrong_comes_from_what_was_known_and_says_when_it_did() -> None:
     record = SessionRecord(view("s9", prompt="Round cart totals"), failing=(TEST,))
     known = [
-        entry("Run it", "s1", about=f"healed/{TEST}", session_task="round cart TOTALS"),
-        entry("elsewhere", "s1", about="unmended/tests/other.py", session_task="write docs"),
-        entry("of the project", "", about="overlap/cart.py", scope=LearningScope.PROJECT),
-        entry("words", "s1"),
+        make_entry("Run it", "s1", about=f"healed/{TEST}", session_task="round cart TOTALS"),
+        make_entry("elsewhere", "s1", about="unmended/tests/other.py", session_task="write docs"),
+        make_entry("of the project", "", about="overlap/cart.py", scope=LearningScope.PROJECT),
+        make_entry("words", "s1"),
     ]
     found_now = find_risks(record, known)
     assert [one.about for one in found_now] == [f"risk/red/{TEST}", "risk/overlap/cart.py", f"risk/healed/{TEST}"]
     assert all(one.phase == "prospective" for one in found_now)
-    fear = entry("fear", about=f"risk/healed/{TEST}", phase="prospective")
+    fear = make_entry("fear", about=f"risk/healed/{TEST}", phase="prospective")
     happened = learnt(entries=(fact("ValidationFailed", "s1", failing=[TEST]),))
     assert is_realised(fear, happened)
     assert not is_realised(fear, learnt(entries=(fact("ValidationFailed", "s1", failing=["tests/b.py"]),)))

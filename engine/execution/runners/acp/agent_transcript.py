@@ -11,8 +11,8 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.runners.streamed_text import StreamedText
-from engine.execution.tools.text_edits import unified_diff
+from engine.execution.runners.runner import StreamedText
+from engine.execution.tools.texts import unified_diff
 
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""

@@ -20,9 +20,8 @@ from engine.execution.runners.acp.agents import (
     find_known_agent,
     login_hint,
 )
-from engine.execution.runners.agent_runner import AgentRunner, AgentServices
 from engine.execution.runners.flow import FlowError, Place, RetryLater
-from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.session_workspace import UNDO_NOTES
 from engine.frozen import frozen
@@ -129,8 +128,7 @@ class AcpRunner(AgentRunner):
         """Start the agent in `folder` and open its session; its process and its commands end with the block."""
         from engine.execution.runners.acp.agent_transcript import AgentTranscript
         from engine.execution.runners.acp.conversation import Conversation
-        from engine.execution.runners.acp.requests import ClientRequests
-        from engine.execution.runners.acp.terminals import Terminals
+        from engine.execution.runners.acp.requests import ClientRequests, Terminals
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
         command = agent.settings.command

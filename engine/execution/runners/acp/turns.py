@@ -16,7 +16,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import FlowError, SessionStopped
-from engine.execution.runners.message_parts import operator_part
+from engine.execution.runners.runner import operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
 
 MAX_PLAUSIBLE = 1_000_000

@@ -11,19 +11,18 @@ from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
 from engine.execution.runners.flows.bisection import Bisect, TimeTests
-from engine.execution.runners.flows.branch_report import ReportBranches
 from engine.execution.runners.flows.documents import DraftChangelog, WriteAgentsMd
 from engine.execution.runners.flows.history import (
     LookAtPullRequest,
     LookAtRelease,
     LookTogether,
+    ReportBranches,
     SummariseDay,
 )
 from engine.execution.runners.flows.leftovers import LookAtMentions, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.maintenance import PrepareEnvironment, ReclaimSpace, UndoLanding, UpdateLock
 from engine.execution.runners.flows.merges import ForecastConflicts, RehearseMerge
-from engine.execution.runners.flows.quarantine import Quarantine
 from engine.execution.runners.flows.rehearsed_changes import (
     ApplyFix,
     KeepCommits,
@@ -31,8 +30,8 @@ from engine.execution.runners.flows.rehearsed_changes import (
     RehearseAutosquash,
     RehearseRevert,
 )
+from engine.execution.runners.flows.test_upkeep import Quarantine, UncoveredLines
 from engine.execution.runners.flows.testing import CheckCleanHead, HuntFlakes, NarrowFailures, RunTests
-from engine.execution.runners.flows.uncovered_lines import UncoveredLines
 from engine.execution.runners.flows.unfinished_operation import UnfinishedOperation
 from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
 

@@ -8,12 +8,19 @@ from statistics import median
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import read_commit, reset_worktree, resolve_commit, show_diff
-from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision, TestId
+from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place, ProjectFlow, Revision, TestId
+from engine.execution.runners.flows.steps import (
+    count,
+    describe_check,
+    in_project,
+    join_names,
+    read_commit,
+    reset_worktree,
+    resolve_commit,
+    show_diff,
+)
 from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
-from engine.execution.runners.flows.wording import count, describe_check, in_project, join_names
-from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.git import GitError
 from engine.git.commits import is_ancestor

@@ -9,16 +9,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import operator_git
-from engine.execution.runners.flows.parameter_types import Line, RepoPath
+from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Line, Place, RepoPath
+from engine.execution.runners.flows.steps import as_facts, count, describe_check, join_names, operator_git
 from engine.execution.runners.flows.test_runs import all_tests, combine_checks, run_test_plan
-from engine.execution.runners.flows.wording import as_facts, count, describe_check, join_names
-from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of
-from engine.git.debugging import statement_lines, without_lines
-from engine.git.leftovers import scan_line
+from engine.files import read_plain
+from engine.git.leftovers import scan_line, statement_lines, without_lines
 from engine.git.own_changes import (
     CONFLICT_MARKER,
     TODOS,
@@ -29,7 +27,6 @@ from engine.git.own_changes import (
 )
 from engine.git.reader import GitReader
 from engine.model import CheckResult
-from engine.plain_files import read_plain
 
 # -- Show debugging, conflict markers and new TODOs, and remove debugging where that is safe -----------------------
 

@@ -11,15 +11,31 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import resolve_commit, restore_tree, stage_all_files, store_tree
-from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, Revision
+from engine.execution.runners.flow import (
+    CannotRun,
+    CommandResult,
+    FlowResult,
+    Job,
+    Place,
+    ProjectFlow,
+    RepoPath,
+    Revision,
+)
+from engine.execution.runners.flows.steps import (
+    as_facts,
+    count,
+    in_project,
+    join_names,
+    last_line,
+    resolve_commit,
+    restore_tree,
+    stage_all_files,
+    store_tree,
+)
 from engine.execution.runners.flows.test_runs import find_project, run_command
-from engine.execution.runners.flows.wording import as_facts, count, in_project, join_names, last_line
-from engine.execution.runners.toolchains.linked_packages import linked_packages
-from engine.execution.runners.toolchains.missing_tools import first_missing
-from engine.execution.runners.toolchains.project_tools import Linter
-from engine.execution.runners.toolchains.python_environments import add_package_command, is_python_project
+from engine.execution.runners.toolchains.installing import linked_packages
+from engine.execution.runners.toolchains.project_tools import Linter, first_missing
+from engine.execution.runners.toolchains.python_projects import add_package_command, is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, Finding, read_text
 from engine.frozen import frozen
 

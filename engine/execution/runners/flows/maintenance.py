@@ -6,9 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision
-from engine.execution.runners.flows.wording import capitalised, count, in_project, join_names
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, ProjectFlow, Revision
+from engine.execution.runners.flows.steps import capitalised, count, in_project, join_names
 from engine.execution.runners.toolchains.installing import (
     Installation,
     choose_installation,

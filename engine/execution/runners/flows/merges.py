@@ -9,17 +9,22 @@ from itertools import combinations, permutations
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import (
+from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place, ProjectFlow, Revision
+from engine.execution.runners.flows.steps import (
     REHEARSAL_AUTHOR,
     abort_rebase,
+    capitalised,
+    conflict_line,
+    count,
+    describe_check,
+    in_project,
+    join_names,
     read_commit,
     recent_commits,
     reset_worktree,
     resolve_commit,
     restore_tree,
 )
-from engine.execution.runners.flows.parameter_types import ProjectFlow, Revision
 from engine.execution.runners.flows.test_runs import (
     combine_checks,
     find_toolchains,
@@ -27,23 +32,14 @@ from engine.execution.runners.flows.test_runs import (
     run_tests,
     run_whole_suite,
 )
-from engine.execution.runners.flows.wording import (
-    capitalised,
-    conflict_line,
-    count,
-    describe_check,
-    in_project,
-    join_names,
-)
-from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.commits import is_ancestor
-from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
-from engine.git.operation import conflicted
+from engine.git.merges import MAX_COLLIDING, conflicted, merge_trees, separate_objects
 from engine.model import CheckResult
-from engine.plain_files import read_plain
 
 # -- Merge one branch into another in a worktree, and run the tests on the result ---------------------------------
 

@@ -6,11 +6,28 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from engine.execution.branching import create_branch
-from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import (
+from engine.execution.runners.flow import (
+    CannotRun,
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Line,
+    Place,
+    ProjectFlow,
+    Revision,
+    TestId,
+)
+from engine.execution.runners.flows.merges import unmerged_files
+from engine.execution.runners.flows.steps import (
     REHEARSAL_AUTHOR,
     abort_rebase,
+    conflict_line,
+    count,
+    describe_check,
+    in_project,
+    join_names,
+    last_line,
     operator_git,
     read_commit,
     reset_worktree,
@@ -18,8 +35,6 @@ from engine.execution.runners.flows.git_state import (
     restore_tree,
     show_diff,
 )
-from engine.execution.runners.flows.merges import unmerged_files
-from engine.execution.runners.flows.parameter_types import Line, ProjectFlow, Revision, TestId
 from engine.execution.runners.flows.test_runs import (
     combine_checks,
     find_toolchains,
@@ -28,21 +43,13 @@ from engine.execution.runners.flows.test_runs import (
     toolchain_for,
     try_whole_suite,
 )
-from engine.execution.runners.flows.wording import (
-    conflict_line,
-    count,
-    describe_check,
-    in_project,
-    join_names,
-    last_line,
-)
-from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.trees import create_branch
 from engine.git import Git
 from engine.git.commits import is_ancestor
-from engine.git.lost_commits import is_reachable
-from engine.git.operation import conflicted
-from engine.git.stashes import Stash, read_stashes
+from engine.git.lost_commits import Stash, is_reachable, read_stashes
+from engine.git.merges import conflicted
 from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH
 

@@ -8,19 +8,25 @@ from dataclasses import asdict
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.failure_causes import Cause, cause_of, find_signatures
-from engine.execution.runners.flows.git_state import (
+from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place, ProjectFlow, RepoPath, TestId
+from engine.execution.runners.flows.steps import (
+    capitalised,
+    count,
+    describe_check,
+    in_project,
+    join_names,
     read_commit,
     reset_worktree,
     resolve_commit,
     restore_tree,
     store_tree,
 )
-from engine.execution.runners.flows.parameter_types import ProjectFlow, RepoPath, TestId
 from engine.execution.runners.flows.test_runs import (
+    Cause,
     all_tests,
+    cause_of,
     combine_checks,
+    find_signatures,
     find_toolchains,
     first_failing,
     run_test_plan,
@@ -28,8 +34,7 @@ from engine.execution.runners.flows.test_runs import (
     run_whole_suite,
     toolchain_for,
 )
-from engine.execution.runners.flows.wording import capitalised, count, describe_check, in_project, join_names
-from engine.execution.runners.toolchains.linked_packages import linked_packages
+from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.frozen import frozen
 from engine.model import CheckResult

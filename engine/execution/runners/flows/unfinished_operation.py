@@ -9,19 +9,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import (
+from engine.execution.runners.flow import FlowResult, Job, Place, ProjectFlow
+from engine.execution.runners.flows.steps import (
     LITERAL_PATHS,
+    conflict_line,
+    count,
+    describe_check,
+    join_names,
     operator_git,
     read_commit,
     recent_commits,
     reset_worktree,
 )
-from engine.execution.runners.flows.parameter_types import ProjectFlow
 from engine.execution.runners.flows.test_runs import try_whole_suite
-from engine.execution.runners.flows.wording import conflict_line, count, describe_check, join_names
 from engine.git import Git
-from engine.git.operation import CONFLICT, Operation, Stage, conflicted, read_operation
+from engine.git.merges import CONFLICT, Operation, Stage, conflicted, read_operation
 from engine.model import CheckResult
 
 SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))

@@ -10,14 +10,12 @@ from pathlib import PurePosixPath
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowResult, Job, Place
-from engine.execution.runners.flows.git_state import resolve_commit
-from engine.execution.runners.flows.parameter_types import Line, Revision
-from engine.execution.runners.flows.wording import capitalised, count, join_names
+from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Revision
+from engine.execution.runners.flows.steps import capitalised, count, join_names, resolve_commit
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import SECRET
-from engine.git.state import FileState
-from engine.git.status import is_byproduct, read_status
+from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
     NOTHING_UNPUSHED,
@@ -27,7 +25,6 @@ from engine.git.unpushed import (
     read_commits,
     read_uncommitted,
 )
-from engine.plain_files import read_plain
 
 # -- Review unpushed commits for secrets, leftovers and large files -----------------------------------------------
 

@@ -18,15 +18,12 @@ from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.routing import ModelRouter
-from engine.execution.runners.agent_runner import AgentServices
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
-from engine.execution.runners.message_parts import assistant_part, operator_part, result_part
-from engine.execution.runners.model import budget, failures, host_protocol
-from engine.execution.runners.model.budget import Price, PromptSize, RequestBudget
-from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
-from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
-from engine.execution.runners.streamed_text import StreamedText
+from engine.execution.runners.model.host_protocol import ConversationStore, Failure, Kind, Message, Model
+from engine.execution.runners.model.requests import Price, PromptSize, RequestBudget
+from engine.execution.runners.runner import AgentServices, StreamedText, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
@@ -84,7 +81,7 @@ class _Request:
     def size(self) -> int:
         """Its tokens, at most."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
-        return sum(budget.estimate_tokens(text) + budget.MESSAGE_OVERHEAD for text in texts)
+        return sum(requests.estimate_tokens(text) + requests.MESSAGE_OVERHEAD for text in texts)
 
 
 @frozen
@@ -141,8 +138,8 @@ class AgentLoop:
         The first call here `follows` that call. Raises `Refusal` `no_conversation`."""
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
-        about = budget.estimate_tokens(self._instructions + json.dumps(self._tools))
-        around = budget.MESSAGE_OVERHEAD * (1 + len(self._tools))
+        about = requests.estimate_tokens(self._instructions + json.dumps(self._tools))
+        around = requests.MESSAGE_OVERHEAD * (1 + len(self._tools))
         self._size = PromptSize(estimated=about + around + -(-file.stat().st_size // 2))
         self._live.on_stop(self._stop)
 
@@ -239,10 +236,10 @@ class AgentLoop:
                 failure = Failure(Kind.GONE, str(gone))
             if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
-            problem, fix = failures.describe_failure(failure, self._model)
-            pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
+            problem, fix = requests.describe_failure(failure, self._model)
+            pause = requests.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
-                if not self._answers and failures.is_provider_failure(failure):
+                if not self._answers and requests.is_provider_failure(failure):
                     raise self._note_failure(RetryLater(problem, fix))
                 raise self._note_failure(FlowError(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
@@ -296,19 +293,19 @@ class AgentLoop:
     def _request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `FlowError` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
-        allowance = budget.Allowance(
+        allowance = requests.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
         )
-        max_tokens = budget.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
-        if max_tokens < budget.MIN_OUTPUT_TOKENS:
-            if allowance.tokens is not None and allowance.tokens - size.expected < budget.MIN_OUTPUT_TOKENS:
+        max_tokens = requests.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
+        if max_tokens < requests.MIN_OUTPUT_TOKENS:
+            if allowance.tokens is not None and allowance.tokens - size.expected < requests.MIN_OUTPUT_TOKENS:
                 raise FlowError(
                     f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
-            if self._window is not None and self._window - size.expected < budget.MIN_OUTPUT_TOKENS:
-                raise FlowError(*failures.describe_failure(Failure(Kind.CONTEXT), self._model))
-            max_tokens = budget.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
+            if self._window is not None and self._window - size.expected < requests.MIN_OUTPUT_TOKENS:
+                raise FlowError(*requests.describe_failure(Failure(Kind.CONTEXT), self._model))
+            max_tokens = requests.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
     def _await_answer(self, conversation: Conversation) -> Message:
@@ -354,7 +351,7 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.failure_of(message))
-            self._price = budget.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
+            self._price = requests.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
             self._window = message["window"]
             return conversation
 

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from engine import child_process
+from engine import programs
 from engine.execution.runners.model import host_protocol
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
 
@@ -184,7 +184,7 @@ class _HostProcess:
     """One run of the host."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._popen = child_process.start(command, inherited=child_process.NETWORK_VARIABLES)
+        self._popen = programs.start_helper(command, inherited=programs.NETWORK_VARIABLES)
         assert self._popen.stdin is not None
         os.set_blocking(self._popen.stdin.fileno(), False)
         self.pid = self._popen.pid
@@ -240,7 +240,7 @@ class _HostProcess:
 
     def kill(self) -> None:
         """End it at once, with all it may have started."""
-        child_process.kill(self._popen)  # `_read` reaps it only when its output has ended
+        programs.kill_helper(self._popen)  # `_read` reaps it only when its output has ended
 
     def end(self) -> None:
         """End its input so that it exits, or kill it; returns when it is gone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,8 +23,14 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
     TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
     ToolCallPart,
+    ToolCallPartDelta,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -33,11 +40,75 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from engine.execution.runners.model import host_http, host_protocol, prices
-from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
 from engine.execution.runners.model.host_http import failure_of
-from engine.execution.runners.model.host_protocol import Failure, Kind, Message
-from engine.execution.runners.model.stream_output import Send, StreamOutput
+from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, Kind, Message
 from engine.model.secrets import CUT, redact_json
+
+# Sends the text of a model's answer to the engine while it comes, a few messages a second.
+#
+# Runs in the model host only.
+
+
+Send = Callable[[Message], None]
+
+
+class StreamOutput:
+    """Collects the text of a stream, and sends at most one message every `host_protocol.BATCH_SECONDS` seconds."""
+
+    def __init__(self, send: Send) -> None:
+        self.received = 0
+        self.ending = host_http.EndDetector()
+        self._send = send
+        self._kind = ""
+        self._pending: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent_at = 0.0
+
+    def handle_event(self, event: Any) -> None:
+        """Collect the text of an event of the stream."""
+        match event:
+            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                self._add("text", text)
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                self._add("thought", text)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                self._add("thought", text)
+            case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
+                self.received += len(text)
+
+    def note_bytes(self, chunk: bytes) -> None:
+        """Report at most every `ALIVE_SECONDS` that bytes came, if only to keep the connection open."""
+        self.ending.add(chunk)
+        if time.monotonic() - self._sent_at >= host_protocol.ALIVE_SECONDS:
+            self._send_now({"type": "alive"})
+
+    def flush(self) -> None:
+        """Send the text that is collected."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pending:
+            text, self._pending = "".join(self._pending), []
+            self._send_now({"type": self._kind, "text": text})
+
+    def _add(self, kind: str, text: str) -> None:
+        if not text:
+            return
+        self.received += len(text)
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
+        self._pending.append(text)
+        since = time.monotonic() - self._sent_at
+        if since >= host_protocol.BATCH_SECONDS:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(host_protocol.BATCH_SECONDS - since, self.flush)
+
+    def _send_now(self, message: Message) -> None:
+        self._sent_at = time.monotonic()
+        self._send(message)
+
 
 CALL_NOT_RUN = "This call was not carried out: the session ended before."
 

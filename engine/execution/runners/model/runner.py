@@ -5,17 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from engine.execution.channels import Channels
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState
 from engine.execution.routing import ModelChoice
-from engine.execution.runners.agent_runner import AgentRunner, AgentServices
 from engine.execution.runners.flow import Place
-from engine.execution.runners.message_parts import assistant_part, operator_part
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
 from engine.execution.runners.model.host_client import HostGone
 from engine.execution.runners.model.single_questions import model_with_key
-from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult, assistant_part, operator_part
+from engine.execution.session_limits import Channels
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView

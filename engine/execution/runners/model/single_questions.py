@@ -14,10 +14,10 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.routing import ModelChoice
-from engine.execution.runners.model import budget, failures, host_protocol
-from engine.execution.runners.model.budget import Allowance, Price, PromptSize, RequestBudget
+from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
+from engine.execution.runners.model.requests import Allowance, Price, PromptSize, RequestBudget
 from engine.frozen import frozen
 from engine.keys import Key
 from engine.model import (
@@ -33,7 +33,7 @@ from engine.model import (
     dollars,
     sanitise,
 )
-from engine.model.agents import OWN_TEXT
+from engine.model.prompts import OWN_TEXT
 from engine.model.secrets import redact
 from engine.safety.costs import Costs
 from engine.storage.database import Database
@@ -143,7 +143,7 @@ class Completions:
         message, _ = self._await_message(pending, conversation, "opened")
         if message["type"] == "failed":
             raise NoAnswer(_failure_text(pending, host_protocol.failure_of(message)))
-        pending.price = budget.price_of(message["price"], keyless=not pending.model.key, estimate=0)
+        pending.price = requests.price_of(message["price"], keyless=not pending.model.key, estimate=0)
         pending.window = message["window"]
 
     def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
@@ -234,11 +234,11 @@ class Completions:
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` when that is too little for an answer."""
     question = pending.question
-    text_tokens = budget.estimate_tokens(question.instructions + pending.text)
-    size = PromptSize(estimated=text_tokens + 2 * budget.MESSAGE_OVERHEAD)
+    text_tokens = requests.estimate_tokens(question.instructions + pending.text)
+    size = PromptSize(estimated=text_tokens + 2 * requests.MESSAGE_OVERHEAD)
     allowance = Allowance(None, question.budget)
-    limit = budget.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
-    if limit < budget.MIN_OUTPUT_TOKENS:
+    limit = requests.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
+    if limit < requests.MIN_OUTPUT_TOKENS:
         allowed = dollars(question.budget)
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
@@ -247,7 +247,7 @@ def _request_budget(pending: _PendingQuestion) -> RequestBudget:
 
 
 def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
-    problem, fix = failures.describe_failure(failure, pending.model)
+    problem, fix = requests.describe_failure(failure, pending.model)
     return redact(f"{problem}; {fix}", pending.secrets)
 
 
@@ -262,7 +262,7 @@ def _answer_problem(text: str, answer: Message) -> str:
 
 @frozen
 class MemoryModel:
-    """Asks the model that the operator named for memory's own questions; see `engine.model.asking`."""
+    """Asks the model that the operator named for memory's own questions; see `engine.model.prompts`."""
 
     settings: SettingsSource
     completions: Completions

@@ -4,6 +4,6 @@
 (`project_folder`), `project_tools` makes their command lines, `output_readers` reads what they print, `missing_tools`
 names what a run lacked, and `projects` combines the folders of a repository: it is what sensing and flows ask.
 `installing` finds how packages get into the tree, `linked_packages` lends them to a worktree. Nothing here starts a
-program of a repository. May import engine.git, engine.plain_files, engine.model, `runners.flow`, the PATH of
-`engine.execution.sandbox.environment`, and the standard library.
+program of a repository. May import engine.git, engine.files, engine.model, `runners.flow`, the PATH of
+`engine.execution.sandbox.host_paths`, and the standard library.
 """

@@ -2,24 +2,234 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.execution.runners.toolchains.package_managers import detect_packages
-from engine.execution.runners.toolchains.project_folder import ProjectFolder, first_executable
-from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain
-from engine.execution.runners.toolchains.python_environments import ON_PATH
+from engine.execution.runners.toolchains import python_projects
+from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
+from engine.execution.runners.toolchains.python_projects import ON_PATH
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     LINTERS,
+    PACKAGE_MANAGERS,
     TEST_RUNNERS,
     LinterRow,
+    PackageManagerRow,
     TestRunnerRow,
     folders_up_to,
+    read_text,
 )
+from engine.execution.sandbox.host_paths import which
+from engine.frozen import frozen
+
+# One folder in which tools are searched: its files, its interpreters and its programs.
+
+
+@dataclass
+class ProjectFolder:
+    """One folder in which tools are searched."""
+
+    folder: Path
+    workspace: Path
+    """The same folder in the operator's tree; another one than `folder` in a worktree."""
+    root: Path
+    """The top of the files."""
+    top: Path
+    """The top of the operator's repository, in which the tools are installed."""
+    pytest_by_interpreter: dict[Path, bool] = field(default_factory=dict)
+    """Whether each interpreter has pytest, shared by the folders of one search."""
+    searched: list[str] = field(default_factory=list)
+    """The places where tools were searched, in words."""
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    """Language and name of each tool that was not found."""
+    _texts: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The files and links of the folder itself."""
+        try:
+            with os.scandir(self.folder) as entries:
+                return frozenset(entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return frozenset()
+
+    def with_folders_above(self) -> Iterator[ProjectFolder]:
+        """This folder and those above it, up to the top of the files."""
+        yield self
+        for folder in folders_up_to(self.folder, self.root)[1:]:
+            workspace = self.top / folder.relative_to(self.root)
+            yield ProjectFolder(folder, workspace, self.root, self.top, self.pytest_by_interpreter)
+
+    def find_files(self, patterns: Sequence[str]) -> list[str]:
+        """The existing files that match `patterns`, in which `*` matches anything but `/`."""
+        names: list[str] = []
+        for pattern in patterns:
+            if "/" in pattern:
+                names += [str(file.relative_to(self.folder)) for file in sorted(self.folder.glob(pattern))]
+            elif "*" in pattern:
+                names += sorted(name for name in self.names if fnmatch(name, pattern))
+            elif pattern in self.names:
+                names.append(pattern)
+        return names
+
+    def read_file(self, name: str) -> str:
+        """The text of a file of the folder, "" when it cannot be read."""
+        if name not in self._texts:
+            self._texts[name] = read_text(self.folder / name)
+        return self._texts[name]
+
+    def search_files(self, files: Sequence[str], pattern: str) -> re.Match[str] | None:
+        """The first match of `pattern` in `files`, or None."""
+        matches = (re.search(pattern, self.read_file(name), re.MULTILINE) for name in files[:20])
+        return next((match for match in matches if match is not None), None)
+
+    @cached_property
+    def interpreters(self) -> list[tuple[str, Path]]:
+        interpreters = python_projects.find_interpreters(self.workspace, self.top)
+        if self.folder != self.workspace:  # a worktree that was prepared has an environment of its own
+            own = self.folder / ".venv" / "bin" / "python"
+            interpreters = [*([(".venv of the worktree", own)] if own.exists() else []), *interpreters]
+        return interpreters
+
+    @cached_property
+    def scripts(self) -> dict[str, str]:
+        """The scripts of package.json; {} when it cannot be read, npm will say why in its own words."""
+        try:
+            scripts = json.loads(self.read_file("package.json")).get("scripts", {})
+            return {str(name): str(script) for name, script in scripts.items()}
+        except (ValueError, AttributeError):
+            return {}
+
+    def has_pytest(self, where: str, interpreter: Path) -> bool:
+        if interpreter not in self.pytest_by_interpreter:
+            self.pytest_by_interpreter[interpreter] = python_projects.has_pytest(
+                interpreter, operators=where.endswith(ON_PATH)
+            )
+        return self.pytest_by_interpreter[interpreter]
+
+    def find_program(self, name: str, *, own: Iterable[Path] = ()) -> str | None:
+        """A program in one of the folders `own`, else the operator's."""
+        return first_executable(own, name) or which(name, project=self.top)
+
+
+def first_executable(folders: Iterable[Path], name: str) -> str | None:
+    """The first program of that name in `folders`, None when there is none."""
+    return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
+
+
+# Detects the package managers of a folder by the table, with the commands that install its packages.
+
+
+@frozen
+class PackageSetup:
+    """The package manager of a project and its commands. Paths are relative to the top of the repository."""
+
+    manager: str
+    kind: str
+    """The language."""
+    folder: str
+    """Where the commands run."""
+    manifest: str
+    lock: str
+    """The lock file, "" for none."""
+    commands: tuple[tuple[str, ...], ...]
+    """Commands that install the packages, one after the other."""
+    hosts: tuple[str, ...]
+    """The hosts that they need."""
+    installed: bool = True
+    """False when the packages are visibly not there."""
+
+    @property
+    def install(self) -> str:
+        """The command as the operator would type it in `folder`."""
+        return " && ".join(shlex.join(command) for command in self.commands)
+
+
+def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
+    """The package setup of each language of a folder: by the nearest lock file that applies to it, else by its
+    manifest."""
+    rows_by_language: dict[str, list[PackageManagerRow]] = {}
+    for row in PACKAGE_MANAGERS.values():
+        if folder.find_files(row.manifests):
+            rows_by_language.setdefault(row.kind, []).append(row)
+    return tuple(_choose_manager(folder, rows) for rows in rows_by_language.values())
+
+
+def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
+    for here in folder.with_folders_above():
+        holding = rows if here is folder else [row for row in rows if _is_workspace_of(here, row)]
+        for row in holding:
+            if locks := here.find_files(row.lock_files):
+                return _make_setup(here, row, locks[0])
+        if holding and here is not folder:
+            return _make_setup(here, _named_manager(here, holding), "")
+    return _make_setup(folder, _named_manager(folder, rows), "")
+
+
+def _is_workspace_of(above: ProjectFolder, row: PackageManagerRow) -> bool:
+    name, _, pattern = row.workspace_sign.partition(":")
+    return name in above.names and (not pattern or above.search_files((name,), pattern) is not None)
+
+
+def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
+    """The manager that the manifest names, else the usual one."""
+    patterned = [row for row in rows if row.manifest_pattern]
+    named = [row for row in patterned if folder.search_files(folder.find_files(row.manifests), row.manifest_pattern)]
+    if named and named[0].name == "uv" and python_projects.package_manager_of(folder.folder) != "uv":
+        named = named[1:]  # groups of dependencies, in a project whose environment pip made
+    return next(iter([*named, *(row for row in rows if not row.manifest_pattern)]), rows[0])
+
+
+def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> PackageSetup:
+    path = "" if folder.folder == folder.root else folder.folder.relative_to(folder.root).as_posix()
+    manifest = next(iter(folder.find_files(row.manifests)), "")
+
+    def from_top(name: str) -> str:
+        return f"{path}/{name}" if path and name else name
+
+    commands = _pip_commands(folder) if row.name == "pip" else _install_commands(folder, row, lock)
+    return PackageSetup(
+        row.name, row.kind, path, from_top(manifest), from_top(lock), commands, row.hosts, _is_installed(folder, row)
+    )
+
+
+def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
+    wrapper = next((f"./{name}" for name in ("gradlew", "mvnw") if name in folder.names), "")
+    words = {
+        "where": tuple(python_projects.pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
+        "wrapper": (wrapper or ("gradle" if row.name == "gradle" else "mvn"),),
+    }
+    if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
+        return (("yarn", "install", "--immutable"),)
+    command = fill_command(row.install_command if lock else row.unlocked_install_command, words)
+    return (command,) if command else ()
+
+
+def _pip_commands(folder: ProjectFolder) -> tuple[tuple[str, ...], ...]:
+    own = next(
+        (name for name in python_projects.ENVIRONMENTS if (folder.workspace / name / "bin" / "pip").exists()), ""
+    )
+    needs = [word for need in python_projects.pip_arguments(folder.folder) for word in shlex.split(need)]
+    install = (f"{own or '.venv'}/bin/pip", "install", "pytest", *needs)
+    return (install,) if own else (("python3", "-m", "venv", ".venv"), install)
+
+
+def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
+    if row.kind == "python":
+        return any(not where.endswith(ON_PATH) for where, _ in folder.interpreters)
+    if row.kind == "node" and not re.search(
+        r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', folder.read_file("package.json")
+    ):
+        return True
+    return not row.package_folders or any((folder.workspace / name).exists() for name in row.package_folders)
 
 
 def _detect_module(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:

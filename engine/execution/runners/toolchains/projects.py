@@ -27,12 +27,15 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains.detection import detect_linters, detect_test_tools
-from engine.execution.runners.toolchains.package_managers import PackageSetup, detect_packages
-from engine.execution.runners.toolchains.project_folder import ProjectFolder
+from engine.execution.runners.toolchains.detection import (
+    PackageSetup,
+    ProjectFolder,
+    detect_linters,
+    detect_packages,
+    detect_test_tools,
+)
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
-from engine.execution.runners.toolchains.python_environments import environment_command
-from engine.execution.runners.toolchains.python_tests import is_collected
+from engine.execution.runners.toolchains.python_projects import environment_command, is_collected
 from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, read_text
 from engine.frozen import frozen
 from engine.git import Git

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from engine.files import read_plain
 from engine.frozen import frozen
-from engine.plain_files import read_plain
 
 TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
 """The whole file, for its other tables: output formats, missing items and their fixes."""

@@ -1,0 +1,111 @@
+"""The work while the operator was away as fields, for the greeting and for `clawpy status`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from clawpy_console import formats
+from clawpy_console.fields import Document, Field
+from clawpy_console.formats import one_line
+from engine.model import PROBLEM_FOUND, Card, RailVerdict, Verdict, outcome_in_words
+
+# The risk of a card: what it changes, and why approving it may need a second key.
+
+
+CHANGES_BY_FLOW = {
+    "keep_commits": "makes a branch", "prepare_environment": "installs packages",
+    "undo_landing": "undoes a landing", "reclaim_space": "deletes what is not needed any more",
+}  # fmt: skip
+"""The changes of flows that change something else than files which wait to be landed."""
+
+NO_SANDBOX = "no sandbox on this machine"
+
+
+def describe_changes(flow: str | None, check_only: bool, without_sandbox: bool) -> str:
+    """The changes that a card may make. Nothing that runs without a sandbox is called read-only."""
+    if check_only:
+        return "only checks, without a sandbox" if without_sandbox else "read-only"
+    return CHANGES_BY_FLOW.get(flow or "", "you land the changes")
+
+
+def approval_risk(card: Card) -> str:
+    """Why a card is risky, "" when it is not: no sandbox works here, the content filter asks, or it touches production.
+
+    Approving such a card needs a second, distinct key.
+    """
+    return "; ".join(filter(None, (NO_SANDBOX if card.needs_confirmation else "", _rail_reason(card))))
+
+
+def _rail_reason(card: Card) -> str:
+    for verdict in card.verdicts:
+        if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
+            return one_line(verdict.reason)
+        if "production" in verdict.rule.split(","):
+            reasons = (part for part in verdict.reason.split("; ") if "production" in part)
+            return one_line(next(reasons, verdict.reason))
+    return ""
+
+
+def blocking_verdict(card: Card) -> RailVerdict | None:
+    """The first rail that would block the card now."""
+    return next((verdict for verdict in card.verdicts if verdict.verdict is Verdict.BLOCK), None)
+
+
+# A stop, a month stop or a pause as a field, and the question before it ends.
+
+
+HOLD_NAMES = {"stop": "stop", "month": "month stop", "pause": "pause"}
+
+RESUME_QUESTIONS = {
+    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
+    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
+              "call stops everything again."),
+}  # fmt: skip
+"""Title and text of the question before a stop or a month stop ends."""
+
+
+def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
+    """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself."""
+    end = f", over in {remaining}" if remaining else ""
+    text = f"{how} to resume{end}. Since {since}: {one_line(reason)}"
+    return Field(f"■ {HOLD_NAMES[word]}", text, "wrong" if word == "stop" else "wants")
+
+
+LEARNED_FORMS: Mapping[str, tuple[str, str]] = {
+    "learnings": ("learning promoted", "learnings promoted"),
+    "facts": ("fact kept", "facts kept"),
+    "proposed": ("candidate to review", "candidates to review"),
+    "inForceByItself": ("candidate activated without you", "candidates activated without you"),
+}
+"""The kinds of things that were learned, by key in the document, in words for one and for several."""
+
+
+def absence_fields(document: Document) -> Iterator[Field]:
+    """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
+    ran, blocked = document["ran"], document["blocked"]
+    approved, dismissed, counts_learned = document["approved"], document["rejected"], document["learnt"]
+    learned = [
+        formats.count(counts_learned[key], *forms) for key, forms in LEARNED_FORMS.items() if counts_learned[key]
+    ]
+    if not (ran or blocked or approved or dismissed or learned):
+        return
+    problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in ran)
+    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in ran)
+    parts = [formats.count(len(ran), "session")]
+    parts += [f"{problems} found a problem"] if problems else []
+    parts += [f"{unfinished} did not finish"] if unfinished else []
+    yield Field("done", ", ".join(parts))
+    if blocked:
+        counts = Counter(entry["rail"] for entry in blocked)
+        rails = ", ".join(f"{rail} {count}" for rail, count in counts.most_common())
+        yield Field("blocked", f"{len(blocked)} by the rails: {rails}")
+    by_itself = document["approvedByItself"]
+    yield Field("approved", f"{approved}, {by_itself} by itself" if by_itself else f"{approved}")
+    yield Field("dismissed", f"{dismissed}")
+    uncounted = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
+    decisions = max(0, approved - by_itself + dismissed - uncounted)
+    basis = f", from {formats.count(decisions, 'decision')}" if decisions else ""
+    yield Field("learned", f"{', '.join(learned) or 'nothing new'}{basis}")
+    if document["spent"]:
+        yield Field("spent", f"${document['spent']:.2f}")

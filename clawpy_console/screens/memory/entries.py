@@ -1,0 +1,365 @@
+"""Reads the entries of the layers of memory and their links (SPEC 4, 9.5). It blocks: call it in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from clawpy_console import formats, state_words
+from clawpy_console.fields import Field, text_fields
+from clawpy_console.formats import one_line, workspace_name
+from clawpy_console.widgets.bars import has_words
+from engine.frozen import frozen
+from engine.model import (
+    PROBLEM_FOUND,
+    AgentFile,
+    Capture,
+    FactDraft,
+    GraphNode,
+    Layer,
+    LayerState,
+    Memory,
+    ParaFact,
+    RecallMatch,
+    RecallQuery,
+    Refusal,
+    Retention,
+    sanitise,
+)
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+
+# An entry of one of the seven layers of memory, made of what the engine gives (SPEC 4, 9.5).
+
+
+TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
+"""Sign, tone and word of each outcome of a task."""
+
+
+@frozen
+class Entry:
+    """An entry of a layer in a list, or a link to an entry or a session."""
+
+    layer: Layer | None
+    """None for a session."""
+    id: str
+    text: str
+    label: str
+    """The word before the text: the kind, the state or the relation."""
+    at: datetime | None
+    group: str = ""
+    """The heading above it, "" for none."""
+    mark: str = ""
+    mark_style: str = "faint"
+    is_old: bool = False
+    """Whether it is no longer valid."""
+    is_forgotten: bool = False
+    """Whether its text was erased."""
+    value: Any = None
+    """The engine's value, None for a session."""
+
+    @property
+    def key(self) -> str:
+        """The id of its row."""
+        return f"{self.layer.value if self.layer else 'session'}/{self.id}/{self.group}/{self.label}"
+
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Whether its text can be forgotten; files are edited instead, and rows of the ledger stay."""
+        return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.is_forgotten
+
+
+def to_entry(value: Any) -> Entry:
+    """A value of the engine as an entry of its layer."""
+    entry = replace(_entry_of_layer(value), value=value)
+    if entry.text:
+        return entry
+    if entry.layer in (Layer.MARKDOWN, Layer.LEDGER):
+        return replace(entry, text="It is empty.")
+    return replace(entry, text="forgotten", is_forgotten=True)  # what is erased keeps its place
+
+
+def _entry_of_layer(value: Any) -> Entry:
+    text = sanitise(getattr(value, "text", "") or getattr(value, "fact", "") or getattr(value, "title", ""))
+    is_old = getattr(value, "forgotten", False)
+    match value:
+        case AgentFile():
+            mark, id = "✗" if value.problem else "", f"{value.agent}/{value.name}"
+            text = value.problem or text
+            return Entry(Layer.MARKDOWN, id, text, value.name, value.written, value.agent, mark, "wrong", is_old)
+        case Memory() | RecallMatch():
+            label = value.reason if isinstance(value, RecallMatch) else sanitise(value.kind)
+            if value.speaker and text:
+                text = f"{value.speaker}: {text}"
+            is_old = is_old or bool(getattr(value, "superseded_by", ""))
+            return Entry(value.layer, value.id, text, label, value.at, is_old=is_old)
+        case Capture():
+            return Entry(Layer.CAPTURE, value.id, text, value.kind, value.at, is_old=is_old)
+        case GraphNode() if value.invalidated_at is not None:
+            return Entry(Layer.GRAPH, value.task_id, text, "invalid", value.timestamp, "", "·", is_old=True)
+        case GraphNode():
+            mark, style, label = TASK_OUTCOMES[value.success]
+            if value.outcome == PROBLEM_FOUND:
+                mark, style = state_words.PROBLEM_SIGN
+            return Entry(Layer.GRAPH, value.task_id, text, value.outcome or label, value.timestamp, "", mark, style)
+        case ParaFact() if value.active:
+            label = value.bucket.value
+            return Entry(Layer.PARA, value.id, text, label, value.created_at, "FACTS", "●", "accent")
+        case ParaFact():
+            return Entry(Layer.PARA, value.id, text, "replaced", value.created_at, "FACTS", "·", is_old=True)
+        case FactDraft():
+            group = "DRAFTS: a keeps, n rejects"
+            return Entry(Layer.PARA, value.id, text, "draft", value.created_at, group, "▲", "wants", is_old)
+    values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
+    text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
+    return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
+
+
+# A layer of memory and an entry of it as fields (SPEC 9.5).
+
+
+LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
+    Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
+    Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
+    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
+    Layer.CAPTURE: ("captured", "decisions, facts and corrections from sessions"),
+    Layer.CONTEXT: ("context", "a summary of each task, for all agents"),
+    Layer.GRAPH: ("tasks", "how tasks are related: blocked by, derived from, similar to"),
+    Layer.PARA: ("facts", "what is true until it is corrected"),
+}
+"""The name of each layer and what it holds."""
+
+LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
+    "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
+}  # fmt: skip
+"""Sign and tone of each state of a layer."""
+
+RETENTION_WORDS = {
+    Retention.SESSION: "until a day after its session",
+    Retention.MONTH: "30 days",
+    Retention.FOREVER: "forever",
+}
+
+ATTRIBUTES: Mapping[str, str] = {
+    "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
+    "category": "category", "reason": "why", "why": "invalid", "seen": "sessions", "day": "day",
+    "access_count": "recalled", "last_accessed": "last", "retention": "kept", "workspace": "workspace",
+    "subject": "about",
+}  # fmt: skip
+"""Attributes of entries that are shown, in this order, with their names."""
+
+
+def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
+    """A layer: what it holds, its state and the number of its entries."""
+    name, what = LAYER_NAMES[state.layer]
+    sign, tone = LAYER_SIGNS.get(state.state, ("▲", "wants"))
+    yield Field("", f"{state.layer.value} {name}", "title")
+    yield Field("", what, "grey")
+    done = f" {state.progress:.0%}" if state.state == "building" else ""
+    yield Field("", f"{sign} {state.state}{done}{f': {state.words}' if state.words else ''}", tone)
+    newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
+    yield Field("", f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
+
+
+def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
+    """The details of an entry without its links. `folder` holds the files of agents."""
+    value = entry.value
+    if entry.layer is not None:
+        at = f"  {formats.moment(entry.at, now)}" if entry.at else ""
+        yield Field("", f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}{at}")
+    yield Field("", f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
+    if isinstance(value, (ParaFact, FactDraft)):
+        yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
+    for attribute, name in ATTRIBUTES.items():
+        if shown := _attribute_text(getattr(value, attribute, None), attribute, now):
+            yield Field(name, one_line(sanitise(shown)), "grey")
+    if entry.is_old:
+        yield Field("", "· no longer valid", "wants")
+    if problem := getattr(value, "problem", ""):
+        yield Field("", f"✗ {problem}", "wrong")
+    yield Field("", "")
+    yield from text_fields(full_text(entry))
+
+
+def _attribute_text(value: Any, attribute: str, now: datetime) -> str:
+    if not value:
+        return ""
+    if attribute == "workspace":
+        return workspace_name(value)
+    if isinstance(value, datetime):
+        return formats.moment(value, now)
+    if isinstance(value, Retention):
+        return RETENTION_WORDS[value]
+    if attribute == "access_count":
+        return formats.count(value, "time")
+    return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
+
+
+def full_text(entry: Entry) -> str:
+    """The whole text of an entry."""
+    value = entry.value
+    if entry.is_forgotten:
+        return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
+    if isinstance(value, GraphNode):
+        return sanitise(f"{value.title}\n\n{value.description}".strip())
+    if entry.layer is Layer.LEDGER:
+        return sanitise("\n".join(f"{name}: {part}" for name, part in value.payload.items()))
+    return sanitise(getattr(value, "text", "") or getattr(value, "fact", "")) or "It is empty."
+
+
+PAGE_SIZE = 200
+"""Number of entries that are read at once."""
+
+MAX_BY_MEANING = 50
+"""Maximum number of entries that a search by meaning gives, best first."""
+
+MAX_SCANNED_PAGES = 10
+"""Maximum number of pages of the ledger that are searched for words."""
+
+RELATIONS = {
+    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
+    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
+}  # fmt: skip
+"""An edge in words, from this task and towards it."""
+
+
+def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
+    """A page of the entries of a layer that have all words of `needle`, newest first; the page that follows `after`."""
+    memory, knowledge, last = engine.memory, engine.knowledge, after[-1].value if after else None
+    before = getattr(last, "seq", None) or getattr(last, "id", None)
+    match layer:
+        case Layer.LEDGER:
+            return _read_ledger_page(engine, needle, before)
+        case Layer.VECTORS | Layer.CONTEXT:
+            return [to_entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
+        case Layer.CAPTURE:
+            return [to_entry(item) for item in knowledge.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
+        case Layer.GRAPH:
+            nodes = knowledge.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
+            return [to_entry(item) for item in nodes[len(after) :]]
+    if after:
+        return []  # all files and facts are on the first page
+    words = needle.split()
+    if layer is Layer.PARA:
+        drafts = [draft for draft in knowledge.drafts.waiting() if has_words(draft.fact, words)]
+        return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=needle))]
+    files = (file for file in engine.agent_files.list() if file.digest or file.problem)
+    return [to_entry(file) for file in files if has_words(f"{file.agent} {file.name} {file.text}", words)]
+
+
+def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
+    """Entries of a layer that mean about the same as `text`, best first; and what was left out, in words."""
+    recall = engine.memory.recall(RecallQuery(text, k=MAX_BY_MEANING, layers=frozenset({layer})))
+    return [to_entry(item) for item in recall.items], recall.left_out
+
+
+def _read_ledger_page(engine: Engine, needle: str, before: int | None) -> list[Entry]:
+    entries: list[Entry] = []
+    for _ in range(MAX_SCANNED_PAGES if needle else 1):
+        rows = engine.ledger.latest(PAGE_SIZE, before=before)
+        entries += [item for item in map(to_entry, rows) if has_words(f"{item.label} {item.text}", needle.split())]
+        if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
+            break
+        before = rows[-1].id
+    return entries
+
+
+def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
+    """One entry by its id. Raises `Refusal` `unknown_memory` when there is none (any more)."""
+    memory, knowledge = engine.memory, engine.knowledge
+    value: Any = None
+    match layer:
+        case Layer.MARKDOWN:
+            agent, _, name = id.partition("/")
+            value = engine.agent_files.read(agent, name)
+        case Layer.VECTORS | Layer.CONTEXT:
+            value = memory.entry(layer, id)
+        case Layer.CAPTURE:
+            value = knowledge.captures.entry(id)
+        case Layer.GRAPH:
+            value = knowledge.graph.get(id)
+        case Layer.PARA:
+            value = next((draft for draft in knowledge.drafts.waiting() if draft.id == id), None) or knowledge.para.get(
+                id
+            )
+        case Layer.LEDGER if id.isdigit():
+            value = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
+    if value is None:
+        raise Refusal(
+            "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it has been forgotten or has expired"
+        )
+    return to_entry(value)
+
+
+def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
+    """An entry as it is now, and its links. Raises `Refusal` as `find_entry`."""
+    if isinstance(entry.value, (RecallMatch, AgentFile)) and entry.layer is not None:
+        entry = find_entry(engine, entry.layer, entry.id)
+    value, links = entry.value, []
+    match value:
+        case Memory():
+            if value.superseded_by:
+                links.append(Entry(value.layer, value.superseded_by, value.superseded_by, "", None, "CORRECTED BY"))
+            links += _session_link(value.session, "SAID IN")
+        case Capture():
+            links += _session_link(value.session, "SAID IN")
+            if value.corrects:
+                links.append(Entry(Layer.CAPTURE, value.corrects, value.corrects, "", None, "CORRECTS"))
+        case GraphNode():
+            links += [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
+        case FactDraft() if value.supersedes:
+            links += _correction_links(engine, value.supersedes, "IT WOULD REPLACE")
+        case ParaFact():
+            chain = _correction_links(engine, value.id, "CORRECTIONS, OLDEST FIRST")
+            links += chain if len(chain) > 1 else []
+    if isinstance(entry.value, AgentFile):
+        return entry, []
+    if entry.layer is Layer.LEDGER:
+        return entry, _session_link(value.subject, "ABOUT")
+    return entry, [*links, *_using_sessions(engine, entry.id)]
+
+
+def _session_link(id: str, heading: str) -> list[Entry]:
+    return [Entry(None, id, id, "session", None, heading, "▸", "grey")] if id.startswith("sess_") else []
+
+
+def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
+    """The tasks one step away in the graph."""
+    neighbourhood = engine.knowledge.graph.neighbourhood(task_id)
+    nodes = {node.task_id: node for node in neighbourhood.neighbours}
+    links = []
+    for edge in neighbourhood.edges:
+        is_outward = edge.source == task_id
+        label = RELATIONS[edge.relation.value][not is_outward]
+        if edge.invalidated:
+            label = f"formerly {label}"
+        elif edge.weight < 1:
+            label += f" {edge.weight:.2f}"
+        if node := nodes.get(edge.other_end(task_id)):
+            links.append(replace(to_entry(node), label=label, group="AROUND THIS TASK", is_old=False))
+    return links
+
+
+def _correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
+    links = []
+    for fact in engine.knowledge.para.corrections(fact_id):
+        label = "valid" if fact.active else "replaced"
+        if fact.id == fact_id:
+            label = "this one"
+        links.append(replace(to_entry(fact), group=heading, label=label))
+    return links
+
+
+def _using_sessions(engine: Engine, id: str) -> list[Entry]:
+    """The sessions whose prompts contained the entry, newest first."""
+    by_session: dict[str, Entry] = {}
+    for call in engine.calls.calls_with_memory(id):
+        text = f"{call.agent} · {call.model} · {call.session_id}"
+        link = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
+        by_session.setdefault(call.session_id, link)
+    return list(by_session.values())

@@ -1,0 +1,140 @@
+"""The line in which the words of a filter are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.content import Content
+from textual.reactive import Reactive, reactive
+from textual.widget import Widget
+from textual.widgets import Input
+
+from clawpy_console.keys import BY_ID, LINE_ORDER, shown_key
+
+# Names in a row, one of which is shown: the tabs of a pane, the columns of a narrow terminal.
+
+
+class Tabs(Widget):
+    """Names in a row, the one that is shown in brackets, and a hint at the end. A click does `ACTION` with a name."""
+
+    ACTION: ClassVar[str]
+    DEFAULT_CSS = "Tabs { height: 1; padding: 0 1; }"
+
+    auto_links = Reactive(False)
+    tabs: reactive[tuple[tuple[str, str], ...]] = reactive(())
+    here: reactive[str] = reactive("")
+    hint: reactive[str] = reactive("")
+
+    def show(self, tabs: Sequence[tuple[str, str]], here: str, hint: str = "") -> None:
+        """Show `tabs`, names and words of each, and that `here` is the one that is shown."""
+        self.tabs, self.here, self.hint = tuple(tabs), here, hint
+
+    def render(self) -> Content:
+        parts = [
+            (f"[{text}]", f"bold $accent @click={self.ACTION}('{name}')")
+            if name == self.here
+            else (f" {text} ", f"$grey @click={self.ACTION}('{name}')")
+            for name, text in self.tabs
+        ]
+        return Content.assemble(*parts, (f"  {self.hint}" if self.hint else "", "$faint"))
+
+
+class TabLine(Tabs):
+    """The tabs of a pane."""
+
+    ACTION = "screen.show_tab"
+
+
+class Columns(Tabs):
+    """The columns of a screen, for a terminal that has room for one."""
+
+    ACTION = "screen.show_column"
+
+
+# The line at the bottom of a screen or a dialog: the keys that can be pressed now.
+
+
+GAP_CELLS = 2
+"""Cells between two keys."""
+
+LAST_ACTIONS = ("app.help", "app.quit")
+"""They stand at the right end of the line, however many others there are: all keys, and the way out."""
+
+
+class KeyLine(Widget):
+    """Shows the active bindings that have a label, those of the focus first. A click presses the key."""
+
+    DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; padding: 0 1; background: $background; }"
+
+    auto_links = Reactive(False)
+    keys: reactive[tuple[tuple[str, str, str], ...]] = reactive(())
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.update_keys())
+        self.call_after_refresh(self.update_keys)
+
+    def update_keys(self) -> None:
+        """Take over the bindings that are active now."""
+        if not self.is_attached or not self.screen.is_current:
+            return
+        keymap = getattr(self.app, "keymap", {})
+        keys_by_id: dict[str, tuple[str, str, str]] = {}
+        for _, binding, enabled, _ in self.screen.active_bindings.values():
+            action = BY_ID.get(binding.id or "")
+            if action is not None and action.label and enabled and action.id not in keys_by_id:
+                keys_by_id[action.id] = (action.id, shown_key(action.id, keymap), action.label)
+        place = {action_id: number for number, action_id in enumerate(BY_ID)}
+        self.keys = tuple(
+            sorted(keys_by_id.values(), key=lambda item: (LINE_ORDER.index(item[0].partition(".")[0]), place[item[0]]))
+        )
+
+    def render(self) -> Content:
+        """The keys that fit, and those of `LAST_ACTIONS` at the right end."""
+        shown = [(id, _pressed(id, key, label)) for id, key, label in self.keys if id != "app.stop"]  # that is on top
+        ends = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
+        room = self.size.width - ends.cell_length
+        line = Content("")
+        for id, piece in shown:
+            if line.cell_length + piece.cell_length > room:
+                break
+            if id not in LAST_ACTIONS:
+                line += piece
+        return (line + " " * (room + GAP_CELLS - line.cell_length) + ends).rstrip()
+
+
+def _pressed(action_id: str, key: str, label: str) -> Content:
+    """A key and what it does, and the gap after it; a click presses it."""
+    piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
+    return piece + " " * GAP_CELLS
+
+
+def has_words(text: str, words: Iterable[str]) -> bool:
+    """Whether `text` contains all `words`, which are in lower case."""
+    text = text.lower()
+    return all(word in text for word in words)
+
+
+class Filter(Input):
+    """Out of sight until it is asked for, and while it holds words."""
+
+    DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
+
+    def __init__(self, placeholder: str = "") -> None:
+        super().__init__(placeholder=placeholder, id="filter")
+
+    @property
+    def words(self) -> list[str]:
+        """Its words, in lower case."""
+        return self.value.lower().split()
+
+    def open(self) -> None:
+        """Show it, and type."""
+        self.add_class("-shown")
+        self.screen.set_focus(self)  # at once: the next key is text
+
+    def close(self) -> None:
+        """Empty, and out of sight."""
+        with self.prevent(Input.Changed):
+            self.value = ""
+        self.remove_class("-shown")

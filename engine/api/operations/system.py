@@ -1,0 +1,219 @@
+"""Operations on how the engine is set up: config, notify, doctor, key (SPEC 7.6, 9.8, 10.2, 11.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.api import model_checks
+from engine.api.doctor import examine
+from engine.api.documents import Document, document, instant, trigger_figures
+from engine.api.notify import surfaces
+from engine.api.operations.operation import Seconds, Text, operation, require
+from engine.config.sections import Surface
+from engine.config.settings_file import describe_accepted, parse_key
+from engine.model import Hold, RailVerdict, Refusal
+from engine.safety.content import check_command, check_prompt
+
+if TYPE_CHECKING:
+    from engine.api.services import ApiServices, OfflineServices
+
+
+# The operation `check`: the verdict of the content filter on commands and prompts (SPEC 3.5).
+
+
+@operation()
+def check(
+    engine: OfflineServices,
+    command: Text = "",
+    prompt: Text | None = None,
+    lines: Sequence[Any] | None = None,
+    cwd: Text = "",
+) -> Document:
+    """The verdict of the content filter on a command, a prompt, or each of many `lines`."""
+    folder = Path(cwd) if cwd else None
+    if lines is not None:
+        return {"results": [_check_line(line, folder) for line in lines]}
+    if prompt is not None:
+        return _verdict_document(check_prompt(prompt))
+    return _verdict_document(check_command(require("command", command), cwd=folder))
+
+
+def _check_line(line: Any, cwd: Path | None) -> Document:
+    """The verdict on one line of a batch; a bad line is answered with its error and stops nothing."""
+    if not isinstance(line, Mapping) or ("command" in line) == ("prompt" in line):
+        return Refusal("bad_line", 'each line needs either "command" or "prompt"', '{"command": "ls"}').document()
+    identity: Document = {"id": line["id"]} if "id" in line else {}
+    text = line.get("command", line.get("prompt"))
+    if not isinstance(text, str):
+        refusal = Refusal("bad_line", '"command" and "prompt" must be strings', '{"command": "ls"}')
+        return identity | refusal.document()
+    verdict = check_command(text, cwd=cwd) if "command" in line else check_prompt(text)
+    return identity | _verdict_document(verdict)
+
+
+def _verdict_document(verdict: RailVerdict) -> Document:
+    return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
+
+
+# The operation `status`: what the engine does, and what waits for you (SPEC 9.3, 9.8).
+
+
+@operation()
+def status(engine: ApiServices) -> Document:
+    """State, holds, caps, the last decisions and what waits. `engine` is "none" when the one that answers was opened
+    for this question: the state is then that of the last engine."""
+    autonomy = engine.autonomy
+    runs = autonomy.scheduled
+    state = autonomy.state() if runs else autonomy.last_state() or autonomy.state()
+    phase = engine.predictions.phase()
+    pending = engine.cards.pending()
+    gateway = engine.gateway.state()
+    earning = autonomy.requirements(engine.workspaces)
+    return {
+        "engine": "running" if runs else "none",
+        "state": str(state.state),
+        "cause": state.cause,
+        "stateSince": instant(state.since),
+        "since": document(engine.since()),
+        "nextChange": instant(state.next_change),
+        "holds": document(engine.safety.holds()),
+        "crossPollStatus": trigger_figures(engine),
+        "byItself": {"missing": list(earning.missing), "words": earning.words},
+        "phase": {
+            "number": phase.number,
+            "decisions": phase.decisions,
+            "reason": phase.reason,
+            "learning": phase.learning,
+        },
+        "silenceSeconds": int(autonomy.silence().total_seconds()),
+        "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
+        "quiet": autonomy.quiet(),
+        "dndUntil": instant(autonomy.dnd_until()),
+        "pending": len(pending),
+        "top": document(pending[0]) if pending else None,
+        "running": document(engine.sessions.running()),
+        "waiting": document(engine.queue()),
+        "decisions": [
+            {
+                "predictionId": decision.prediction_id,
+                "signal": decision.signal,
+                "prompt": decision.prompt,
+                "targetChannel": decision.channel,
+                "decidedBy": decision.decided_by,
+                "decidedAt": instant(decision.decided_at),
+            }
+            for decision in engine.decisions.load_newest(5)
+        ],
+        "workspaces": list(engine.workspaces),
+        "keysInFile": engine.keys.badge(),
+        "gateway": {"url": gateway.url, "words": gateway.words, "clients": gateway.clients},
+    }
+
+
+# Operations that hold back work and let it go on: stop, resume, dnd (SPEC 3.7, 7.3).
+
+
+@operation()
+def stop(engine: ApiServices, reason: Text = "") -> Document:
+    """Stop everything until `resume stop` (SPEC 3.7)."""
+    running = [view.id for view in engine.sessions.running()]
+    try:
+        engine.safety.stop(reason or "stopped by you", "clawpy stop")
+        engine.autonomy.heard("clawpy stop")  # only now: nothing that may fail comes before a stop
+    except Refusal as error:
+        message = f"everything was stopped, but the stop could not be recorded: {error.message}"
+        fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
+        raise Refusal(error.code, message, fix) from error
+    holds = document(engine.safety.holds())
+    # `killed` and `left` are for `calling.stop`, which ends processes that this engine does not.
+    return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
+
+
+@operation(marks_presence=True)
+def resume(engine: ApiServices, word: Text = "") -> Document:
+    """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
+    before = engine.safety.holds()
+    word = word or _only_hold(engine, before)
+    engine.safety.resume(word)
+    return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}
+
+
+def _only_hold(engine: ApiServices, holds: Sequence[Hold]) -> str:
+    """The word of the only active hold. Raises `Refusal`: `which_hold` for several, `not_held` for none."""
+    words = [hold.word for hold in holds]
+    if len(words) > 1:
+        raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
+    if words:
+        return words[0]
+    thrown = next((level for level in engine.safety.levels() if level.thrown), None)
+    if thrown is None:
+        raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
+    # A level of the kill switch that is no hold is ended in another way.
+    raise Refusal("not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.lift)
+
+
+@operation(marks_presence=True)
+def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
+    """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
+    until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))
+    return {"dndUntil": instant(until), "quiet": engine.autonomy.quiet()}
+
+
+@operation(marks_presence=True)
+def config(
+    engine: ApiServices, action: Literal["get", "set", "unset"] = "get", key: Text = "", value: Any = None
+) -> Document:
+    """Show one setting or all, set or unset one."""
+    settings = engine.settings
+    if action == "get" and not key:
+        return {"settings": settings.document(), "file": str(settings.file)}
+    if action == "set":
+        settings.set(key, value)
+    current_value = settings.unset(key) if action == "unset" else settings.get(key)
+    return {
+        "key": key,
+        "value": current_value,
+        "origin": settings.origin(key),
+        "accepted": describe_accepted(parse_key(key)),
+    }
+
+
+@operation(marks_presence=True)
+def notify(
+    engine: ApiServices,
+    action: Literal["list", "test", "retry", "dismiss"] = "list",
+    surface: Literal["phone", "watch", "glasses", "discord", "web", "desktop", ""] = "",
+) -> Document:
+    """List surfaces and what was not delivered; test, retry or dismiss, for one surface or all (SPEC 10.2)."""
+    chosen = Surface(surface) if surface else None
+    if action == "test":
+        return {"tested": surfaces.test_surfaces(engine, chosen)}
+    reply: Document = {}
+    if action == "retry":
+        reply["retried"] = engine.notify.retry(chosen)
+    if action == "dismiss":
+        reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
+    return reply | {"surfaces": surfaces.list_surfaces(engine), "quiet": engine.autonomy.quiet()}
+
+
+@operation()
+def doctor(engine: ApiServices | OfflineServices, workspaces: Sequence[str] = (), online: bool = False) -> Document:
+    """Check the installation: what is configured, found and missing, and how to fix it."""
+    return examine(engine.home, workspaces or list(engine.workspaces), online=online)
+
+
+@operation()
+def key(
+    engine: ApiServices | OfflineServices, action: Literal["list", "delete", "test"] = "list", name: Text = ""
+) -> Document:
+    """List, delete or test keys. `engine.api.model_checks.store_key` stores one, outside of the engine."""
+    match action:
+        case "list":
+            return model_checks.list_keys(engine.home)
+        case "delete":
+            return model_checks.delete_key(engine.home, require("name", name))
+        case "test":
+            return model_checks.test_key(engine.home, require("name", name))

@@ -1,0 +1,260 @@
+"""Learned flows: commands that agents ran again and again, one after the other, without a model (SPEC 5.4).
+
+Each is like any other flow: the content filter checks every command, the sandbox confines it, it works in a worktree of
+its own, and its changes wait for review. `FlowRegistry` has the program's own flows and the learned ones that are
+active now, so a flow that was rolled back cannot be started.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
+from engine.execution.runners.flows.steps import count, last_line
+from engine.model import FlowForm, Refusal, sanitise
+
+# Finds the flow that a prompt names, and checks, describes and edits its parameters (SPEC 9.2). Pure functions.
+
+
+_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
+"""Words beside the name of a flow that change nothing."""
+
+ALIASES: Mapping[str, Sequence[str]] = tomllib.loads(Path(__file__).with_name("flow_aliases.toml").read_text())
+"""Common requests by flow; see `flow_aliases.toml`."""
+
+_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
+"""The beginning of a further line of parameters. Any other line makes it prose, such as a pasted paragraph."""
+
+VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
+"""A file, a test, a commit or a number, which sentences seldom consist of."""
+
+PROSE = "prose"
+"""The code of the refusal of an edit that is a sentence, and no mistyped parameter."""
+
+_SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
+
+
+def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
+    """The flow that a prompt names, and the text of its parameters; None for prose.
+
+    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow; so does `run_tests paths=src` or
+    `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does too: its parameters lack
+    their names, and the flow says which it takes.
+    """
+    normalised = _normalise_words(prompt)
+    for flow in flows:
+        if normalised in (_normalise_words(name) for name in (flow, *ALIASES.get(flow, ()))):
+            return flow, ""
+    first, _, rest = prompt.partition(" ")
+    rest = rest.strip()
+    are_pairs = "=" in rest and all(map(_PAIR.match, rest.split("\n")[1:]))
+    if first in flows and (rest.startswith("{") or are_pairs or _are_values(rest)):
+        return first, rest
+    return None
+
+
+def _are_values(text: str) -> bool:
+    words = text.split()
+    return bool(words) and all(VALUE.fullmatch(word) for word in words)
+
+
+def _normalise_words(text: str) -> str:
+    """The words of a text in lower case, without fillers and separators: equal for texts that mean the same."""
+    words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
+    return "".join(word for word in words if word not in _FILLERS)
+
+
+def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
+    """The flow with its parameters. Raises `Refusal` `bad_parameters` with what is wrong and what is accepted."""
+    unknown = [name for name in values if name not in flow.model_fields]
+    if unknown:
+        raise parameter_refusal(flow, f"{flow.name} has no parameter {sanitise(', '.join(unknown))}")
+    try:
+        return flow.model_validate(dict(values))
+    except ValidationError as error:
+        missing = [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]
+        if missing:
+            raise parameter_refusal(flow, _missing_message(flow, missing)) from error
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'parameters'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_context=False)[:5]
+        )
+        raise parameter_refusal(flow, sanitise(problems)) from error
+
+
+def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters", value: str = "") -> Refusal:
+    """The refusal of parameters: the problem, the accepted parameters, and an example, with `value` if it is given."""
+    fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
+    accepted = "; ".join(_describe_field(name, field) for name, field in fields)
+    message = problem if problem.startswith(f"{flow.name} ") else f"{flow.name}: {problem}"
+    if not fields:
+        return Refusal(code, message, "it has no parameters")
+    form = " ".join([flow.name, *(_usage_of(name, field) for name, field in fields)])
+    shown = [pair for pair in fields if pair[1].is_required()]
+    shown = shown or [next((pair for pair in fields if pair[0] != "project"), fields[0])]
+    example = " ".join(_example_of(name, field, value) for name, field in shown)
+    return Refusal(code, message, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
+
+
+def _example_of(name: str, field: FieldInfo, value: str) -> str:
+    """A parameter with a sample value."""
+    sample = _SAMPLES.get(_type_name(field), name.upper())
+    return f"{name}={sample if _type_name(field) in ('int', 'bool') else value or sample}"
+
+
+def _usage_of(name: str, field: FieldInfo) -> str:
+    return f"{name}=…" if field.is_required() else f"[{name}=…]"
+
+
+def _missing_message(flow: type[Flow], missing: Sequence[str]) -> str:
+    """The names of missing parameters, how to write them, and their meanings."""
+    names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+    form = " ".join([flow.name, *(f"{name}=…" for name in missing)])
+    means = "; ".join(f"{name}: {flow.model_fields[name].description or 'a value'}" for name in missing)
+    return f"{flow.name} needs {names}: `{form}` ({means})"
+
+
+def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
+    """The flow after an edit of its parameters: a JSON object, `key=value` pairs or `key: value` lines. Parameters that
+    are not named stay. Items of a list are separated by commas or white space.
+
+    Raises `Refusal` `bad_parameters`, and `PROSE` for a sentence.
+    """
+    text = edit.strip()
+    if text.startswith("{"):
+        try:
+            changes = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise parameter_refusal(flow, f"the edit is not JSON: {error}") from error
+    else:
+        changes = _parse_pairs(flow, text)
+    return validate_parameters(flow, {**present, **changes})
+
+
+def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
+    names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
+    pieces = re.split(rf"(?:^|(?<=[\s,;]))({names})[ \t]*[=:](?!:)", text)
+    stray = pieces[0].strip()
+    if stray:
+        typo = re.search(r"([A-Za-z_]\w*)=", stray)
+        if typo:
+            raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
+        if len(stray.split()) > 1 and not all(VALUE.fullmatch(word) for word in stray.split()):
+            message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
+            raise parameter_refusal(flow, message, code=PROSE)
+        value = "" if " " in stray else sanitise(stray)[:80]
+        raise parameter_refusal(flow, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
+    if len(pieces) < 3:
+        raise parameter_refusal(flow, "the edit contains no parameter")
+    changes: dict[str, Any] = {}
+    for name, value in zip(pieces[1::2], pieces[2::2], strict=True):
+        typo = re.search(r"\s([a-z_]\w*)=", value)
+        if typo:
+            raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
+        changes[name] = _parse_value(flow.model_fields[name], value.strip().rstrip(",;").rstrip())
+    return changes
+
+
+def _parse_value(field: FieldInfo, text: str) -> Any:
+    if get_origin(field.annotation) is list and not text.startswith("["):
+        return [item for item in re.split(r"[,\s]+", text) if item]
+    if text[:1] in '["{' or field.annotation is not str:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return text  # validation reports it
+    return text
+
+
+def _type_name(field: FieldInfo) -> str:
+    return "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
+
+
+def _describe_field(name: str, field: FieldInfo) -> str:
+    kind = _type_name(field)
+    default = ""
+    if not field.is_required():
+        default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
+    note = f" ({field.description})" if field.description else ""
+    return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"
+
+
+class LearnedFlow(Flow):
+    """A flow of commands without parameters. Each active one is a class of its own, see `learned_flow`."""
+
+    place = Place.CHANGE_SET
+    commands: ClassVar[tuple[tuple[str, ...], ...]]
+    """Each a program with its arguments."""
+    workspace: ClassVar[str]
+    """The only workspace that it is for, "" for all."""
+
+    @classmethod
+    def describe_commands(cls) -> str:
+        """The commands as a card shows them for approval."""
+        return ", then ".join(map(shlex.join, cls.commands))
+
+    def describe(self) -> str:
+        """The commands."""
+        return f"Run {self.describe_commands()}"
+
+    def run(self, job: Job) -> FlowResult:
+        """Run every command; the first that fails ends the flow."""
+        for number, argv in enumerate(self.commands, start=1):
+            done = job.run(argv)
+            if not done.ok:
+                raise FlowError(
+                    f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
+                    f"{done.exit_code}: {last_line(done.output)}"
+                )
+        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
+
+
+def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
+    """The flow of one overlay."""
+    attributes = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
+    return type("LearnedFlow", (LearnedFlow,), {**attributes, "__module__": __name__})
+
+
+class FlowRegistry(Mapping[str, type[Flow]]):
+    """The present flows by name. The program's own come first and cannot be replaced."""
+
+    def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
+        self._own = own
+        self._learned = learned
+
+    def __getitem__(self, name: str) -> type[Flow]:
+        flow = self._own.get(name)
+        return self._learned_by_name()[name] if flow is None else flow
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._learned_by_name() if name not in self._own)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def find_named(self, prompt: str) -> str:
+        """The flow that `prompt` names, "" for prose."""
+        named = named_flow(prompt, tuple(self))
+        return named[0] if named else ""
+
+    def forms(self) -> list[FlowForm]:
+        """The form of each flow, required parameters first. Blocking: the learned flows are in the database."""
+        return [FlowForm(flow.name, flow.label, _form_parameters(flow)) for flow in self.values()]
+
+    def _learned_by_name(self) -> Mapping[str, type[Flow]]:
+        return {flow.name: flow for flow in self._learned()}
+
+
+def _form_parameters(flow: type[Flow]) -> tuple[tuple[str, str, bool], ...]:
+    fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
+    return tuple((name, field.description or "", field.is_required()) for name, field in fields)

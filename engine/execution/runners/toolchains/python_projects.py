@@ -1,0 +1,435 @@
+"""Finds the environments and interpreters of a Python project, and the commands that make such an environment.
+
+Environments of poetry, pipenv and hatch are found by reading files alone. None of these tools is started: each loads
+plugins and configuration of the project. What the project's own files say of the place is not believed either. Where
+no environment is found, the tests run in the sandbox all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatch
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
+from engine.execution.sandbox.host_paths import which
+from engine.git import Git, GitError
+
+# Finds the tests of a Python project: its test files, and which of them belong to a changed file.
+
+
+TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
+"""Names of files that pytest collects by default."""
+
+SKIPPED_FOLDERS = {
+    ".git",
+    ".venv",
+    "venv",
+    "env",
+    "node_modules",
+    "__pycache__",
+    ".tox",
+    ".nox",
+    "build",
+    "dist",
+    "target",
+}
+"""Folders without tests of the project."""
+
+MAX_TEST_FILES = 3000
+"""Maximum number of test files that a scan for imports reads."""
+
+
+def is_test_file(path: str) -> bool:
+    """Whether pytest would collect a file by its default names."""
+    return re.search(TEST_FILE_PATTERN, path) is not None
+
+
+def find_test_files(folder: Path) -> Iterator[Path]:
+    """Every file of a project that pytest would collect by its default names, in order."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(files) if is_test_file(name))
+
+
+def read_test_files(folder: Path) -> dict[str, str]:
+    """The test files of a project with their text, at most `MAX_TEST_FILES`."""
+    files = islice(find_test_files(folder), MAX_TEST_FILES)
+    return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
+
+
+def module_of(path: str) -> str:
+    """The dotted module name of a source file: `src/shop/cart.py` is `shop.cart`, a package its folder."""
+    parts = list(PurePosixPath(path).with_suffix("").parts)
+    if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
+        parts = parts[1:]
+    if parts[-1:] == ["__init__"]:
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def imports_module(text: str, module: str) -> bool:
+    """Whether Python source imports a module, by its full dotted name (a quick look, not a parse)."""
+    dotted = re.escape(module)
+    if re.search(rf"^\s*(?:import\s+(?:[\w., ]+,\s*)?{dotted}(?![\w])|from\s+{dotted}\s+import\b)", text, re.M):
+        return True
+    package, _, name = module.rpartition(".")
+    if not package:
+        return False
+    from_package = re.compile(rf"^\s*from\s+{re.escape(package)}\s+import\s+(\([^)]*\)|[^\n]*)", re.M)
+    return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in from_package.finditer(text))
+
+
+def _imports_package(text: str, package: str) -> bool:
+    """Whether names are taken from the package itself."""
+    return re.search(rf"^\s*from\s+{re.escape(package)}\s+import\b", text, re.M) is not None
+
+
+def related_tests(
+    paths: Sequence[str], tests: dict[str, str], reexported: Collection[str] = ()
+) -> dict[str, list[str]]:
+    """For each changed path the test files that belong to it; `tests` maps test files to their source text.
+
+    A test file belongs to itself; `x.py` has `test_x.py`, `x_test.py`, and whatever imports its module or names it in
+    full; of several files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder. Of
+    `reexported_modules` paths the package hands names on: whatever imports the package may use them.
+    """
+    by_path: dict[str, list[str]] = {}
+    for path in paths:
+        pure = PurePosixPath(path)
+        if is_test_file(path):
+            by_path[path] = [path] if path in tests else []
+        elif pure.name == "conftest.py":
+            folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
+            by_path[path] = sorted(test for test in tests if test.startswith(folder))
+        elif pure.suffix == ".py":
+            stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
+            stem = stem.strip("_") or stem
+            named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
+            module = module_of(path)
+            package = module.rpartition(".")[0] if path in reexported else ""
+            named_in_full = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w") if "." in module else None
+            importing = [
+                test
+                for test, text in tests.items()
+                if module
+                and (
+                    imports_module(text, module)
+                    or (package and (imports_module(text, package) or _imports_package(text, package)))
+                    or (named_in_full is not None and named_in_full.search(text))
+                )
+            ]
+            by_path[path] = sorted({*_closest_folder(named, pure), *importing})
+        else:
+            by_path[path] = []
+    return by_path
+
+
+def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
+    """The test files of `named` whose folders have the largest overlap with the source's (`a/x.py`, `tests/a/…`)."""
+    folders = set(source.parent.parts)
+    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in named}
+    best = max(shared.values(), default=0)
+    return [test for test in named if shared[test] == best]
+
+
+def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
+    """The `paths` from which the `__init__.py` of their package imports names."""
+    modules = set()
+    for path in paths:
+        pure = PurePosixPath(path)
+        if pure.suffix == ".py" and pure.stem != "__init__":
+            text = read_text(folder / pure.parent / "__init__.py", 200_000)
+            module = re.escape(module_of(path))
+            if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
+                modules.add(path)
+    return modules
+
+
+def import_roots(folder: Path) -> list[str]:
+    """The folders of PYTHONPATH: the folder under test wins over an editable install of another tree."""
+    own = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
+    return [*own, *filter(None, [os.environ.get("PYTHONPATH")])]
+
+
+def is_collected(folder: Path, inside: str) -> bool:
+    """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
+    paths: list[str] = []
+    try:
+        own = read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
+        paths += own.split() if isinstance(own, str) else map(str, own)
+    except (KeyError, TypeError):
+        pass
+    for name in ("pytest.ini", "tox.ini", "setup.cfg"):
+        for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read_text(folder / name), re.M):
+            paths += match[1].split()
+    return any(fnmatch(part, path.strip("/")) for path in paths for part in _path_and_parents(inside))
+
+
+def _path_and_parents(path: str) -> list[str]:
+    return [path, *(str(parent) for parent in PurePosixPath(path).parents)]
+
+
+def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
+    """Whether a module was never part of the project, so that it can only be installed."""
+    folders = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
+    if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in folders):
+        return False
+    paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
+    try:
+        return not Git(workspace).text("log", "-1", "--format=%h", "--", *paths)
+    except GitError:  # nothing was ever committed
+        return True
+
+
+ENVIRONMENTS = (".venv", "venv", "env")
+"""Folders that hold a project's environment by custom; uv makes the first."""
+
+ON_PATH = " on the PATH"
+"""The end of the place, in words, of an interpreter that is the operator's and not the project's."""
+
+ADD_COMMANDS = {
+    "uv": "uv add --dev",
+    "poetry": "poetry add --group dev",
+    "pdm": "pdm add -d",
+    "pipenv": "pipenv install --dev",
+}
+"""The commands of package managers that add a package for development."""
+
+_PACKAGE_FOLDERS = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib/python3/dist-packages",
+    "Lib/site-packages",
+)
+
+_HAS_PYTEST = """
+import os, site, sys
+places = [*site.getsitepackages(), site.getusersitepackages()]
+sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
+"""
+
+_PYTEST_REQUIREMENT = re.compile(r"""["']pytest\b|^pytest\s*=""", re.MULTILINE)
+"""pytest among a project's requirements; `[tool.pytest.ini_options]` alone installs none."""
+
+
+def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
+    """The package manager and the interpreter of each environment that one keeps for the project at `workspace`."""
+    for manager, candidates in (
+        ("poetry", _poetry_environments),
+        ("pipenv", _pipenv_environments),
+        ("hatch", _hatch_environments),
+    ):
+        for home in candidates(workspace):
+            if (home / "bin" / "python").exists():
+                yield manager, home / "bin" / "python"
+                break
+
+
+def _poetry_environments(workspace: Path) -> list[Path]:
+    project = read_toml(workspace / "pyproject.toml")
+    own = project.get("tool", {}).get("poetry")
+    name = (own or {}).get("name") or project.get("project", {}).get("name") or workspace.name
+    if own is None and not (workspace / "poetry.lock").is_file():
+        return []
+    mac = sys.platform == "darwin"
+    support = Path.home() / "Library"
+    config = _xdg_folder("XDG_CONFIG_HOME", ".config") if not mac else support / "Application Support"
+    settings = read_toml(config / "pypoetry" / "config.toml")
+    cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir")
+    cache = cache or (_xdg_folder("XDG_CACHE_HOME", ".cache") if not mac else support / "Caches") / "pypoetry"
+    place = os.environ.get("POETRY_VIRTUALENVS_PATH") or settings.get("virtualenvs", {}).get("path")
+    root = Path(str(place).replace("{cache-dir}", str(cache))) if place else Path(cache) / "virtualenvs"
+    plain = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
+    begin = f"{plain}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
+    chosen = read_toml(root / "envs.toml").get(begin, {}).get("minor", "")
+    homes = sorted(_list_subfolders(root, f"{begin}-py"), key=_python_version, reverse=True)
+    return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
+
+
+def _pipenv_environments(workspace: Path) -> list[Path]:
+    if not (workspace / "Pipfile").is_file():
+        return []
+    named = os.environ.get("WORKON_HOME")
+    root = Path(named).expanduser() if named else _xdg_folder("XDG_DATA_HOME", ".local/share") / "virtualenvs"
+    plain = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
+    return _list_subfolders(root, f"{plain}-{_short_hash(str(workspace / 'Pipfile'))}")
+
+
+def _hatch_environments(workspace: Path) -> list[Path]:
+    project = read_toml(workspace / "pyproject.toml")
+    name = project.get("project", {}).get("name")
+    if "hatch" not in project.get("tool", {}) or not name:
+        return []
+    mac = Path.home() / "Library" / "Application Support"
+    data = os.environ.get("HATCH_DATA_DIR") or (
+        mac / "hatch" if sys.platform == "darwin" else _xdg_folder("XDG_DATA_HOME", ".local/share") / "hatch"
+    )
+    plain = re.sub(r"[-_.]+", "-", str(name)).lower()
+    root = Path(data) / "env" / "virtual" / Path(plain).name / _short_hash(str(workspace))
+    return sorted(
+        _list_subfolders(root, ""), key=lambda home: (not home.name.startswith("hatch-test"), home.name != plain)
+    )
+
+
+def _short_hash(text: str) -> str:
+    return urlsafe_b64encode(hashlib.sha256(os.fsencode(text)).digest()).decode()[:8]
+
+
+def _python_version(home: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", home.name.rpartition("-py")[2])]
+
+
+def _list_subfolders(root: Path, begin: str) -> list[Path]:
+    """The folders in `root` whose names begin so."""
+    try:
+        return sorted(place for place in root.iterdir() if place.name.startswith(begin) and place.is_dir())
+    except OSError:
+        return []
+
+
+def _xdg_folder(variable: str, below_home: str) -> Path:
+    return Path(os.environ.get(variable) or Path.home() / below_home)
+
+
+def environment_command(workspace: Path) -> str:
+    """The command that makes a project's environment with pytest, by the project's package manager."""
+    project, manager = read_text(workspace / "pyproject.toml"), package_manager_of(workspace)
+    if manager and _PYTEST_REQUIREMENT.search(read_text(workspace / "Pipfile") if manager == "pipenv" else project):
+        commands = {
+            "uv": f"uv sync{pytest_group_option(workspace)}",
+            "poetry": "poetry install",
+            "pdm": "pdm install -d",
+            "pipenv": "pipenv install --dev",
+        }
+        return commands[manager]
+    if manager:
+        return add_package_command(workspace, "pytest")
+    return " ".join([add_package_command(workspace, "pytest"), *pip_arguments(workspace)])
+
+
+def pip_arguments(workspace: Path) -> list[str]:
+    """Arguments of `pip install` besides pytest."""
+    needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
+    own = "[project]" in read_text(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
+    if not own:
+        return needs
+    option, _, name = pytest_group_option(workspace).strip().partition(" ")  # pip knows groups only since 25.1
+    return [*needs, f"-e '.[{name}]'" if option == "--extra" else "-e ."]
+
+
+def add_package_command(workspace: Path, tool: str) -> str:
+    """The command that adds `tool` to a project's environment, by the project's package manager."""
+    manager = package_manager_of(workspace)
+    if manager:
+        return f"{ADD_COMMANDS[manager]} {tool}"
+    own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
+    make = "" if own else "python3 -m venv .venv && "
+    return f"{make}{own or '.venv'}/bin/pip install {tool}"
+
+
+def package_manager_of(workspace: Path) -> str:
+    """The package manager of a project: a key of `ADD_COMMANDS`, "" for pip."""
+    project = read_text(workspace / "pyproject.toml")
+    if (workspace / "uv.lock").is_file() or "[tool.uv" in project:
+        return "uv"
+    if "[dependency-groups]" in project and not _has_pip_environment(workspace):
+        return "uv"
+    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
+        return "poetry"
+    if (workspace / "pdm.lock").is_file() or "[tool.pdm" in project:
+        return "pdm"
+    return "pipenv" if (workspace / "Pipfile").is_file() else ""
+
+
+def _has_pip_environment(workspace: Path) -> bool:
+    """Whether the project has an environment that `python3 -m venv` made."""
+    environments = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
+    return any("uv = " not in read_text(home / "pyvenv.cfg") for home in environments)
+
+
+def pytest_group_option(workspace: Path) -> str:
+    """The option of `uv sync` for the group or extra with pytest, "" where it needs none."""
+    try:
+        lists = list(_dependency_groups(read_toml(workspace / "pyproject.toml")))
+        return next(option for option, needs in lists if any(str(need).startswith("pytest") for need in needs))
+    except (AttributeError, TypeError, StopIteration):  # not as it should be, or `[tool.uv]` has it
+        return ""
+
+
+def _dependency_groups(project: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The requirements of a project, by the option with which `uv sync` installs them."""
+    own, groups = project.get("project", {}), project.get("dependency-groups", {})
+    yield "", [*own.get("dependencies", []), *groups.get("dev", [])]
+    for name, needs in groups.items():
+        yield f" --group {name}", needs
+    for name, needs in own.get("optional-dependencies", {}).items():
+        yield f" --extra {name}", needs
+
+
+def has_pytest(interpreter: Path, *, operators: bool) -> bool:
+    """Whether an interpreter has pytest.
+
+    An environment is only read: it came with the repository, or may lead into it, and runs nothing outside a sandbox.
+    The operator's own interpreter (`operators`) is asked where its packages are, without loading any (`-S`: an editable
+    install would lead into the repository) and in a folder that holds nothing to import.
+    """
+    home = interpreter.parent.parent
+    if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGE_FOLDERS):
+        return True
+    settings = read_text(home / "pyvenv.cfg")
+    if (settings or not operators) and "include-system-site-packages = true" not in settings:
+        return False
+    program = str(interpreter) if operators else which("python3", project=home.parent)
+    return program is not None and _exits_zero([program, "-I", "-S", "-c", _HAS_PYTEST])
+
+
+def _exits_zero(argv: Sequence[str]) -> bool:
+    """Whether a program of the operator, run outside of every project, ends with 0 within 10 seconds."""
+    environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
+    environment["PATH"] = os.defpath
+    try:
+        done = subprocess.run(
+            argv, cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def is_python_project(folder: Path) -> bool:
+    """Whether Python tests may be expected: a project file, a pytest configuration, or test files near the top."""
+    names = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "conftest.py", "tox.ini", "requirements.txt")
+    if any((folder / name).is_file() for name in names):
+        return True
+    near = (folder, folder / "tests", folder / "test")
+    return any(is_test_file(file.name) for place in near if place.is_dir() for file in place.iterdir())
+
+
+def find_interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
+    """Interpreters, each with its place in words: of the project's own environment first, then of the folders above it
+    up to the `top` of the repository, then the operator's."""
+    pairs = [pair for folder in folders_up_to(workspace, top) for pair in _find_environments(folder, top)]
+    for program in ("python3", "python"):
+        path = which(program, project=top)
+        if path:
+            pairs.append((f"{program}{ON_PATH}", Path(path)))
+            break
+    return pairs
+
+
+def _find_environments(folder: Path, top: Path) -> Iterator[tuple[str, Path]]:
+    for name in filter(None, [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]):
+        for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
+            if (place := folder / name / program).exists():
+                yield str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place
+                break
+    yield from ((f"{manager}'s environment", place) for manager, place in managed_environments(folder))

@@ -1,0 +1,145 @@
+"""Atomic writes of files, and removal of the temporary files that a crash left (SPEC 11.2, 11.3)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+# Reads and removes files that somebody else may have created.
+
+
+def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False) -> bytes:
+    """The content of a regular file of at most `limit` bytes; never waits for a pipe.
+
+    Without `follow` a symbolic link at `path` is refused; with `cut` a larger file is read up to `limit` bytes. Raises
+    OSError, and ValueError for a larger file or one that is not regular.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not a regular file")
+        if status.st_size > limit and not cut:
+            raise ValueError(f"is larger than {limit} bytes")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with its content, read-only folders included; never follows links."""
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        folder.unlink()
+        return
+    with contextlib.suppress(PermissionError):
+        shutil.rmtree(folder)
+        return
+    _open_up(folder)
+    for current, folders, _ in os.walk(folder):
+        for name in folders:
+            _open_up(Path(current, name))
+    shutil.rmtree(folder)
+
+
+def _open_up(folder: Path) -> None:
+    mode = folder.lstat().st_mode
+    if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+        folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+
+
+TEMPORARY_PREFIX = ".clawpy-tmp-"
+"""Prefix of temporary files; any file that has it at start-up was left by a crash."""
+
+BUFFER_SIZE = 1024 * 1024
+"""Bytes that are read or written at once. Each read or write releases the interpreter lock for an instant too short for
+another thread to take it: with the usual 8 KB, while many small pieces are read or written, all other threads stand
+still for half a second at a time."""
+
+
+def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
+    """Replace the file at `path` by `data`, whole and on disk, or leave the old one untouched. What is large comes in
+    pieces, so that it need not be in memory at once.
+
+    A symbolic link is followed, so that the link stays. `mode` are permission bits; by default those of the old
+    file, or 0600 for a new one. Raises OSError when the disk is full or the folder cannot be written.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    if mode is None:
+        try:
+            mode = stat.S_IMODE(target.stat().st_mode)
+        except FileNotFoundError:
+            mode = 0o600
+    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb", buffering=BUFFER_SIZE) as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
+    """`write_atomic` of `value` as indented UTF-8 JSON."""
+    write_atomic(path, json_bytes(value), mode=mode)
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as indented UTF-8 JSON."""
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def create_filled_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Create `folder` with these files. Not atomic: for a folder that nothing reads before it is renamed. Raises
+    OSError."""
+    folder.mkdir(mode=0o700)
+    for name, data in files.items():
+        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    sync_folder(folder)
+
+
+def recovery_hint(database: Path) -> str:
+    """Advice, in words, on how to repair a home whose database is damaged."""
+    recover = f"`sqlite3 {database.name} .recover` may restore much of it"
+    return f"move {database.name} away to start afresh, but keep it: {recover}"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and removals in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporaries(root: Path) -> int:
+    """Remove temporary files that a crash left anywhere under `root`; returns how many."""
+    removed = 0
+    for file in root.rglob(f"{TEMPORARY_PREFIX}*"):
+        if file.is_file() and not file.is_symlink():
+            file.unlink(missing_ok=True)
+            removed += 1
+    return removed

@@ -1,0 +1,390 @@
+"""An agent's folder (SPEC 1.1, 4.1): `comms.json` and `tools.json` as validated models, creating a folder, and retired
+agents, which are kept under `.retired` and can be restored.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
+
+from engine.config.agents import model_problem
+from engine.files import create_filled_folder, json_bytes, read_plain, sync_folder
+from engine.frozen import frozen
+from engine.model import Refusal, sanitise
+from engine.model.text import count
+
+# Which of the five tiers an agent belongs to, which rule decided (SPEC 1.2, 1.3), and the chain of leaders above it
+# (SPEC 1.4). Pure.
+
+
+DEFAULT_TIER = 4
+
+ARCHETYPES: Mapping[str, int] = {
+    "core_identity": 1,
+    "butler": 1,
+    "ceo": 1,
+    "executive": 2,
+    "senior_executive": 2,
+    "builder_senior": 2,
+    "junior_leader": 3,
+    "lead": 3,
+    "manager": 3,
+    "builder": 4,
+    "specialist": 4,
+    "worker": 4,
+    "builder_junior": 5,
+    "junior": 5,
+    "junior_worker": 5,
+}
+"""Archetype keys of `tools.json` and their tiers."""
+
+EXECUTIVES = frozenset({"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"})
+
+
+@frozen
+class TierDecision:
+    """A tier, 1 to 5, and the rule that decided it, in words."""
+
+    tier: int
+    rule: str
+
+
+def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> TierDecision:
+    """The tier of an agent; the first rule that has an answer wins.
+
+    `assigned` is the agent's entry in `tier_assignments` (1 to 5) or None, `archetype` the key of its `tools.json` or
+    "". An archetype that is not known decides nothing.
+    """
+    if assigned is not None:
+        return TierDecision(assigned, "tier_assignments in wisdom_cascade_config.json")
+    if archetype in ARCHETYPES:
+        return TierDecision(ARCHETYPES[archetype], f"archetype {archetype} in tools.json")
+    named = tier_of_name(agent_id)
+    if named is not None:
+        return named
+    return TierDecision(DEFAULT_TIER, "default; no other rule applies")
+
+
+def tier_of_name(agent_id: str) -> TierDecision | None:
+    """The tier by the words of an id: `cto` 2, `frontend_lead` 3, `junior_backend` 5; None for other words."""
+    words = re.split(r"[_-]+", agent_id)
+    for tier, names in (
+        (1, {"alfred", "ceo"}),
+        (2, EXECUTIVES),
+        (3, {"lead", "leader", "manager", "head"}),
+        (5, {"junior", "jr", "intern", "trainee"}),
+        (4, {"builder", "worker"}),
+    ):
+        for word in words:
+            if word in names:
+                return TierDecision(tier, f"the name: {word!r} in {agent_id}")
+    return None
+
+
+def is_leader(tier: int) -> bool:
+    """Whether a tier takes part as a leader (SPEC 1.3): 1 to 3 are synced and give guidance, 4 and 5 receive it and
+    send findings up."""
+    return tier <= 3
+
+
+OWNER = "owner"
+"""Above everyone: the operator. Not an agent."""
+
+DEPTH = 10
+"""At most so many leaders are walked; what `cascade_depth` null means."""
+
+
+class Stop(StrEnum):
+    """Why a chain ends where it does."""
+
+    OWNER = "owner"
+    CYCLE = "cycle"
+    MISSING = "missing"
+    DEPTH = "depth"
+
+
+@frozen
+class Chain:
+    """Leaders from the direct one (hop 0) upward. `at` is the id that stopped the walk."""
+
+    leaders: tuple[str, ...]
+    stop: Stop
+    at: str
+
+    @property
+    def words(self) -> str:
+        """Why it ends, for a person."""
+        return {
+            Stop.OWNER: "reaches the owner",
+            Stop.CYCLE: f"stops: {self.at} is already in it, so the chain is a circle",
+            Stop.MISSING: f"stops: {self.at} does not exist",
+            Stop.DEPTH: f"stops after {count(len(self.leaders), 'leader')}",
+        }[self.stop]
+
+
+@frozen
+class AgentTier:
+    """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
+
+    id: str
+    tier: int
+    rule: str
+    domain: str
+
+
+@frozen
+class Lineage:
+    """An agent, its leaders from the direct one upward, and the chain they make."""
+
+    agent: AgentTier
+    leaders: tuple[AgentTier, ...]
+    chain: Chain
+
+
+def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
+    """Walk from `agent_id` upward; `leader_of` says whom an agent reports to, None for one that is not there.
+
+    It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
+    """
+    leaders: list[str] = []
+    visited = {agent_id}
+    current = leader_of(agent_id) or ""
+    while True:
+        if current == OWNER:
+            return Chain(tuple(leaders), Stop.OWNER, current)
+        if current in visited:
+            return Chain(tuple(leaders), Stop.CYCLE, current)
+        above = leader_of(current)
+        if above is None:
+            return Chain(tuple(leaders), Stop.MISSING, current)
+        if len(leaders) == depth:
+            return Chain(tuple(leaders), Stop.DEPTH, current)
+        leaders.append(current)
+        visited.add(current)
+        current = above
+
+
+def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
+    """The chain of an agent where every agent is known: `reports_to` has an entry for each."""
+    return climb_chain(agent_id, reports_to.get)
+
+
+@frozen
+class Role:
+    """One agent of the first organisation. `work` says in a sentence what it does, `principles` how."""
+
+    id: str
+    title: str
+    reports_to: str
+    archetype: str
+    domain: str
+    work: str
+    principles: tuple[str, ...]
+
+
+def first_organisation() -> tuple[Role, ...]:
+    """The agents that a first run creates."""
+    return tuple(Role(**role | {"principles": tuple(role["principles"])}) for role in _texts()["roles"])
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("organisation.toml").read_text(encoding="utf-8"))
+
+
+def soul(role: Role) -> str:
+    """The text of `soul.md` for a role: who it is, and headings that a leader's profile is later seeded from."""
+    principles = "\n".join(f"- {line}" for line in role.principles or ("Say what was done and how it was checked.",))
+    work = role.work or "Say here what this agent is for."
+    return (
+        f"# {role.title}\n\n{work}\n\n## Domain\n\n{role.domain or 'general'}\n\n## Principles\n\n{principles}\n\n"
+        "## Guardrails\n\n"
+        "- Work only inside the workspace that was given.\n"
+        "- What cannot be undone waits for the operator.\n"
+    )
+
+
+ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+MAX_FILE_BYTES = 256 * 1024
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Comms(BaseModel):
+    """`comms.json`. Keys this version does not know are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    reports_to: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    title: Annotated[str, Field(max_length=200)] = ""
+    domain: Annotated[str, Field(max_length=200)] = ""
+
+
+class Budget(BaseModel):
+    """`budget` of `tools.json`: dollars this agent may spend in a calendar day (SPEC 3.4)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    usd_per_day: Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+class Tools(BaseModel):
+    """`tools.json`: permissions, archetype, model routing, budget. Unknown keys are kept as they are.
+
+    `allow`, `ask` and `deny` hold names of tools (SPEC 3.8) or patterns such as `exec:git push*`, `write:docs/*`,
+    `web_fetch:*.python.org`; deny wins over ask, ask over allow, and what is in none of them is not allowed. `models`
+    are ids such as `openai:gpt-6.1-terra` by kind of run (`task`, `heal`, `reply`, …), `default` for all others.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    archetype: str = ""
+    allow: list[str] = Field(default_factory=lambda: ["read", "write", "edit", "exec", "web_search", "web_fetch"])
+    ask: list[str] = Field(default_factory=list)
+    deny: list[str] = Field(default_factory=list)
+    models: dict[str, str] = Field(default_factory=dict)
+    budget: Budget | None = None
+
+    @field_validator("models", mode="after")
+    @classmethod
+    def _ids(cls, value: dict[str, str]) -> dict[str, str]:
+        for run_kind, model in value.items():
+            if fault := model_problem(model):
+                raise PydanticCustomError("model", "{run_kind}: {fault}", {"run_kind": run_kind, "fault": fault})
+        return value
+
+
+@frozen
+class Member:
+    """An agent as its folder says. `broken` holds the reason when it cannot be read; the rest is then default."""
+
+    id: str
+    comms: Comms
+    tools: Tools
+    broken: str = ""
+
+
+def read_member(folder: Path, *, name: str = "") -> Member:
+    """The agent in `folder`, of that `name` unless another is given; whatever is wrong with it becomes `broken`, so
+    that the others are still shown."""
+    name = name or folder.name
+    unknown = Comms.model_construct(reports_to="", title="", domain="")
+    if not ID.fullmatch(name) or name == OWNER:
+        return Member(name, unknown, Tools(), "its folder's name is not an agent id")
+    comms, tools = unknown, Tools()
+    try:
+        comms = _parse(folder / "comms.json", Comms)
+        if (folder / "tools.json").exists():
+            tools = _parse(folder / "tools.json", Tools)
+    except Refusal as error:
+        return Member(name, comms, tools, error.message)
+    return Member(name, comms, tools)
+
+
+def broken_member(folder: Path, reason: str) -> Member:
+    """An agent of whose folder nothing could be read."""
+    return Member(folder.name, Comms.model_construct(reports_to="", title="", domain=""), Tools(), sanitise(reason))
+
+
+def _parse(file: Path, model: type[Model]) -> Model:
+    """The file as `model`. Raises `Refusal` that says which key, what is wrong and what was expected."""
+    try:
+        return model.model_validate_json(read_text(file))
+    except FileNotFoundError:
+        reason = "is missing"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
+        reason = f"cannot be read: {error}"
+    except ValidationError as error:
+        entry = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in entry["loc"])
+        reason = f"{where}: {entry['msg']}" if where else entry["msg"]
+    except ValueError as error:
+        reason = str(error)
+    raise Refusal("broken_agent", sanitise(f"{file.name}: {reason}"), f"fix {file}")
+
+
+def read_text(file: Path) -> str:
+    """The text of a file. Raises OSError, and ValueError when it is too large, no plain file or no UTF-8."""
+    return read_plain(file, MAX_FILE_BYTES).decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def create_folder(folder: Path, role: Role) -> None:
+    """Make the five files of a new agent, in a folder that gets its name when it has them. Raises OSError."""
+    tools: dict[str, Any] = {
+        "archetype": role.archetype,
+        "allow": Tools().allow,
+        "ask": [],
+        "deny": [],
+        "models": {},
+        "budget": None,
+    }
+    comms = {"reports_to": role.reports_to, "title": role.title, "domain": role.domain}
+    files = {
+        "soul.md": soul(role).encode(),
+        "memory.md": _texts()["memory"].encode(),
+        "heartbeat.md": _texts()["heartbeat"].encode(),
+        "comms.json": json_bytes(comms),
+        "tools.json": json_bytes(tools),
+    }
+    create_filled_folder(folder, files)
+
+
+def unwritable(path: Path, error: OSError) -> Refusal:
+    """The refusal for a place that cannot be written."""
+    reason = error.strerror or str(error)
+    return Refusal(
+        "unwritable_home", f"{path} cannot be written: {reason}", "make the folder writable; nothing changed"
+    )
+
+
+RETIRED = ".retired"
+
+
+def retired_members(agents: Path) -> list[tuple[str, Member]]:
+    """The retired agents of the folder `agents`, each with the name of its folder: `cfo`, `cfo.2` for a second one."""
+    try:
+        folders = sorted(
+            folder for folder in (agents / RETIRED).iterdir() if folder.is_dir() and not folder.name.startswith(".")
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [(folder.name, read_member(folder, name=_id(folder.name))) for folder in folders]
+
+
+def retire_folder(agents: Path, agent_id: str) -> str:
+    """Put the folder of an agent away; returns the name it has there. Raises OSError."""
+    target, number = agents / RETIRED / agent_id, 2
+    while target.exists():
+        target = agents / RETIRED / f"{agent_id}.{number}"
+        number += 1
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    (agents / agent_id).rename(target)
+    sync_folder(agents)
+    return target.name
+
+
+def restore_folder(agents: Path, name: str) -> str:
+    """Put the folder `name` back among the agents; returns its id. Raises OSError, and `Refusal`: `unknown_agent`,
+    `agent_exists`."""
+    if name not in [folder for folder, _ in retired_members(agents)]:
+        raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
+    agent_id = _id(name)
+    if (agents / agent_id).exists():
+        raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
+    (agents / RETIRED / name).rename(agents / agent_id)
+    sync_folder(agents)
+    return agent_id
+
+
+def _id(name: str) -> str:
+    return name.partition(".")[0]

@@ -1,0 +1,328 @@
+"""Preference pairs, made from the operator's decisions (SPEC 8.2), and their table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlmodel import Field, Session, col, func, select
+
+from engine.frozen import frozen
+from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecidedCard
+from engine.storage.database import Transaction
+from engine.storage.rows import Row, utc_field
+
+# Writes, reads and checks the lines of training files (SPEC 8.3). Pure.
+#
+# Preferences have four formats: `plain` is ours, `together` and `openai` are the same, `trl` is the conversational
+# format of TRL. Weights are in a second file, line by line.
+
+
+INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
+"""`TWIN_INSTRUCTION` for pairs, whose texts have no more than these two (SPEC 8.2)."""
+
+ARROW = " → "
+"""Between prompt and channel in the text of a pair: `prompt → channel` (SPEC 8.2)."""
+
+MAX_LINE_LENGTH = 200_000
+"""Maximum number of characters of a training line."""
+
+MAX_ERRORS = 20
+"""Maximum number of errors of a file that are listed; the others are counted."""
+
+
+class Shape(StrEnum):
+    """The format of a preference file."""
+
+    PLAIN = "plain"
+    TOGETHER = "together"
+    OPENAI = "openai"
+    TRL = "trl"
+
+
+@frozen
+class Preference:
+    """A preference pair (SPEC 8.2). `weight` in (0, 1] is that of its weaker signal; an unknown confidence is None."""
+
+    id: int
+    context: str
+    chosen: str
+    rejected: str
+    at: datetime
+    weight: float = 1.0
+    chosen_confidence: float | None = None
+    rejected_confidence: float | None = None
+
+
+@frozen
+class Exchange:
+    """One example of a conversation: a situation and the answer to it. The default `system` prompt is that of the
+    Twin."""
+
+    situation: str
+    answer: str
+    system: str = TWIN_INSTRUCTION
+
+
+def answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
+    """The reply that the Twin model is to give (SPEC 2.3)."""
+    fields = {"prompt": prompt, "channel": channel, "confidence": round(confidence, 2), "reasoning": reasoning}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def preference_line(pair: Preference, shape: Shape) -> str:
+    """A pair as one line of JSON, without its line end."""
+    return json.dumps(_preference(pair, shape), ensure_ascii=False)
+
+
+def exchange_line(exchange: Exchange) -> str:
+    """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
+    return json.dumps(
+        {"messages": [*_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
+        ensure_ascii=False,
+    )
+
+
+def weight_line(pair: Preference) -> str:
+    """A line of the weights file."""
+    return json.dumps({"pair": pair.id, "weight": pair.weight})
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """The content of a file with these lines."""
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
+    if shape is Shape.PLAIN:
+        confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
+        metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
+        return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
+    messages = _prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
+    chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
+    if shape is Shape.TRL:
+        return {"prompt": messages, "chosen": chosen, "rejected": rejected}
+    return {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
+
+
+def _prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
+
+
+def _reply_message(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+# -- reading and checking
+
+
+def read_preference(line: str) -> tuple[str, str, str]:
+    """(context, chosen, rejected) of a line in any of the shapes. Raises ValueError that says what is wrong."""
+    fields = _object(line)
+    if "input" in fields:
+        shape, prompt = Shape.TOGETHER, _mapping(fields["input"], "input").get("messages")
+        chosen, rejected = fields.get("preferred_output"), fields.get("non_preferred_output")
+    else:
+        shape = Shape.PLAIN if isinstance(fields.get("prompt"), str) else Shape.TRL
+        prompt, chosen, rejected = (fields.get(name) for name in ("prompt", "chosen", "rejected"))
+    if shape is Shape.PLAIN:
+        sides = _text(prompt, "prompt"), _text(chosen, "chosen"), _text(rejected, "rejected")
+    else:
+        sides = _situation(prompt), _one_answer(chosen, "the chosen side"), _one_answer(rejected, "the rejected side")
+    if sides[1] == sides[2]:
+        raise ValueError("the chosen and the rejected side are the same")
+    return sides
+
+
+def check_preferences(lines: Iterable[str]) -> list[str]:
+    """The errors of a preference file, with line numbers; empty when a provider can use it.
+
+    Providers' own checks accept any JSON lines and fail hours later.
+    """
+    errors: list[str] = []
+    first_lines: dict[tuple[str, str, str], int] = {}
+    count = 0
+    for number, line in enumerate(lines, 1):
+        count = number
+        try:
+            if len(line) > MAX_LINE_LENGTH:
+                raise ValueError(f"longer than {MAX_LINE_LENGTH} characters")
+            content = read_preference(line)
+            if (first := first_lines.setdefault(content, number)) != number:
+                raise ValueError(f"has the same content as line {first}")
+        except ValueError as error:
+            errors.append(f"line {number}: {error}")
+    if not count:
+        errors.append("the file is empty")
+    more = len(errors) - MAX_ERRORS
+    return errors if more <= 0 else [*errors[:MAX_ERRORS], f"and {more} more"]
+
+
+def _object(line: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    return _mapping(document, "the line")
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{what} is not an object")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{what} is not text")
+    return value
+
+
+def _messages(value: object, what: str) -> list[tuple[str, str]]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise ValueError(f"{what} is not a list of messages")
+    messages = []
+    for pair in value:
+        message = _mapping(pair, "a message")
+        if message.get("role") not in ("system", "user", "assistant"):
+            raise ValueError(f"a message has the role {message.get('role')!r}")
+        messages.append((message["role"], _text(message.get("content"), f"the content of a {message['role']} message")))
+    return messages
+
+
+def _situation(value: object) -> str:
+    messages = _messages(value, "the prompt")
+    if messages[-1][0] != "user":
+        raise ValueError("the prompt must end with a user message")
+    return "\n\n".join(text for role, text in messages if role != "system")
+
+
+def _one_answer(value: object, what: str) -> str:
+    messages = _messages(value, what)
+    if [role for role, _ in messages] != ["assistant"]:
+        raise ValueError(f"{what} must be exactly one assistant message")
+    return messages[0][1]
+
+
+MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"
+"""Advice to the operator for too few pairs."""
+
+LOCAL_USER = "local"
+"""The `user_id` of every row: one home, one operator."""
+
+
+IMPORTED = ""
+"""The prediction ids of an imported pair, which was not made from cards."""
+
+
+class DpoPair(Row, table=True):
+    """One preference pair; `chosen` and `rejected` have the form `prompt → channel`."""
+
+    __tablename__ = "dpo_pairs"
+
+    id: int | None = Field(default=None, primary_key=True)
+    user_id: str = LOCAL_USER
+    context: str
+    chosen: str
+    rejected: str
+    chosen_confidence: float | None = None
+    rejected_confidence: float | None = None
+    created_at: datetime = utc_field()
+    exported_at: datetime | None = utc_field(nullable=True)
+    chosen_prediction_id: str
+    rejected_prediction_id: str
+    weight: float = 1.0
+
+    @property
+    def preference(self) -> Preference:
+        """The fields of the pair that a model is trained on."""
+        assert self.id is not None
+        return Preference(
+            self.id, self.context, self.chosen, self.rejected, self.created_at, self.weight,
+            self.chosen_confidence, self.rejected_confidence,
+        )  # fmt: skip
+
+
+def pair_text(prompt: str, channel: str) -> str:
+    """The text of one half of a pair."""
+    return f"{prompt}{ARROW}{channel}"
+
+
+def add_pair(
+    tx: Transaction, approved: DecidedCard, rejected: str, confidence: float, rejected_id: str, weight: float = 1.0
+) -> None:
+    """Store the pair of an approval and a rejection, whose text is `rejected`. Without a context no pair is stored.
+
+    `weight` is that of the rejection (SPEC 8.1), for an approval weighs 1.
+    """
+    if not approved.context.strip():
+        return
+    tx.insert(
+        DpoPair(
+            context=approved.context,
+            chosen=pair_text(approved.prompt, approved.channel),
+            rejected=rejected,
+            chosen_confidence=approved.confidence,
+            rejected_confidence=confidence,
+            created_at=tx.now,
+            chosen_prediction_id=approved.prediction_id,
+            rejected_prediction_id=rejected_id,
+            weight=weight,
+        )
+    )
+
+
+def add_pair_of_edit(tx: Transaction, edited: DecidedCard) -> None:
+    """Store the pair that an edit makes: the edited prompt is chosen, the original rejected."""
+    original = pair_text(edited.original_prompt, edited.channel)
+    add_pair(tx, edited, original, edited.confidence, edited.prediction_id)
+
+
+def forget_pairs(tx: Transaction, prediction_id: str) -> None:
+    """Remove the pairs of a decision that was taken back, but for those that were exported."""
+    pairs = tx.session.exec(
+        select(DpoPair).where(
+            (col(DpoPair.chosen_prediction_id) == prediction_id)
+            | (col(DpoPair.rejected_prediction_id) == prediction_id),
+            col(DpoPair.exported_at).is_(None),
+        )
+    )
+    for pair in pairs:
+        tx.session.delete(pair)
+
+
+def import_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
+    """Store pairs (context, chosen, rejected) from a file, but for those that are stored already. Returns how many are
+    new."""
+    added = 0
+    for context, chosen, rejected in sides:
+        same = select(DpoPair.id).where(
+            DpoPair.context == context, DpoPair.chosen == chosen, DpoPair.rejected == rejected
+        )
+        if tx.session.exec(same).first() is not None:
+            continue
+        tx.insert(
+            DpoPair(
+                context=context, chosen=chosen, rejected=rejected, created_at=tx.now,
+                chosen_prediction_id=IMPORTED, rejected_prediction_id=IMPORTED,
+            )
+        )  # fmt: skip
+        tx.session.flush()
+        added += 1
+    return added
+
+
+def load_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPair]:
+    """The pairs, oldest first: all by default, else those that were exported or those that were not."""
+    query = select(DpoPair).order_by(col(DpoPair.id))
+    if exported is not None:
+        query = query.where(col(DpoPair.exported_at).is_not(None) == exported)
+    return list(session.exec(query))
+
+
+def count_pairs(session: Session, *, after: int = 0) -> int:
+    """How many pairs there are with an id above `after`."""
+    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())

@@ -1,0 +1,138 @@
+"""How a leader's guidance and a finding are written, for the screen and for a verb."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
+from clawpy_console.screens.hierarchy.tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
+from engine.model import AgentView
+
+# The organisation as a tree: who is below whom, what is folded, who hangs loose.
+
+
+def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
+    state = "broken" if broken else "idle"
+    return AgentView(id, "", reports_to, tier, "default", "", (), state, broken=broken, sessions=int(worked))
+
+
+def drawn(nodes: list[Node]) -> list[str]:
+    return [
+        f"{'  ' * node.depth}{node.id}" + (f": {node.text}" if node.text and node.id != "owner" else "")
+        for node in nodes
+    ]
+
+
+def test_everyone_stands_below_his_leader() -> None:
+    agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
+    assert drawn(tree_nodes(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
+    assert drawn(tree_nodes(agents, folds=Folds(closed=frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
+    assert ids_below(agents, "ceo") == {"cto", "lead", "coo"}
+    assert leaders(agents, ["lead"]) == ["cto", "ceo"]
+
+
+def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
+    agents = [
+        agent("ceo", "owner", worked=False),
+        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
+    ]
+    assert len(tree_nodes(agents, folds=Folds())) == 1 + FOLD_ABOVE  # not so long that it needs folding
+    agents.append(agent("junior", "w1", worked=False))
+    assert drawn(tree_nodes(agents, folds=Folds())) == [
+        "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, w2, w3, w4, w5, w6",
+    ]  # fmt: skip
+    unfolded = drawn(tree_nodes(agents, folds=Folds(with_unused=frozenset({"ceo"}))))
+    assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
+    assert len(tree_nodes(agents, folds=Folds(show_all=True))) == 1 + len(agents)
+    assert "    w3" in drawn(tree_nodes(agents, folds=Folds(visible=frozenset({"w3"}))))
+
+
+def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:
+    agents = [
+        agent("ceo", "owner"), agent("orphan", "ghost"), agent("child", "orphan"), agent("a", "b"), agent("b", "a"),
+        agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
+        agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
+    ]  # fmt: skip
+    assert drawn(tree_nodes(agents, folds=Folds())) == [
+        "owner",
+        "  ceo",
+        "    bad_tools",  # its place is known, only its tools are broken
+        "=leader missing: leader missing (1)",
+        "  orphan: reports to ghost, which does not exist",
+        "    child",
+        "=in a circle: in a circle (2)",
+        "  a: reports to b, whom it leads: a circle",
+        "    b",
+        "      tail",
+        "  self: reports to itself: a circle",
+        "=broken: broken (1)",
+        "  torn",
+        "    below_torn",
+    ]
+
+
+def test_words_show_whom_they_find_and_their_leaders() -> None:
+    agents = [
+        agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
+        agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
+    ]  # fmt: skip
+    found = tree_nodes(agents, folds=Folds(closed=frozenset({"ceo"})), needle=["tier", "3"])
+    assert [(item.id, item.matches) for item in found if item.agent] == [
+        ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
+    ]  # fmt: skip
+    assert drawn(tree_nodes(agents, folds=Folds(), needle=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
+
+
+def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
+    gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
+    assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
+    assert drawn(tree_nodes([], gone, folds=Folds(with_unused=frozenset({"=retired"}))))[-1] == "  old"
+
+
+NAMES = [f"n{number}" for number in range(12)]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
+def test_whoever_reports_to_whom_everybody_is_drawn_once(reports_to: dict[str, str], worked: bool) -> None:
+    agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
+    nodes = tree_nodes(agents, folds=Folds(show_all=True))
+    assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
+
+
+def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
+    agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
+    assert tree_nodes(agents, folds=Folds())[-1].depth == 3000
+
+
+NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
+SAID = "Round a discount once, at the end"
+
+
+def test_patterns_say_who_found_them_and_how_often_they_were_used() -> None:
+    patterns = [{"text": SAID, "foundBy": 0, "uses": 0}, {"text": f"cents: {SAID}", "foundBy": 2, "uses": 1}]
+    text = [
+        line.text
+        for line in profile_fields({"principles": [], "guardrails": [], "patterns": patterns, "decisions": []})
+    ]
+    assert text == ["patterns", f"- {SAID}", f"- cents: {SAID}  · found by 2 workers  · in 1 prompt"]
+
+
+def test_a_finding_that_arrived_is_a_pattern_by_its_name_where_it_has_one() -> None:
+    def told(pattern: str) -> str:
+        item = {
+            "state": "flushed", "text": SAID, "targetAgent": "ui", "leader": "lead", "createdAt": NOW.isoformat(),
+            "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
+            "importance": 0.8, "reasons": [], "category": "", "evidence": [], "gates": [],
+        }  # fmt: skip
+        return "\n".join(line.text for line in finding_fields(item, NOW))
+
+    assert "as a pattern of lead," in told("les_0123456789ab")
+    assert "as the pattern money_in_cents," in told("money_in_cents")
+
+
+def test_a_section_that_an_edit_empties_says_that_soul_md_is_used_again() -> None:
+    text = [line.text for line in edited_fields({"edits": [{}], "fromSoul": ["principles"], "prompts": []})]
+    assert text[0] == "▲ principles is empty: what soul.md says of it is used again."

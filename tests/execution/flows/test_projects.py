@@ -1,0 +1,384 @@
+"""Flows for a project below the top of a repository, and linters' new findings."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.flow import CannotRun
+from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow
+from tests.truth.test_cannot_run import program_answers, without
+
+# Every row of the table of test tools, each with the real tool on a tiny project: a green run, a red run with the id
+# of the failing test, that test alone, and a machine without the tool. A tool that is not installed here skips its row.
+#
+# Packages of npm come from the folder that CLAWPY_NODE_MODULES names, for instance one made by
+# `npm install jest vitest mocha typescript eslint`.
+
+
+__all__ = ["without"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A project for the row `tool`. `good` and `bad` are the text of the file `path`, green and with one red test whose
+    id is `failing` ("" = the tool does not name it). `needs` are programs, `package` one of npm; without the program
+    `lacking` nothing runs and `fix` is what is told."""
+
+    tool: str
+    files: dict[str, str]
+    path: str
+    good: str
+    bad: str
+    failing: str
+    needs: tuple[str, ...] = ()
+    package: str = ""
+    lacking: str = ""
+    fix: str = ""
+    python: str = ""
+    """`bare`: the operator's Python has no pytest; `pytest`: the project's environment is the one of these tests."""
+
+
+UNITTEST = "import unittest\nclass CartTest(unittest.TestCase):\n    def test_good(self): pass\n"
+UNITTEST_BAD = f"{UNITTEST}    def test_bad(self): self.assertEqual(1, 2)\n"
+PYTEST = "def test_good(): pass\n"
+PYTEST_BAD = f"{PYTEST}def test_bad(): assert 1 == 2\n"
+NODE_TEST = "const test = require('node:test'); const assert = require('assert');\ntest('good', () => {});\n"
+NODE_TEST_BAD = f"{NODE_TEST}test('is (bad)', () => assert.equal(1, 2));\n"
+JEST = "describe('cart', () => {\n  it('good', () => {});\n"
+JEST_BAD = f"{JEST}  it('is (bad)', () => {{ throw new Error('x'); }});\n}});\n"
+VITEST = "import { describe, it } from 'vitest';\n"
+JUNIT = (
+    "import org.junit.*;\nimport static org.junit.Assert.*;\npublic class CartTest {\n  @Test public void good() {}\n"
+)
+JUNIT_BAD = f"{JUNIT}  @Test public void bad() {{ assertEquals(1, 2); }}\n}}\n"
+EXUNIT = 'defmodule CartTest do\n  use ExUnit.Case\n  test "good" do\n    assert true\n  end\n'
+GOTEST = 'package shop\n\nimport "testing"\n\nfunc TestGood(t *testing.T) {}\n'
+MINITEST = 'require "minitest/autorun"\nclass CartTest < Minitest::Test\n  def test_good; assert true; end\n'
+PHPUNIT = (
+    "<?php\nuse PHPUnit\\Framework\\TestCase;\nfinal class CartTest extends TestCase {\n"
+    "  public function testGood(): void { $this->assertTrue(true); }\n"
+)
+XUNIT = "using Xunit;\nnamespace Shop;\npublic class CartTest {\n  [Fact] public void Good() { }\n"
+RUST = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>s</groupId>
+<artifactId>shop</artifactId><version>1</version><properties><maven.compiler.source>17</maven.compiler.source>
+<maven.compiler.target>17</maven.compiler.target></properties><dependencies><dependency><groupId>junit</groupId>
+<artifactId>junit</artifactId><version>4.13.2</version><scope>test</scope></dependency></dependencies></project>
+"""
+JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
+GRADLE = f"apply plugin: 'java'\ndependencies {{ testCompile files('{JARS[0]}', '{JARS[1]}') }}\n"
+CSPROJ = """<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><TargetFramework>net8.0</TargetFramework></PropertyGroup>
+<ItemGroup><PackageReference Include="Microsoft.NET.Test.Sdk" Version="17.*" />
+<PackageReference Include="xunit" Version="2.*" /><PackageReference Include="xunit.runner.visualstudio" Version="2.*" />
+</ItemGroup></Project>
+"""
+
+
+def package(script: str) -> dict[str, str]:
+    return {"package.json": f'{{"name": "shop", "scripts": {{"test": "{script}"}}}}', ".gitignore": "node_modules\n"}
+
+
+NODE = ("node", "npm")
+CASES = [
+    Case("pytest", {"pyproject.toml": "", ".gitignore": ".venv\n"}, "tests/test_cart.py", PYTEST, PYTEST_BAD,
+         "tests/test_cart.py::test_bad", python="pytest"),
+    Case("poetry", {"poetry.toml": '[virtualenvs]\npath = "envs"\n', "pyproject.toml": '[tool.poetry]\nname = "shop"\n'
+         'version = "1"\ndescription = ""\nauthors = []\n[tool.poetry.dependencies]\npython = "*"\n',
+         ".gitignore": "envs\n"},
+         "tests/test_cart.py", PYTEST, PYTEST_BAD, "tests/test_cart.py::test_bad", ("poetry",), lacking="poetry",
+         fix="poetry", python="bare"),
+    Case("pdm", {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.8"\n[tool.pdm]\n',
+         ".gitignore": ".pdm-python\n"},
+         "tests/test_cart.py", PYTEST, PYTEST_BAD, "tests/test_cart.py::test_bad", ("pdm",), lacking="pdm", fix="pdm",
+         python="bare"),
+    Case("unittest", {"setup.py": ""}, "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad",
+         python="bare"),
+    Case("tox", {"tox.ini": "[tox]\nenv_list = py\nno_package = true\n[testenv]\nskip_install = true\n"
+         "commands = python -m unittest discover -v -s tests\n", "requirements.txt": "pytest\n",
+         ".gitignore": "__pycache__\n"}, "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad",
+         ("tox",), lacking="tox", python="bare"),
+    Case("nox", {"noxfile.py": 'import nox\n@nox.session(venv_backend="none")\ndef tests(session):\n    session.run('
+         '"python3", "-m", "unittest", "discover", "-v", "-s", "tests")\n', "requirements.txt": "pytest\n"},
+         "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("nox",), lacking="nox",
+         python="bare"),
+    Case("hatch", {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n[tool.hatch.envs.hatch-test]\n'
+         'dependencies = []\nskip-install = true\n[tool.hatch.envs.hatch-test.scripts]\n'
+         'run = "python -m unittest discover -v -s tests"\n', "requirements.txt": "pytest\n"}, "tests/test_cart.py",
+         UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("hatch",), lacking="hatch", python="bare"),
+    Case("node:test", package("node --test"), "test/cart.test.js", NODE_TEST, NODE_TEST_BAD, "is (bad)", NODE,
+         lacking="npm", fix="install Node.js"),
+    Case("jest", package("jest"), "cart.test.js", f"{JEST}}});\n", JEST_BAD, "cart is (bad)", NODE, "jest",
+         lacking="npm", fix="install Node.js"),
+    Case("vitest", package("vitest"), "cart.test.js", f"{VITEST}{JEST}}});\n", f"{VITEST}{JEST_BAD}", "cart is (bad)",
+         NODE, "vitest", lacking="npm", fix="install Node.js"),
+    Case("mocha", package("mocha"), "test/cart.js", f"{JEST}}});\n", JEST_BAD, "cart is (bad)", NODE, "mocha",
+         lacking="npm", fix="install Node.js"),
+    Case("bun", package("bun test"), "cart.test.js", f"{JEST}}});\n", JEST_BAD, "cart is (bad)", ("bun",)),
+    Case("script", package("true && node --test"), "test/cart.test.js", NODE_TEST, NODE_TEST_BAD, "is (bad)", NODE,
+         lacking="npm", fix="install Node.js"),
+    Case("cargo", {"Cargo.toml": RUST, "src/lib.rs": "", ".gitignore": "target\n"}, "tests/cart.rs",
+         "#[test]\nfn good() {}\n", "#[test]\nfn good() {}\n#[test]\nfn bad() { assert!(false) }\n", "bad", ("cargo",),
+         lacking="cargo", fix="https://rustup.rs"),
+    Case("go", {"go.mod": "module shop\n\ngo 1.19\n"}, "cart_test.go",
+         GOTEST, f"{GOTEST}func TestBad(t *testing.T) {{ t.Fail() }}\n",
+         "shop::TestBad", ("go",), lacking="go", fix="https://go.dev/dl"),
+    Case("gradle", {"build.gradle": GRADLE, ".gitignore": ".gradle\nbuild\n"}, "src/test/java/CartTest.java",
+         f"{JUNIT}}}\n", JUNIT_BAD, "CartTest.bad", ("gradle", "java"), lacking="gradle", fix="install Gradle"),
+    Case("maven", {"pom.xml": POM, ".gitignore": "target\n"}, "src/test/java/CartTest.java", f"{JUNIT}}}\n", JUNIT_BAD,
+         "CartTest#bad", ("mvn", "java"), lacking="mvn", fix="install Maven"),
+    Case("rspec", {".rspec": "--color\n"}, "spec/cart_spec.rb", 'RSpec.describe("x") { it("good") { } }\n',
+         'RSpec.describe("x") {\n it("good") { }\n it("bad") { expect(1).to eq 2 } }\n', "./spec/cart_spec.rb[1:2]",
+         ("rspec",), lacking="rspec", fix="gem install rspec"),
+    Case("minitest", {"Rakefile": 'require "rake/testtask"\nRake::TestTask.new(:test) { |t| t.pattern = '
+         '"test/*_test.rb" }\n'}, "test/cart_test.rb", f"{MINITEST}end\n",
+         f"{MINITEST}  def test_bad; assert_equal 1, 2; end\nend\n", "CartTest#test_bad", ("rake",), lacking="rake",
+         fix="gem install rake"),
+    Case("phpunit", {"phpunit.xml": "<phpunit><testsuites><testsuite name='all'><directory>tests</directory>"
+         "</testsuite></testsuites></phpunit>\n"}, "tests/CartTest.php", f"{PHPUNIT}}}\n",
+         f"{PHPUNIT}  public function testBad(): void {{ $this->assertSame(1, 2); }}\n}}\n", "CartTest::testBad",
+         ("phpunit", "php"), lacking="phpunit", fix="phpunit/phpunit"),
+    Case("mix", {"mix.exs": "defmodule Shop.MixProject do\n  use Mix.Project\n  def project, do: [app: :shop, version: "
+         '"0.1.0"]\nend\n', "test/test_helper.exs": "ExUnit.start()\n"}, "test/cart_test.exs", f"{EXUNIT}end\n",
+         f'{EXUNIT}  test "bad" do\n    assert 1 == 2\n  end\nend\n', "test/cart_test.exs:6", ("mix",), lacking="mix",
+         fix="install Elixir"),
+    Case("dotnet", {"Shop.csproj": CSPROJ, ".gitignore": "bin\nobj\n"}, "CartTest.cs", f"{XUNIT}}}\n",
+         f"{XUNIT}  [Fact] public void Bad() {{ Assert.Equal(1, 2); }}\n}}\n", "Shop.CartTest.Bad", ("dotnet",),
+         lacking="dotnet", fix="install .NET"),
+    Case("make", {"Makefile": "test:\n\tpython3 -m unittest discover -v -s checks\n"}, "checks/test_cart.py", UNITTEST,
+         UNITTEST_BAD, "test_cart.CartTest.test_bad", ("make",), lacking="make", fix="install make"),
+    Case("just", {"justfile": "test:\n  python3 -m unittest discover -v -s checks\n"}, "checks/test_cart.py", UNITTEST,
+         UNITTEST_BAD, "test_cart.CartTest.test_bad", ("just",), lacking="just", fix="https://just.systems"),
+    Case("task", {"Taskfile.yml": "version: '3'\ntasks:\n  test:\n    cmds:\n      - python3 -m unittest discover -v"
+         " -s checks\n"}, "checks/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("task",),
+         lacking="task", fix="https://taskfile.dev"),
+]  # fmt: skip
+
+
+def test_every_row_has_a_case() -> None:
+    assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
+
+
+def environment(folder: Path, *, with_pytest: bool) -> Path:
+    """A real virtual environment, with the pytest of the one that runs these tests where it is asked for."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    if with_pytest:
+        packages = next(folder.glob("lib/python3*/site-packages"))
+        (packages / "here.pth").write_text(sysconfig.get_paths()["purelib"])
+    return folder
+
+
+@pytest.fixture
+def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], None]:
+    """Commits the project of a case, with what it needs beside it; skips where that is not here."""
+
+    def make(case: Case) -> None:
+        for program in case.needs:
+            if not program_answers(program):
+                pytest.skip(f"needs {program}")
+        if case.tool == "gradle" and not all(jar.exists() for jar in JARS):
+            pytest.skip("needs JUnit 4 in /usr/share/java")
+        modules = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
+        if case.package:
+            if not (modules / case.package).is_dir():
+                pytest.skip(f"needs {case.package} in CLAWPY_NODE_MODULES")
+            (repository.path / "node_modules").symlink_to(modules, target_is_directory=True)
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        repository.commit("begin", {**case.files, case.path: case.good})
+        if case.python == "pytest":
+            (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+        if case.python == "bare":
+            bare = environment(tmp_path / "bare", with_pytest=False)
+            monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
+        if case.tool == "poetry":
+            digest = hashlib.sha256(os.path.realpath(repository.path).encode()).digest()
+            name = f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py{sys.version_info[0]}.{sys.version_info[1]}"
+            environment(repository.path / "envs" / name, with_pytest=True)
+        if case.tool == "pdm":
+            elsewhere = environment(tmp_path / "elsewhere", with_pytest=True)
+            repository.write(".pdm-python", f"{elsewhere}/bin/python")
+
+    return make
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.tool)
+def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, set_up: Callable[[Case], None]) -> None:
+    set_up(case)
+    try:
+        green = run_flow("run_tests").result.check
+    except CannotRun as error:
+        if "no network" not in error.message:
+            raise
+        pytest.skip(f"{case.tool} has no packages here: {error.message}")
+    assert green is not None
+    assert (green.tool, green.passed, green.failed, green.errors) == (case.tool, 1, 0, 0)
+    repository.write(case.path, case.bad)
+    red = run_flow("run_tests").result.check
+    assert red is not None
+    assert (red.passed, red.failed, red.failing) == (1, 1, (case.failing,))
+    row = next(row for row in TEST_RUNNERS if row.name == case.tool)
+    if row.single:
+        alone = run_flow("run_tests", tests=[case.failing]).result.check
+        assert alone is not None
+        assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
+    changed = repository.git("status", "--porcelain").splitlines()
+    assert [line for line in changed if line[3:] != case.path and not line.endswith(case.path)] == []
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.lacking], ids=lambda case: case.tool)
+def test_without_the_tool(
+    case: Case,
+    repository: Repository,
+    run_flow: RunFlow,
+    without: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    repository.commit("begin", {**case.files, case.path: case.good})
+    without(case.lacking, *(["python3"] if case.python == "bare" else []))
+    if case.tool == "pdm":
+        repository.write(".pdm-python", "/nowhere/python")
+    if case.python == "bare":
+        bare = environment(tmp_path / "bare", with_pytest=False)
+        monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(CannotRun, match=case.lacking) as error:
+        run_flow("run_tests")
+    assert case.fix in error.value.fix
+    assert error.value.fix
+
+
+CART = {
+    "packages/py/pyproject.toml": '[project]\nname = "cart"\n',
+    "packages/py/cart.py": "def total(prices):\n    return sum(prices)\n",
+    "packages/py/tests/test_cart.py": "from cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
+}
+
+
+@pytest.fixture
+def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository whose top has no tests; the one project below it has its own environment."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    repository.commit("begin", {".gitignore": ".venv\n", "README.md": "", **CART})
+    (repository.path / "packages/py/.venv").symlink_to(sys.prefix, target_is_directory=True)
+    return repository
+
+
+@pytest.mark.long
+def test_its_tests_run_in_its_folder_and_environment(shop: Repository, run_flow: RunFlow) -> None:
+    ran = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
+    assert ran.result.check is not None
+    assert (ran.result.check.passed, ran.result.full) == (1, False)
+    assert ran.result.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
+    assert ran.result.summary.endswith(" in packages/py (only the tests of this change)")
+    assert ran.bench.ran[0][0] == str(shop.path / "packages/py/.venv/bin/python")
+
+
+def test_the_top_says_where_the_tests_are(shop: Repository, run_flow: RunFlow) -> None:
+    with pytest.raises(CannotRun, match="the tests are in packages/py"):
+        run_flow("run_tests")
+
+
+@pytest.mark.long
+def test_bisect_and_flakes_and_head(shop: Repository, run_flow: RunFlow) -> None:
+    good = shop.git("rev-parse", "HEAD")
+    shop.commit("docs", {"README.md": "x"})
+    shop.commit("break it", {"packages/py/cart.py": "def total(prices):\n    return 0\n"})
+    shop.commit("more docs", {"README.md": "y"})
+    test = "tests/test_cart.py::test_total"
+    ran = run_flow("bisect", project="packages/py", test=test, good=good)
+    assert ran.result.facts["subject"] == "break it"
+    assert run_flow("hunt_flakes", project="packages/py", tests=[test], times=2).result.facts["tests"][0]["failed"] == 2
+    shop.write("packages/py/cart.py", CART["packages/py/cart.py"])
+    ran = run_flow("check_clean_head", project="packages/py")
+    assert ran.result.facts["passes_with_files"] == [test]
+
+
+# -- new findings ---------------------------------------------------------------------------------------------------
+
+
+def tool(name: str) -> str:
+    """A linter of the environment that runs these tests."""
+    found = Path(sys.prefix, "bin", name)
+    return str(found) if found.exists() else ""
+
+
+def python_project(repository: Repository, **files: str) -> None:
+    """`a.py` and what else is named, linted by ruff and mypy of the environment of these tests."""
+    settings = "[tool.ruff.lint]\nselect = ['F']\n[tool.mypy]\nstrict = true\n"
+    repository.commit("begin", {".gitignore": ".venv\n", "pyproject.toml": settings, **files})
+    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not (tool("ruff") and tool("mypy")), reason="needs ruff and mypy")
+def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> None:
+    python_project(repository, **{"a.py": "import os\n\nX: int = 'old'\n", "poetry.lock": "", "snap.ambr": ""})
+    repository.write("a.py", "# moved down\nimport os\nimport sys\n\nX: int = 'old'\nY: int = 'new'\n")
+    repository.write("poetry.lock", "x =\n")
+    ran = run_flow("lint", paths=["a.py", "poetry.lock", "snap.ambr", ".gitignore"])
+    findings = [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]]
+    assert findings == [("a.py", 3, "F401"), ("a.py", 6, "assignment")]
+    assert ran.result.facts["known"] == 2
+    assert ran.result.summary == "ruff and mypy: 2 findings in 1 file are new (F401 1, assignment 1)"
+    assert not ran.result.sound
+    assert (ran.folder / "a.py").read_text().endswith("Y: int = 'new'\n"), "the worktree is as it was"
+    ran = run_flow("lint", paths=["poetry.lock", ".gitignore"])
+    assert ran.result.summary.startswith("Nothing to lint")
+    assert ran.result.sound
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
+def test_a_file_that_was_renamed_has_its_old_findings(repository: Repository, run_flow: RunFlow) -> None:
+    body = "".join(f"def f{number}():\n    return {number}\n" for number in range(20))
+    python_project(repository, **{"a.py": f"import os\n{body}"})
+    base = repository.git("rev-parse", "HEAD")
+    repository.git("mv", "a.py", "b.py")
+    repository.commit("renamed", {"b.py": f"import os\nimport sys\n{body}"})
+    ran = run_flow("lint", paths=["b.py"], base=base)
+    assert [fact["message"] for fact in ran.result.facts["findings"] if fact["rule"] == "F401"] == [
+        "[*] `sys` imported but unused"
+    ]
+
+
+@pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
+def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow) -> None:
+    python_project(repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""})
+    repository.write("packages/py/a.py", "import os\n")
+    ran = run_flow("lint", project="packages/py", paths=["packages/py/a.py"])
+    assert [(fact["path"], fact["rule"]) for fact in ran.result.facts["findings"]] == [("packages/py/a.py", "F401")]
+    fixed = run_flow("fix_lint", project="packages/py", paths=["packages/py/a.py"])
+    assert fixed.result.facts["changed"] == ["packages/py/a.py"]
+
+
+def modules() -> Path:
+    return Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
+
+
+@pytest.mark.skipif(not (modules() / "typescript").is_dir(), reason="needs typescript in CLAWPY_NODE_MODULES")
+def test_typescript_tells_what_a_change_breaks_elsewhere(repository: Repository, run_flow: RunFlow) -> None:
+    files = {
+        "package.json": '{"name": "x"}',
+        "tsconfig.json": '{"compilerOptions": {"strict": true}, "include": ["src"]}',
+        "src/a.ts": "export const a: number = 1;\nconst old: number = 'x';\n",
+        "src/b.ts": "import { a } from './a';\nexport const b: number = a;\n",
+    }
+    repository.commit("begin", {".gitignore": "node_modules\n", **files})
+    (repository.path / "node_modules").symlink_to(modules(), target_is_directory=True)
+    repository.write("src/a.ts", "export const a: string = 'x';\nconst old: number = 'x';\n")
+    ran = run_flow("lint", paths=["src/a.ts"])
+    assert [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]] == [
+        ("src/b.ts", 2, "TS2322")
+    ]

@@ -1,0 +1,330 @@
+"""Sessions: kill -9, and what else goes wrong around them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from sqlmodel import select
+
+from engine.clock import FakeClock
+from engine.events import EventBus, FaultReported
+from engine.execution.live_session import LiveSession
+from engine.execution.process_termination import marked_processes
+from engine.execution.runners.flow import FlowError
+from engine.execution.session_store import SessionRow
+from engine.execution.transcripts import MAX_CALLS
+from engine.git import Git
+from engine.model import Refusal, SessionState
+from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger, append
+from tests.execution.session_world import SLEEP, World, shell, until
+
+# Sessions: stop ends the whole family of processes within a second (SPEC 3.7).
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.long
+def test_stop_ends_the_family_within_a_second(world: World) -> None:
+    family = (
+        "import os,signal,subprocess,sys,time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(os.getpid(), flush=True)\n"
+        f"subprocess.Popen([sys.executable, '-c', {'import signal; signal.signal(15, signal.SIG_IGN); ' + SLEEP!r}],"
+        " start_new_session=True)\n"
+        "time.sleep(60)"
+    )
+    view = world.start(lambda live: shell(live, family))
+    until(lambda: len(world.texts(view)) == 2)
+    pids = [int(text) for text in world.texts(view)]
+    began = time.monotonic()
+    world.sessions.stop(view.id, "the operator said so")
+    ended = world.sessions.wait(view.id, 5)
+    assert time.monotonic() - began < 1.0
+    assert not any(alive(pid) for pid in pids)
+    assert marked_processes(view.id) == []
+    assert ended.state is SessionState.CANCELLED
+    assert ended.summary == "the operator said so"
+    assert world.watcher.ended[0].state is SessionState.CANCELLED
+    world.sessions.stop(view.id, "again")
+    assert world.sessions.get(view.id).summary == "the operator said so"
+
+
+@pytest.mark.long
+def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) -> None:
+    views = [world.start(lambda live: shell(live, SLEEP)) for _ in range(4)]
+    until(lambda: all(world.texts(view) for view in views[:2]))
+    began = time.monotonic()
+    assert world.sessions.stop_all("F12") == 4
+    assert time.monotonic() - began < 1.0
+    assert {world.state(view) for view in views} == {SessionState.CANCELLED}
+    assert len(world.runner.begun) == 2
+    assert [world.sessions.get(view.id).started_at is None for view in views] == [False, False, True, True]
+    assert len(world.watcher.ended) == 4
+
+
+@pytest.mark.long
+def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -> None:
+    release = threading.Event()
+
+    def stubborn(live: LiveSession) -> str:
+        live.charge(10_000)
+        live.reserve_cost(30_000)
+        release.wait(20)
+        live.charge(1_000)
+        return "too late"
+
+    view = world.start(stubborn)
+    until(lambda: world.runner.begun)
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.2
+    release.set()
+    until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
+    assert world.sessions.get(view.id).summary == "enough"
+    assert world.sessions.get(view.id).cost == 40_000, "a call that nobody told the price of counts as was reserved"
+    assert len(world.watcher.ended) == 1
+
+
+def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database: Database) -> None:
+    def work(live: LiveSession) -> str:
+        for number in range(MAX_CALLS + 1):
+            live.journal.note_call(f"exec:{number}")
+        for _ in range(2):
+            live.journal.note_error("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
+        raise FlowError("no more")
+
+    view = world.run(work)
+    world.run(lambda live: "nothing of note")
+    used, erred = (Ledger(database).latest(kinds=(kind,)) for kind in ("ToolsUsed", "AgentErred"))
+    assert [fact.subject for fact in (*used, *erred)] == [view.id, view.id]
+    assert used[0].payload["calls"] == [f"exec:{number}" for number in range(MAX_CALLS)]
+    assert erred[0].payload["tool"] == "edit"
+    assert "sk-abc" not in erred[0].payload["message"]
+    assert "\x1b" not in erred[0].payload["message"]
+
+
+@pytest.mark.long
+def test_the_kill_switch_ends_what_runs(world: World) -> None:
+    view = world.start(lambda live: shell(live, SLEEP))
+    until(lambda: world.texts(view))
+    began = time.monotonic()
+    world.brakes.reason = "clawpy stop"
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.0
+    assert world.sessions.get(view.id).summary == "clawpy stop"
+
+
+def test_git_of_a_session_ends_with_it(world: World) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
+
+    def work(live: LiveSession) -> str:
+        git = live.git(Git(live.folder))
+        git.output("-c", "alias.wait=!sleep 60", "wait")
+        return "not reached"
+
+    view = world.start(work)
+    until(lambda: len(marked_processes(view.id)) >= 2)
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.0
+    assert marked_processes(view.id) == []
+
+
+CRASHER = """
+import sys, time
+from pathlib import Path
+from engine.clock import SystemClock
+from engine.events import EventBus
+from engine.storage.ledger import append
+from engine.storage.database import Database
+from tests.execution.session_world import World, shell
+root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
+world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus, recorder=append), clock, bus)
+SLEEP = "import os,subprocess,sys,time; print(os.getpid(), flush=True); time.sleep(60)"
+for _ in range(3):
+    world.start(lambda live: shell(live, SLEEP))
+while not all(world.texts(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
+    time.sleep(0.01)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.long
+def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+
+    root = tmp_path / "crash"
+    root.mkdir()
+    engine = subprocess.Popen([sys.executable, "-c", CRASHER, str(root)], stdout=subprocess.PIPE, cwd=Path.cwd())
+    assert engine.stdout is not None
+    assert engine.stdout.readline() == b"ready\n"
+    engine.kill()
+    engine.wait()
+    engine.stdout.close()
+    database = Database(root / "clawpy.db", clock=clock, bus=bus, recorder=append)
+    world = World(root, database, clock, bus)
+    world.runner.works = {f"work_{n}": lambda live: "run after the crash" for n in range(3)}
+    with database.read() as session:
+        before = {row.id: row for row in session.exec(select(SessionRow))}
+    running = [row for row in before.values() if row.state == "running"]
+    queued = [row for row in before.values() if row.state == "queued"]
+    assert (len(running), len(queued)) == (2, 1)
+    words = world.sessions.recover()
+    assert len(words) == 3
+    for row in running:
+        assert marked_processes(row.id) == []
+        view = world.sessions.get(row.id)
+        assert view.state is SessionState.INTERRUPTED
+        assert view.lines == len(world.sessions.transcript(row.id)) > 1
+    ended = {view.state for view in world.watcher.ended if view.id != queued[0].id}
+    assert ended == {SessionState.INTERRUPTED}
+    assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
+    assert world.runner.begun == [queued[0].id]
+    assert world.sessions.recover() == []
+    world.sessions.close()
+    database.close()
+
+
+def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> None:
+    world.home.data.mkdir(parents=True, exist_ok=True)
+    world.home.transcripts.write_text("in the way")
+    view = world.run("gate")
+    assert view.state is SessionState.FAILED
+    assert view.summary.startswith("it could not be started")
+    assert world.runner.begun == []
+    assert world.watcher.ended[0].state is SessionState.FAILED
+
+
+def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: EventBus) -> None:
+    def broken(tx: object, view: object) -> None:
+        raise RuntimeError("no")
+
+    events = bus.subscribe(lambda: None)
+    world.sessions.observe_end(broken)
+    views = [world.start(lambda live: "fine") for _ in range(3)]
+    until(lambda: len(world.runner.begun) == 3 and not world.sessions.running())
+    assert {world.state(view) for view in views} == {SessionState.RUNNING}  # as the database still says
+    assert sum(isinstance(event, FaultReported) for event in events.drain()) == 3
+
+
+@pytest.mark.long
+def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
+    world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = bus.subscribe(lambda: None)
+    full = threading.Event()
+    full.set()
+    tries = []
+    write = database.write
+
+    def refuse(work: Callable[[Transaction], object]) -> object:
+        if full.is_set() and work.__qualname__.startswith("SessionStore.end"):
+            tries.append(1)
+            raise Refusal("disk_full", "the disk is full", "free some space")
+        return write(work)
+
+    monkeypatch.setattr(database, "write", refuse)
+    view = world.start(lambda live: "fine")
+    until(lambda: len(tries) >= 2)
+    assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
+    assert world.sessions.wait(view.id, 0).state is SessionState.RUNNING
+    full.clear()
+    ended = world.sessions.wait(view.id, 5)
+    assert (ended.state, ended.summary) == (SessionState.SUCCEEDED, "fine")
+    assert len(world.watcher.ended) == 1
+    messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]
+    assert ["tried again" in messages[0], "is stored now" in messages[-1]] == [True, True]
+
+
+def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, database, clock, bus)
+    write = database.write
+
+    def refuse(work: Callable[[Transaction], object]) -> object:
+        if work.__qualname__.startswith("SessionStore.end"):
+            raise Refusal("disk_full", "the disk is full", "free some space")
+        return write(work)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "write", refuse)
+        view = world.start(lambda live: "fine")
+        until(lambda: world.runner.begun and not world.sessions.running())
+        began = time.monotonic()
+        world.sessions.close()
+        assert time.monotonic() - began < 2
+    after = World(tmp_path, database, clock, bus)
+    assert len(after.sessions.recover()) == 1
+    assert after.state(view) is SessionState.INTERRUPTED
+    after.sessions.close()
+
+
+def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("clawpy-sess"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        view = world.start("gate")
+    assert (view.state, view.error) == (SessionState.FAILED, "it could not be started: can't start new thread")
+    world.runner.gate.set()
+    assert world.run("gate").state is SessionState.SUCCEEDED
+
+
+@pytest.mark.long
+def test_limits_hold_after_a_fault_in_looking_after_sessions(
+    world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = world.start("gate")
+    until(lambda: world.state(view) is SessionState.RUNNING)
+    judged = threading.Event()
+
+    def faulty(live: LiveSession) -> None:
+        judged.set()
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(world.sessions._supervisor, "publish_output", faulty)
+    assert judged.wait(5)
+    monkeypatch.undo()
+    world.brakes.reason = "stopped"
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+
+
+def test_many_at_once_from_many_threads(world: World) -> None:
+    started: list[str] = []
+
+    def start() -> None:
+        started.extend(world.start(lambda live: live.execute(["true"], cwd=live.folder).output).id for _ in range(5))
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(started) > 3)
+    world.sessions.stop_all("all of them")
+    for thread in threads:
+        thread.join(20)
+    views = [world.sessions.wait(session_id, 20) for session_id in started]
+    assert len(views) == 30
+    assert {view.state for view in views} <= {SessionState.SUCCEEDED, SessionState.CANCELLED}
+    assert len(world.watcher.ended) == 30
+    assert len(set(world.runner.begun)) == len(world.runner.begun)

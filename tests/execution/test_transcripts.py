@@ -1,0 +1,324 @@
+"""What is kept of an agent's commands says what it did, and nothing that might be private (SPEC 5.1)."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.events import EventBus, SessionOutput
+from engine.execution import transcripts
+from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import FlowError
+from engine.execution.session_workspace import bound_check
+from engine.execution.transcripts import (
+    CUT_NOTE,
+    MAX_LINE,
+    MAX_OUTPUT_LINES,
+    LineSplitter,
+    TranscriptReader,
+    TranscriptWriter,
+    command_used,
+)
+from engine.model import CheckResult, SessionState, sanitise
+from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor
+from engine.storage.database import Database
+from engine.storage.ledger import Ledger
+from tests.execution.session_world import World, shell
+
+# Transcripts: harmless text, caps that are said, pages, and what a crash leaves (SPEC 3.8).
+
+
+def split(*chunks: bytes) -> list[str]:
+    splitter = LineSplitter()
+    return [line for chunk in chunks for line in splitter.split(chunk)] + splitter.end()
+
+
+def test_progress_bars_show_their_last_state() -> None:
+    assert split(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
+    endless = split(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
+    assert len(endless) == 1
+    assert len(endless[0]) < MAX_LINE + 50
+
+
+def test_long_lines_are_cut_and_say_so() -> None:
+    (line,) = split(b"a" * (MAX_LINE + 1), b"b" * 10_000, b"\n")
+    assert line.endswith("a… [10,001 more bytes cut]")
+    assert len(line) > MAX_LINE // 2 - 100
+    assert split(b"a" * MAX_LINE + b"\n") == ["a" * MAX_LINE]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+@example([b"\x1b]\n", b"\n"])
+def test_any_bytes_in_any_pieces_give_the_same_harmless_lines(chunks: list[bytes]) -> None:
+    lines = split(*chunks)
+    assert lines == split(b"".join(chunks))
+    for line in lines:
+        assert "\n" not in line
+        assert sanitise(line) == line
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "one.jsonl"
+
+
+def test_pages(path: Path, clock: FakeClock) -> None:
+    writer, reader = TranscriptWriter(path, clock), TranscriptReader()
+    assert reader.page(path) == []
+    for start in range(0, 5000, 500):
+        writer.append("output", [f"line {n}" for n in range(start + 1, start + 501)])
+        writer.flush()
+        page = reader.page(path, after=start, limit=1000)
+        assert [line.number for line in page] == list(range(start + 1, start + 501))
+        assert page[-1].text == f"line {start + 500}"
+    for after in (0, 1, 999, 1000, 1001, 4998, 4999, 5000, 9999):
+        page = reader.page(path, after=after, limit=2)
+        assert [line.number for line in page] == [n for n in (after + 1, after + 2) if n <= 5000]
+    assert reader.page(path, after=-5, limit=1)[0].number == 1
+    assert reader.page(path, limit=0) == []
+    writer.close()
+    writer.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock) -> None:
+    writer = TranscriptWriter(path, clock)
+    writer.append("output", ["whole"])
+    writer.close()
+    with path.open("ab") as file:
+        file.write(b'{"at": "2026-01-0')
+    assert [line.text for line in TranscriptReader().page(path)] == ["whole"]
+    second = TranscriptWriter(path, clock)
+    second.append("note", ["goes on"])
+    second.close()
+    assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
+
+
+@pytest.mark.long
+def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) -> None:
+    writer = TranscriptWriter(path, clock)
+    for _ in range(MAX_OUTPUT_LINES // 1000 + 3):
+        writer.append("output", ["x"] * 1000)
+        writer.flush()
+    writer.append("exit", ["exit 0"])
+    writer.close()
+    assert writer.lines == MAX_OUTPUT_LINES + 2
+    last = TranscriptReader().page(path, after=MAX_OUTPUT_LINES - 1)
+    assert [line.kind for line in last] == ["output", "note", "exit"]
+    assert "200,000 lines" in last[1].text
+
+
+@pytest.mark.parametrize("cut_at", [8, 9])
+def test_that_the_rest_is_dropped_is_said_also_where_the_first_secret_is_cut(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    monkeypatch.setattr(transcripts, "MAX_OUTPUT_LINES", 10)
+    writer = TranscriptWriter(path, clock, lambda: ["correct-horse"])
+    writer.append("output", ["x"] * cut_at + ["it is correct-horse"] + ["x"] * 5)
+    writer.close()
+    notes = [line.text for line in TranscriptReader().page(path) if line.kind == "note"]
+    assert notes == [CUT_NOTE, "the transcript keeps 10 lines of output; the rest is dropped"]
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_written(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TranscriptWriter(path, clock)
+    writer.append("output", ["a" * 3000])
+    writer.flush()
+    size = path.stat().st_size
+    writer.append("output", ["b" * 3000])
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limit[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert path.stat().st_size == size
+    writer.close()
+    assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
+
+
+def test_words_after_the_last_are_dropped(path: Path, clock: FakeClock) -> None:
+    writer = TranscriptWriter(path, clock)
+    writer.close()
+    writer.append("output", ["late"])
+    assert writer.flush() == ""
+
+
+def test_nobody_writes_while_it_is_being_closed(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = TranscriptWriter(path, clock)
+    flushed = threading.Event()
+
+    def late() -> None:
+        writer.append("output", ["after the end"])
+        writer.flush()
+        flushed.set()
+
+    thread = threading.Thread(target=late)
+
+    def sync(descriptor: int) -> None:
+        thread.start()
+        assert not flushed.wait(0.05), "the file that is being closed may be another one's by then"
+
+    monkeypatch.setattr("engine.execution.transcripts.os.fsync", sync)
+    writer.append("note", ["the last word"])
+    writer.close()
+    thread.join(5)
+    assert [line.text for line in TranscriptReader().page(path)] == ["the last word"]
+
+
+@pytest.mark.benchmark
+def test_cost_of_a_thousand_lines_a_second(path: Path, clock: FakeClock) -> None:
+    """CPU and memory of ten seconds at 1,000 lines/s, in chunks of 50 lines as a pipe gives them."""
+    chunks = [
+        b"".join(b"\x1b[32mtests/test_%d.py::test_x\x1b[0m PASSED\n" % (c * 50 + n) for n in range(50))
+        for c in range(200)
+    ]
+    writer, splitter = TranscriptWriter(path, clock), LineSplitter()
+    tracemalloc.start()
+    started, cpu = time.perf_counter(), time.process_time()
+    for number, chunk in enumerate(chunks):
+        writer.append("output", splitter.split(chunk))
+        if number % 2 == 1:
+            writer.flush()
+    used, peak = time.process_time() - cpu, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    writer.close()
+    wall = time.perf_counter() - started
+    print(f"10,000 lines: {used * 1000:.0f} ms CPU, {wall:.3f} s, peak {peak / 1024:.0f} KiB")
+    assert used < 1.0
+    assert peak < 1 << 20
+
+
+# A key that a command prints is kept nowhere: not in the transcript, the row, an event or a prompt (SPEC 11.1).
+
+
+OURS = "correct-horse-battery"  # of the keyring: it looks like nothing
+THEIRS = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+PASSWORD = "hunter2hunter2"
+DOTENV = f"GITHUB_TOKEN={THEIRS}\nDB_PASSWORD={PASSWORD}\nOURS={OURS}\nDEBUG=1\n"
+PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----"
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
+    world = World(tmp_path, database, clock, bus, secrets=lambda: [OURS])
+    (world.workspace / ".env").write_text(DOTENV)
+    yield world
+    world.sessions.close()
+
+
+def stored(world: World, database: Database) -> str:
+    """Everything that the session left on disk, and what the ledger says of it."""
+    files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
+    return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
+
+
+def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, database: Database, bus: EventBus) -> None:
+    events = bus.subscribe(lambda: None)
+
+    def work(live: LiveSession) -> str:
+        printed = shell(live, "print(open('.env').read())")
+        assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nOURS={CUT}\nDEBUG=1\n\n", "what a model is told"
+        return f"the keys are {THEIRS} and {OURS}"
+
+    view = world.run(work)
+    assert world.texts(view)[-2:] == ["DEBUG=1", ""]
+    assert world.texts(view, ["note"])[0] == CUT_NOTE, "the operator is told that something is missing"
+    assert world.texts(view, ["note"]).count(CUT_NOTE) == 1
+    assert view.summary == f"the keys are {CUT} and {CUT}"
+    shown = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
+    assert "DEBUG=1" in "\n".join(shown)
+    everything = stored(world, database) + "\n".join(shown) + repr(view)
+    for secret in (OURS, THEIRS, PASSWORD):
+        assert secret not in everything
+
+
+def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, database: Database) -> None:
+    def work(live: LiveSession) -> str:
+        live.say(f"trying {OURS}")
+        live.journal.note_error("exec", f"curl: (22) {OURS}")
+        raise FlowError(f"the server refuses {OURS}")
+
+    view = world.run(work)
+    assert view.state is SessionState.FAILED
+    assert view.error == f"the server refuses {CUT}"
+    assert OURS not in stored(world, database) + repr(view)
+
+
+def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
+    view = world.run(lambda live: shell(live, f"print('''{PRIVATE}'''); print('after')") and "done")
+    assert world.texts(view) == [CUT, CUT, CUT, CUT, "after"]
+
+
+@pytest.mark.parametrize("secret", [OURS, THEIRS, f"PASSWORD={PASSWORD}", PRIVATE])
+def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
+    data = f"before {secret} after\nthe end\n".encode()
+    expected = LineSplitter(Redactor(lambda: [OURS])).split(data)
+    assert CUT in "\n".join(expected)
+    for cut in range(len(data)):
+        splitter = LineSplitter(Redactor(lambda: [OURS]))
+        assert splitter.split(data[:cut]) + splitter.split(data[cut:]) + splitter.end() == expected
+
+
+@pytest.mark.parametrize("begin", [MAX_LINE - len(OURS) // 2, MAX_LINE - MAX_KEY_LENGTH - len(OURS) // 2, MAX_LINE - 1])
+@pytest.mark.parametrize("filler", ["x", "x "])
+def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int, filler: str) -> None:
+    data = (filler * MAX_LINE)[:begin].encode() + f"{OURS}{'y' * MAX_KEY_LENGTH}".encode()
+    splitter = LineSplitter(Redactor(lambda: [OURS]))
+    assert splitter.split(data) == []
+    (line,) = splitter.split(b"\n")
+    assert "more bytes cut" in line
+    assert not any(OURS[:length] in line for length in range(3, len(OURS) + 1))
+
+
+@pytest.mark.parametrize("secret", [OURS, THEIRS])
+def test_a_test_that_is_named_by_a_key_is_kept_without_it(world: World, secret: str) -> None:
+    named, shown = f"test_api.py::test_login[{secret}]", f"test_api.py::test_login[{CUT}]"
+    results = []
+
+    def work(live: LiveSession) -> str:
+        check = CheckResult("pytest", 1, 1, failing=(named,), durations=((named, 1.0),))
+        results.append(bound_check(check, live.without_secrets))
+        return "done"
+
+    world.run(work)
+    assert [(result.failing, result.durations) for result in results] == [((shown,), ((shown, 1.0),))]
+
+
+@pytest.mark.parametrize(
+    ("programs", "recorded"),
+    [
+        ((), "exec"),
+        (("git status --short",), "exec:git status"),
+        (("/usr/bin/python3.12 -m pytest",), "exec:python3.12"),
+        (("pytest tests/test_money.py",), "exec:pytest"),
+        (("curl https://me:secret@example.org",), "exec:curl"),
+        (("TOKEN=abc",), "exec"),
+        (("cargo build", "rm -r x"), "exec:cargo build"),
+    ],
+)
+def test_a_command_is_its_program_and_a_plain_word(programs: tuple[str, ...], recorded: str) -> None:
+    assert command_used(programs) == recorded
+
+
+@given(st.lists(st.text(max_size=80), max_size=3))
+def test_whatever_was_run_the_record_is_short_and_plain(programs: list[str]) -> None:
+    recorded = command_used(programs)
+    assert len(recorded) < 80
+    assert recorded.isascii()
+    assert recorded.isprintable()

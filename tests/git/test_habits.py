@@ -1,0 +1,254 @@
+"""The rhythm of releases, on histories made of values."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from engine.git import Git, project_habits
+from engine.git.project_habits import (
+    DAY,
+    Change,
+    CoChanges,
+    Partner,
+    is_group,
+    is_release_tag,
+    prepares_release,
+    read_history,
+    release_rhythm,
+)
+from tests.conftest import Repository
+
+# Histories read from real repositories.
+
+
+ISO_DAY = "2026-01-0{}T10:00:00+00:00"
+
+
+def test_commits_with_files_tags_and_what_is_gone(repository: Repository) -> None:
+    first = repository.commit("begin", {"a.py": "1\n", "dir/b c.py": "1\n"}, at=ISO_DAY.format(1))
+    repository.git("tag", "v1.0")
+    repository.git("tag", "-a", "-m", "the same", "first")
+    repository.git("rm", "-q", "a.py")
+    repository.commit("second", {"dir/b c.py": "2\n", "ü.py": "1\n"}, at=ISO_DAY.format(2))
+    history = read_history(Git(repository.path))
+    assert [change.subject for change in history] == ["begin", "second"]
+    begin, second = history
+    assert (begin.id, begin.at, begin.parents) == (first, 1767261600, 0)
+    assert (begin.files, begin.deleted, set(begin.tags)) == (("a.py", "dir/b c.py"), (), {"v1.0", "first"})
+    assert (second.files, second.deleted, second.parents) == (("a.py", "dir/b c.py", "ü.py"), ("a.py",), 1)
+
+
+def test_a_merge_has_no_files_of_its_own(repository: Repository) -> None:
+    repository.commit("begin", {"a.py": "1\n"}, at=ISO_DAY.format(1))
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side", {"b.py": "1\n"}, at=ISO_DAY.format(2))
+    repository.git("checkout", "-q", "main")
+    repository.commit("main", {"c.py": "1\n"}, at=ISO_DAY.format(3))
+    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side", at=ISO_DAY.format(4))
+    history = read_history(Git(repository.path))
+    assert {change.subject: (change.parents, change.files) for change in history} == {
+        "begin": (0, ("a.py",)), "side": (1, ("b.py",)), "main": (1, ("c.py",)), "merge": (2, ()),
+    }  # fmt: skip
+
+
+def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) -> None:
+    repository.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", "")
+    (repository.path / "\x01odd\nname").write_text("1\n")
+    repository.commit("\x01 D 100 ")
+    repository.commit("plain", {"M": "1\n"})
+    history = read_history(Git(repository.path))
+    assert [(change.parents, change.files) for change in history] == [(0, ()), (1, ("\x01odd\nname",)), (1, ("M",))]
+
+
+# What usually changes together, on histories made of values.
+
+
+def history(*commits: str) -> list[Change]:
+    """A commit a word: its files apart by commas; `-` before one that is deleted."""
+    return [
+        Change(
+            str(number), number, 1, "change",
+            tuple(sorted(name.lstrip("-") for name in commit.split(","))),
+            tuple(name[1:] for name in commit.split(",") if name.startswith("-")),
+        )
+        for number, commit in enumerate(commits)
+    ]  # fmt: skip
+
+
+OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
+PAIR = ("price.py,rules.toml", *OTHERS) * 12
+
+
+def missing(habits: CoChanges, *files: str) -> str | None:
+    partner = habits.missing(files)
+    return partner.path if partner else None
+
+
+def test_the_partner_with_its_evidence() -> None:
+    partner = CoChanges(history(*PAIR)).missing(["price.py"])
+    assert partner is not None
+    assert partner == Partner("rules.toml", "price.py", 12, 12, partner.score)
+    assert 0.8 < partner.score < 1.0
+
+
+def test_a_tie_of_two_commits_is_none() -> None:
+    assert missing(CoChanges(history(*OTHERS, *OTHERS, "a.py,b.py", *OTHERS, "a.py,b.py")), "a.py") is None
+
+
+def test_one_exception_does_not_untie_and_many_do() -> None:
+    assert missing(CoChanges(history(*PAIR, "price.py")), "price.py") == "rules.toml"
+    assert missing(CoChanges(history(*PAIR, *(["price.py"] * 12))), "price.py") is None
+
+
+def test_sweeps_tie_nothing() -> None:
+    everything = ",".join(f"f{number}.py" for number in range(project_habits.MAX_FILES + 1))
+    habits = CoChanges(history(*[everything] * 30))
+    assert missing(habits, "f1.py") is None
+
+
+def test_many_changed_files_are_not_asked_about() -> None:
+    habits = CoChanges(history(*PAIR))
+    assert missing(habits, "price.py", *(f"new{number}.txt" for number in range(project_habits.MAX_CHANGED))) is None
+
+
+def test_a_file_that_is_gone_is_not_missing_until_it_is_back() -> None:
+    assert missing(CoChanges(history(*PAIR, "-rules.toml")), "price.py") is None
+    assert missing(CoChanges(history(*PAIR, "-rules.toml", "price.py,rules.toml")), "price.py") == "rules.toml"
+
+
+def test_files_of_a_folder_share_their_habits() -> None:
+    pages = [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)]
+    partner = CoChanges(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
+    assert partner is not None
+    assert (partner.path, partner.because, partner.together, partner.of) == ("mkdocs.yml", "docs/*.md", 16, 16)
+    assert is_group(partner.because)
+    assert not is_group(partner.path)
+
+
+def test_only_the_past_is_known() -> None:
+    habits = CoChanges(history(*PAIR))
+    assert habits.missing(["price.py"], before=2) is None
+    whole = CoChanges(history(*PAIR[:40]))
+    assert habits.missing(["price.py"], before=40) == whole.missing(["price.py"])
+
+
+def test_a_project_without_habits_has_a_higher_bar() -> None:
+    """Where every third commit of a pair leaves its partner out, its own commits would often have been called
+    incomplete."""
+    regular = CoChanges(history(*("a.py,b.py", "c.py,d.py", "e.py") * 60))
+    loose = CoChanges(history(*("a.py,b.py,x.py", "c.py,d.py", "a.py,b.py,x.py", "a.py,x.py", "e.py") * 60))
+    assert regular.threshold() == project_habits.MIN_THRESHOLD
+    assert loose.threshold() > project_habits.MIN_THRESHOLD
+
+
+def test_merges_do_not_count() -> None:
+    merges = [Change("m", 0, 2, "merge") for _ in range(50)]
+    assert missing(CoChanges([*history(*PAIR), *merges]), "price.py") == "rules.toml"
+
+
+def test_what_changed_alone_as_often_is_no_partner() -> None:
+    assert missing(CoChanges(history(*("price.py,rules.toml", "price.py") * 12)), "price.py") is None
+
+
+def weekly(releases: int, commits: int = 5, log: str = "") -> list[Change]:
+    """Releases a week apart, each the last of some commits."""
+    return [
+        Change(
+            f"{week}.{number}", (7 * week + number) * DAY, 1, "change",
+            ("a.py", log) if log and number == 1 else ("a.py",),
+            tags=(f"v1.{week}.0",) if number == commits - 1 else (),
+        )
+        for week in range(releases)
+        for number in range(commits)
+    ]  # fmt: skip
+
+
+def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+    begin = history[-1].at
+    return [
+        *history,
+        *(Change(f"n{k}", begin + k * DAY, 1, subject, ("new.py",), (), tags) for k, subject in enumerate(subjects, 1)),
+    ]
+
+
+def test_the_rhythm_of_the_last_releases() -> None:
+    rhythm = release_rhythm(after(weekly(6), "one", "two"))
+    assert rhythm is not None
+    assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
+    assert rhythm.files == {"new.py"}
+    assert rhythm.preparing == ""
+
+
+def test_due_when_both_the_wait_and_the_work_are_beyond_the_usual() -> None:
+    rhythm = release_rhythm(after(weekly(6), *["work"] * 8))
+    assert rhythm is not None
+    assert not rhythm.is_due(rhythm.at + 10 * DAY)
+    assert rhythm.is_due(rhythm.at + 11 * DAY)
+    little = release_rhythm(after(weekly(6), *["work"] * 7))
+    assert little is not None
+    assert not little.is_due(little.at + 365 * DAY)
+
+
+def test_due_when_prepared_and_no_longer_when_released() -> None:
+    prepared = release_rhythm(after(weekly(6), "Bump version to 1.6.0"))
+    assert prepared is not None
+    assert prepared.preparing == "Bump version to 1.6.0"
+    assert prepared.is_due(prepared.at)
+    released = release_rhythm(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    assert released is not None
+    assert (released.tag, released.preparing) == ("v1.6.0", "")
+
+
+def test_what_prepared_a_release_that_is_out_prepares_nothing() -> None:
+    """A merge brings it after the tag."""
+    rhythm = release_rhythm(after(weekly(6), "Release version 1.5.0"))
+    assert rhythm is not None
+    assert rhythm.preparing == ""
+
+
+def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
+    assert release_rhythm([]) is None
+    rhythm = release_rhythm(after(weekly(2), "one"))
+    assert rhythm is not None
+    assert rhythm.usual_days == inf
+    assert not rhythm.is_due(rhythm.at + 1000 * DAY)
+    prepared = release_rhythm(after(weekly(2), "Release 1.2.0"))
+    assert prepared is not None
+    assert prepared.is_due(prepared.at)
+
+
+def test_the_files_that_a_release_usually_comes_with() -> None:
+    with_log = release_rhythm(weekly(6, log="CHANGELOG.md"))
+    assert with_log is not None
+    assert "CHANGELOG.md" in with_log.usual_files
+    given_up = release_rhythm([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
+    assert given_up is not None
+    assert "CHANGELOG.md" not in given_up.usual_files
+
+
+@pytest.mark.parametrize(
+    ("expected", "tags", "subjects"),
+    [
+        (
+            True,
+            ["v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1"],
+            [
+                "Bump version to 1.4.0",
+                "release: v2.0",
+                "Release 1.0",
+                "chore(release): 1.2.3",
+                "v0.4",
+                "Prepare release 3",
+            ],
+        ),
+        (
+            False,
+            ["v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3"],
+            ["Release the lock", "Bump version to 1.5.dev", "start version 8.5.0", "Bump pytest from 7.0 to 8.0"],
+        ),
+    ],
+)
+def test_tags_and_subjects_of_releases(expected: bool, tags: list[str], subjects: list[str]) -> None:
+    assert {*map(is_release_tag, tags), *map(prepares_release, subjects)} == {expected}

@@ -1,0 +1,376 @@
+"""Detect, score, corroborate (SPEC 5.3): the pure rules and their numbers."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from engine.clock import FakeClock
+from engine.config import AdaptationMode
+from engine.events import EventBus
+from engine.learning.candidates.candidates import CandidateReader
+from engine.learning.candidates.evaluation import (
+    MAX_DRAFTS,
+    MAX_UNCORROBORATED,
+    MIN_NEW_EVIDENCE,
+    MIN_REVIEW_SCORE,
+    corroborated_score,
+    evaluate,
+    has_new_evidence,
+    same_change,
+    select_opportunities,
+    speaks_against,
+    supporting_records,
+    types_of,
+)
+from engine.model import Refusal
+from engine.model.adaptation import (
+    CANDIDATE_MOVES,
+    Candidate,
+    CandidateStatus,
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    LearningRecord,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+)
+from engine.storage.database import Database
+from engine.storage.ledger import append
+from tests.conftest import MONDAY_MORNING
+from tests.learning.candidates.world import World, erred, failed, lines, retried
+
+# Whatever happens in whatever order, status and behaviour agree, and every step was a legal one (SPEC 5.3, 5.4).
+
+
+LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.items()}
+
+
+class Days(RuleBasedStateMachine):
+    """Sessions that go well and badly, and an operator who decides anything at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        clock = FakeClock(MONDAY_MORNING)
+        database = Database(Path(self.folder.name) / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+        self.world = World(database, clock)
+        self.number = 0
+
+    def teardown(self) -> None:
+        self.world.database.close()
+        self.folder.cleanup()
+
+    @rule(what=st.sampled_from(["heal", "late heal", "fail", "retry", "err"]))
+    def something_happens(self, what: str) -> None:
+        self.number += 1
+        session = f"sess_{self.number}"
+        match what:
+            case "heal":
+                self.world.heal(session)
+            case "late heal":
+                self.world.heal(session, attempts=4)
+            case "fail":
+                self.world.happened(failed(session))
+            case "retry":
+                self.world.happened(retried(session))
+            case "err":
+                self.world.told.transcripts[session] = lines(
+                    ("tool", "edit a failed: the old text is not in src/a.py"), ("tool", "edit src/a.py:3"),
+                )  # fmt: skip
+                self.world.happened(erred(session))
+
+    @rule()
+    def a_round_comes(self) -> None:
+        self.world.adaptation.run_round()
+
+    @precondition(lambda self: self.number)
+    @rule(act=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
+    def the_operator_decides(self, act: str, which: int) -> None:
+        found = sorted(self.world.adaptation.candidates(), key=lambda one: one.id)
+        if found:
+            with suppress(Refusal):
+                getattr(self.world.adaptation, act)(found[which % len(found)].id)
+
+    @rule(mode=st.sampled_from(list(AdaptationMode)))
+    def the_mode_changes(self, mode: AdaptationMode) -> None:
+        changed = self.world.current.adaptation.model_copy(update={"mode": mode})
+        self.world.current = self.world.current.model_copy(update={"adaptation": changed})
+
+    @rule()
+    def the_engine_starts_anew(self) -> None:
+        self.world.clock.advance(timedelta(hours=1))
+        self.world.adaptation = self.world.opened()
+
+    @invariant()
+    def status_and_behaviour_agree(self) -> None:
+        rows = CandidateReader(self.world.database).rows()
+        promoted = {row.id for row in rows if row.status == CandidateStatus.PROMOTED}
+        assert promoted == set(self.world.shelf.in_force)
+        assert len({row.dedupe_key for row in rows}) == len(rows)
+        for row in rows:
+            steps = [step["status"] for step in row.history]
+            assert steps[0] == CandidateStatus.DRAFTED
+            assert steps[-1] == row.status
+            for before, after in pairwise(row.history):
+                if after["move"] == "undo":
+                    assert before["move"] in ("approve", "reject", "roll back")
+                else:
+                    assert (before["status"], after["status"]) in LEGAL
+            assert not set(row.drafted_from) & set(row.corroborated_by)
+            if row.status == CandidateStatus.REVIEW:
+                assert row.score >= 60
+                assert row.corroborated_by
+
+
+TestAnyOrder = Days.TestCase
+TestAnyOrder.settings = settings(
+    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+AGENT = "backend_builder"
+TEST = "tests/test_cart.py::test_total"
+
+
+def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: object) -> LearningRecord:
+    kind = RecordKind(label.partition("/")[0])
+    one = LearningRecord(
+        f"rec_{number}", MONDAY_MORNING + timedelta(hours=number), kind, label, "agent", AGENT, score, "",
+        agent=AGENT, session_id=f"sess_{number}", fact=number,
+    )  # fmt: skip
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def candidate(of: LearningRecord, effect: Effect | None = None, **changes: object) -> Candidate:
+    one = Candidate(
+        "cand_1", CandidateType.POLICY_TWEAK, of.scope_type, of.scope_id, of.source_label, "t", CandidateStatus.DRAFTED,
+        of.score, effect or PolicyTweak(1), of.at, of.at, agent_id=AGENT, drafted_from=(of.id,),
+    )  # fmt: skip
+    return replace(one, **changes)  # type: ignore[arg-type]
+
+
+# -- detect
+
+
+@pytest.mark.parametrize(
+    ("type", "kinds"),
+    [
+        (CandidateType.FIX_TEMPLATE, {RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+        (
+            CandidateType.ROUTING_HINT,
+            {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE},
+        ),
+        (
+            CandidateType.POLICY_TWEAK,
+            {
+                RecordKind.REPEATED_RETRY,
+                RecordKind.CLOUD_SYNC_FAILURE,
+                RecordKind.STALE_GUIDANCE,
+                RecordKind.GUIDANCE_NOISY,
+            },
+        ),
+        (CandidateType.FLOW_OFFLOAD, {RecordKind.TOOL_SEQUENCE}),
+    ],
+)
+def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]) -> None:
+    """SPEC 5.2. What nothing else is drafted from may become a prompt fragment."""
+    assert {kind for kind in RecordKind if type in types_of(kind)} == kinds
+    assert all(types_of(kind) for kind in RecordKind)
+
+
+@pytest.mark.parametrize(("score", "found"), [(59.9, 0), (60.0, 1), (100.0, 1)])
+def test_from_60_points_on_it_is_an_opportunity(score: float, found: int) -> None:
+    assert len(select_opportunities([record(1, score=score)])) == found
+
+
+def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
+    same = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
+    (one,) = select_opportunities(same)
+    assert one.record.id == "rec_3"
+    assert one.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
+    assert select_opportunities(same, {one.key}) == []
+    others = [record(n, scope_id=f"agent_{n}", score=60 + n) for n in range(10)]
+    assert [each.record.score for each in select_opportunities(others)] == [69, 68, 67, 66, 65]
+    assert MAX_DRAFTS == 5
+
+
+records = st.lists(
+    st.builds(
+        lambda number, score, scope: record(number, score=score, scope_id=f"agent_{scope}"),
+        st.integers(1, 99),
+        st.floats(0, 100),
+        st.integers(0, 9),
+    ),
+    max_size=20,
+)
+
+
+@given(records)
+@settings(max_examples=40, deadline=None)
+def test_whatever_happened_at_most_five_distinct_and_strong(happened: list[LearningRecord]) -> None:
+    found = select_opportunities(happened)
+    assert len(found) == min(5, len({record.scope_id for record in happened if record.score >= 60}))
+    assert len({opportunity.key for opportunity in found}) == len(found)
+    for opportunity in found:
+        scope = opportunity.record.scope_id
+        assert opportunity.record.score == max(record.score for record in happened if record.scope_id == scope)
+
+
+# -- corroborate
+
+
+@pytest.mark.parametrize(
+    ("drafted", "scores", "expected"),
+    [
+        (100.0, [], 45.0),
+        (30.0, [], 30.0),
+        (80.0, [80.0], 73.0),
+        (80.0, [64.8], 60.08),
+        (80.0, [64.7], 59.995),  # below 60 is below
+        (80.0, [50.0, 50.0, 50.0], 57.5),
+        (80.0, [53.0, 53.0, 53.0], 60.05),
+        (80.0, [80.0] * 3, 83.0),
+        (80.0, [80.0] * 4, 83.0),  # the bonus ends at 15
+        (80.0, [100.0] * 3, 100.0),
+        (80.0, [0.0] * 9, 15.0),
+    ],
+)
+def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
+    assert corroborated_score(drafted, scores) == expected
+
+
+@given(st.floats(0, 100), st.lists(st.floats(0, 100), max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_alone_it_never_passes_and_no_score_leaves_the_scale(drafted: float, scores: list[float]) -> None:
+    score = corroborated_score(drafted, scores)
+    assert 0 <= score <= 100
+    if not scores:
+        assert score <= MAX_UNCORROBORATED < MIN_REVIEW_SCORE
+
+
+@given(st.permutations([record(number, score=80 + number) for number in range(2, 8)]))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_records_does_not_matter(others: list[LearningRecord]) -> None:
+    first = record(1)
+    evaluation = evaluate(candidate(first), [first], [first, *others])
+    assert evaluation.score == pytest.approx(0.85 * 84.5 + 15, abs=0.01)
+    assert set(evaluation.corroborated_by) == {f"rec_{number}" for number in range(2, 8)}
+
+
+def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
+    first = record(1)
+    others = [
+        first,
+        record(2),
+        record(3, label="failed_tdd/a"),
+        record(4, scope_id="other"),
+        record(5, scope_type="workspace"),
+        record(6, session_id="sess_1"),  # the session it was drafted from
+        record(7, session_id="sess_2", score=90),  # of a session the weightier
+        record(8, session_id=""),
+        record(9, session_id=""),  # without a session each is one of its own
+    ]
+    assert {one.id for one in supporting_records(candidate(first), [first], others)} == {"rec_7", "rec_8", "rec_9"}
+
+
+def test_alone_it_fails_and_with_one_more_it_may_pass() -> None:
+    first = record(1, score=100)
+    alone = evaluate(candidate(first), [first], [first])
+    assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
+    assert "no other record" in alone.reason
+    assert evaluate(candidate(first), [first], [first, record(2, score=65)]).has_passed
+    assert not evaluate(candidate(first), [first], [first, record(2, score=64)]).has_passed
+
+
+# -- against
+
+
+HEAL = {"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
+
+
+@pytest.mark.parametrize(
+    ("effect", "against", "speaks"),
+    [
+        (PolicyTweak(1), record(2, label=f"successful_heal/{TEST}", details=HEAL), True),
+        (PolicyTweak(2), record(2, label=f"successful_heal/{TEST}", details=HEAL), False),
+        (PolicyTweak(None, 199_999), record(2, label=f"successful_heal/{TEST}", details=HEAL), True),
+        (PolicyTweak(None, 200_000), record(2, label=f"successful_heal/{TEST}", details=HEAL), False),
+        (PolicyTweak(1), record(2, label=f"successful_heal/{TEST}", details=HEAL, agent="other"), False),
+        (RoutingHint("openai:small"), record(2, label=f"failed_tdd/{TEST}"), True),
+        (RoutingHint("openai:small"), record(0, label=f"failed_tdd/{TEST}"), False),  # before the evidence began
+        (PromptFragment(("x",)), record(2, label="guidance_noisy"), True),
+        (PromptFragment(("x",)), record(2, label="stale_guidance"), False),
+        (
+            FlowOffload("f", "f", ("git status --short", "pytest")),
+            record(2, label="agent_error/exec/x", details={"tool": "exec", "message": "exec:git status: code 127"}),
+            True,
+        ),
+        (
+            FlowOffload("f", "f", ("git status --short", "pytest")),
+            record(2, label="agent_error/exec/x", details={"tool": "exec", "message": "exec:ruff: code 127"}),
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_what_speaks_against_an_effect(effect: Effect, against: LearningRecord, speaks: bool) -> None:
+    first = record(1)
+    told = evaluate(candidate(first, effect), [first], [first, against])
+    assert (told.against == (against.id,)) is speaks
+    assert told.score == 45.0  # it is named, and moves no score
+
+
+def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
+    heal = record(1, label=f"successful_heal/{TEST}", details=HEAL)
+    red = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
+    one = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
+    assert not speaks_against(one, red, heal.at)
+    assert speaks_against(one, red, heal.at, promoted_at=heal.at)
+    assert not speaks_against(one, red, heal.at, promoted_at=red.at)
+
+
+@pytest.mark.parametrize(
+    ("effect", "other", "same"),
+    [
+        (RoutingHint("openai:small", "c", 10, "why"), RoutingHint("openai:small", "c", 20, "because"), True),
+        (RoutingHint("openai:small", "c"), RoutingHint("openai:small", "d"), False),
+        (FixTemplate(("a", "b"), ("fix",)), FixTemplate(("b",), ("fix",)), True),
+        (FixTemplate(("a",), ("fix",)), FixTemplate(("b",), ("fix",)), False),
+        (FixTemplate(("a",), ("fix",)), FixTemplate(("a",), ("other",)), False),
+        (PolicyTweak(1), PolicyTweak(1), True),
+        (PolicyTweak(1), PolicyTweak(1, 5), False),
+        (PromptFragment(("x",)), PromptFragment(("x",)), True),
+        (PromptFragment(("x",)), PolicyTweak(1), False),
+    ],
+)
+def test_what_comes_to_the_same_change(effect: Effect, other: Effect, same: bool) -> None:
+    assert same_change(effect, other) is same_change(other, effect) is same
+
+
+# -- again
+
+
+@pytest.mark.parametrize(
+    ("had", "new", "again"), [(1, 2, False), (1, 3, True), (4, 3, False), (4, 4, False), (4, 5, True)]
+)
+def test_as_many_new_ones_as_there_were_and_no_fewer_than_three(had: int, new: int, again: bool) -> None:
+    """`had` bore it out when it was rejected, besides the one it was drafted from."""
+    first = record(0)
+    old = [record(n) for n in range(1, had + 1)]
+    rejected = record(50).at
+    later = [record(50 + n) for n in range(1, new + 1)]
+    one = candidate(first, corroborated_by=tuple(each.id for each in old))
+    assert has_new_evidence(one, [first], [first, *old, *later], rejected) is again
+    assert MIN_NEW_EVIDENCE == 3

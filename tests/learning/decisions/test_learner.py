@@ -1,0 +1,201 @@
+"""Scores made before their outcome, and how far they may be believed (SPEC 2.6, 8.6)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.learning.decisions.calibration import (
+    CREDIBLE_BELOW,
+    MIN_UNANIMOUS,
+    Calibration,
+    KindCalibration,
+    calibration_bound,
+    calibration_error,
+)
+from engine.learning.decisions.decisions import CardFeatures, PastDecision
+from engine.learning.decisions.learner import WORD_BUCKETS, Habits, shrink_share
+from engine.model import PartOfDay
+
+# What decisions add up to: shrunk shares, levels, time, words (SPEC 2.3b, 2.5).
+
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+ASKED = CardFeatures(
+    "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, NOW, 9
+)
+YES = PastDecision(ASKED, True, 1.0, 2.0)
+NO = replace(YES, chosen=False)
+CARDS = st.builds(
+    replace,
+    st.just(ASKED),
+    kind=st.sampled_from(["run_tests", "lint", "bisect"]),
+    channel=st.sampled_from(["koji-core", "garden"]),
+    part=st.sampled_from(PartOfDay),
+    weekend=st.booleans(),
+)
+ANY = st.builds(PastDecision, CARDS, st.booleans(), st.sampled_from([0.3, 0.5, 0.7, 0.8, 1.0]), st.just(2.0))
+
+
+def of(past: Sequence[PastDecision]) -> Habits:
+    habits = Habits()
+    for decision in past:
+        habits.add(decision)
+    return habits
+
+
+@given(st.lists(ANY, max_size=40))
+def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision]) -> None:
+    before, after = of(past), of([*past, YES])
+    assert 0 < before.time_share(ASKED) <= after.time_share(ASKED) < 1
+
+
+@pytest.mark.long
+def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
+    many = [replace(ASKED, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
+    learnt = of([replace(YES, card=card) for card in many])
+    assert "hunter" not in repr(learnt.counts)
+    assert len(learnt.counts) < WORD_BUCKETS + 100 < 200_000
+
+
+def test_time_relevance_knows_part_of_day_week_and_hour() -> None:
+    evenings = [replace(NO, card=replace(ASKED, part=PartOfDay.EVENING, hour=20))] * 10
+    weekends = [replace(NO, card=replace(ASKED, weekend=True))] * 10
+    habits = of([YES] * 10 + evenings + weekends)
+    assert habits.time_share(ASKED) > 0.6 > habits.time_share(replace(ASKED, part=PartOfDay.EVENING, hour=20))
+    assert habits.time_share(ASKED) > 0.6 > habits.time_share(replace(ASKED, weekend=True, hour=None))
+    early = of([YES] * 10 + [replace(NO, card=replace(ASKED, hour=6))] * 10)
+    assert early.time_share(ASKED) > 0.6 > 0.4 > early.time_share(replace(ASKED, hour=6))
+
+
+def test_words_say_how_often_and_when() -> None:
+    morning = [YES] * 6 + [NO]
+    assert of(morning).explain(ASKED) == ("you approved 6 of 7 like this in the morning",)
+    assert of(morning).explain(replace(ASKED, part=PartOfDay.NIGHT)) == ("you approved 6 of 7 like this",)
+    assert of(morning).explain(replace(ASKED, channel="garden")) == ("you approved 6 of 7 like this on any channel",)
+    ignored = [replace(NO, weight=0.3)]
+    assert of(morning + ignored).explain(ASKED) == ("you approved 6 of 7 like this in the morning",)
+
+
+def test_the_usual_wait_is_learnt_from_five_approvals_on() -> None:
+    assert of([YES] * 4).usual_wait("run_tests") is None
+    assert of([YES] * 5).usual_wait("run_tests") == timedelta(hours=2)
+
+
+@pytest.mark.parametrize(("there", "against", "named"), [(2, 0, None), (3, 0, "garden"), (3, 3, None)])
+def test_a_channel_is_named_after_enough_approvals_there(there: int, against: int, named: str | None) -> None:
+    garden = replace(YES, card=replace(ASKED, channel="garden"))
+    habits = of([garden] * there + [replace(garden, chosen=False)] * against)
+    assert habits.usual_channel("run_tests", ["koji-core", "garden"]) == named
+    assert habits.usual_channel("run_tests", ["koji-core"]) is None
+
+
+@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1))
+@settings(max_examples=40, deadline=None)
+def test_a_shrunk_share_lies_between_share_and_prior(share: float, decided: float, prior: float) -> None:
+    low, high = (min(share, prior), max(share, prior)) if decided else (prior, prior)
+    assert low - 1e-9 <= shrink_share(share * decided, decided, prior) <= high + 1e-9
+
+
+SCORE = st.floats(0, 1)
+CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
+
+
+def fitted(truth: float, score: float, many: int, calibration: Calibration | None = None) -> Calibration:
+    calibration = calibration or Calibration(level=0.5, slope=0.5)
+    for number in range(many):
+        calibration.learn(score, (number * truth) % 1 + truth >= 1)
+    return calibration
+
+
+def test_before_the_first_case_scores_up_to_care_stay_as_they_are() -> None:
+    calibration = Calibration(level=0.0, slope=0.0)
+    assert [calibration.calibrate(score) for score in (0.1, 0.5, CREDIBLE_BELOW)] == pytest.approx(
+        [0.1, 0.5, CREDIBLE_BELOW]
+    )
+    assert calibration.calibrate(0.95) == CREDIBLE_BELOW
+
+
+@pytest.mark.parametrize(("cases", "believed"), [(11, False), (12, True)])
+def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: bool) -> None:
+    calibration = Calibration(level=0.0, slope=0.0)
+    for _ in range(cases):
+        calibration.learn(0.9, True)
+    assert (calibration.calibrate(0.9) >= 0.8) is believed
+
+
+@pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CREDIBLE_BELOW)])
+def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
+    only_the_cap = Calibration(level=0.0, slope=0.0)
+    assert fitted(truth, 0.95, 200, only_the_cap).calibrate(0.95) == pytest.approx(believed, abs=0.005)
+
+
+def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
+    calibration = KindCalibration()
+    for kind, score, yes in cases:
+        calibration.learn(kind, score, yes)
+    return calibration
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
+def test_sixty_approvals_and_sixty_dismissals_are_told_apart_whatever_the_scores(
+    scores: list[tuple[float, float]], score: float
+) -> None:
+    calibration = by_kind([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
+    assert calibration.calibrate("lint", score) > 0.9
+    assert calibration.calibrate("docs", score) < 0.1
+    assert calibration.base_rate == pytest.approx(0.5)
+
+
+@settings(max_examples=60)
+@given(CASES, st.sampled_from(["tests", "lint", "docs", "never seen"]), SCORE, SCORE)
+def test_within_a_kind_a_higher_score_never_comes_out_lower(
+    cases: list[tuple[str, float, bool]], kind: str, one: float, other: float
+) -> None:
+    calibration = by_kind(cases)
+    low, high = (calibration.calibrate(kind, score) for score in sorted((one, other)))
+    assert 0 < low <= high + 1e-9 < 1
+
+
+@given(st.lists(SCORE, min_size=1, max_size=40), CASES, SCORE)
+def test_a_low_score_never_lowers_what_was_always_approved(
+    scores: list[float], others: list[tuple[str, float, bool]], score: float
+) -> None:
+    calibration = by_kind([*others, *(("bisect", one, True) for one in scores)])
+    weight = sum(0.9592**number for number in range(len(scores)))  # each newer decision counts the others 4 % less
+    share = (weight + 3 * calibration.base_rate) / (weight + 3)
+    assert calibration.calibrate("bisect", score) >= share - 0.001
+
+
+@pytest.mark.parametrize(("dismissed", "raised"), [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
+def test_a_high_score_raises_what_was_dismissed_only_until_a_dozen_agree(dismissed: int, raised: bool) -> None:
+    calibration = by_kind([("lint", 0.3, False)] * dismissed)
+    assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised
+
+
+def test_new_kinds_are_expected_to_go_as_the_first_decisions_on_kinds_did() -> None:
+    cases = [(f"kind {number}", 0.5, number % 4 > 0) for number in range(40)]
+    assert by_kind(cases).base_rate == pytest.approx(0.75, abs=0.03)
+    known = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind say something of new ones
+    assert by_kind([*cases, *known]).base_rate == by_kind([*cases, *known[:2]]).base_rate
+
+
+def test_the_error_is_the_weighted_distance_of_the_bins() -> None:
+    assert calibration_error([0.25, 0.25, 0.25, 0.25], [True, False, False, False]) == 0
+    assert calibration_error([0.9, 0.9, 0.1, 0.1], [False, True, False, False]) == pytest.approx(0.25)
+    assert calibration_error([], []) == 0
+
+
+def test_perfectly_calibrated_scores_stay_below_the_bound_in_about_95_of_100_cases() -> None:
+    chance = random.Random(1)
+    scores = [chance.random() for _ in range(150)]
+    bound = calibration_bound(scores)
+    below = sum(calibration_error(scores, [chance.random() < score for score in scores]) <= bound for _ in range(400))
+    assert 0.9 <= below / 400 <= 0.99

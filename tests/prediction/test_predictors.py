@@ -1,0 +1,290 @@
+"""Predictions of other programs: what a line must be, and when each is read (SPEC 2.8)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import FixedSettings, Settings
+from engine.model import Answer, NoAnswer, Question, Source
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.predictors import (
+    MAX_PROMPT_LENGTH,
+    MAX_TOKENS,
+    TEMPERATURE,
+    ModelTwin,
+    PredictorHook,
+    TwinModelId,
+    UnusableReply,
+    read_line,
+    read_reply,
+)
+from engine.storage.database import Database
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit, task
+
+# The model Twin: what it must answer, how often it is asked, and what becomes of rubbish (SPEC 2.3a).
+
+
+CHANNELS = ("koji-core", "garden")
+GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
+
+
+class Model:
+    """Answers in turn; a str is said, an error raised. `asked` are the questions."""
+
+    def __init__(self, *answers: str | NoAnswer) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, Question]] = []
+        self.told: list[tuple[str, bool, str]] = []
+
+    def __call__(self, model: str, question: Question) -> Answer:
+        self.asked.append((model, question))
+        answer = self.answers.pop(0)
+        if isinstance(answer, NoAnswer):
+            raise answer
+        return Answer(answer, 10)
+
+
+def twin(model: Model, *, phase: int = 1, **settings: object) -> ModelTwin:
+    chosen = {"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings
+    return ModelTwin(
+        FixedSettings(Settings(**chosen)),  # type: ignore[arg-type]
+        model,
+        flows=("run_tests", "summarise_day"),
+        phase=lambda: phase,
+        on_answer=lambda name, usable, words: model.told.append((name, usable, words)),
+    )
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    return World(repository.path)
+
+
+@pytest.fixture
+def context(world: World) -> WorkspaceContext:
+    return world.sense()
+
+
+def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
+    for text in (json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"I think {json.dumps(GOOD)} it is."):
+        assert read_reply(text, CHANNELS).prompt == "fix the rounding"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": "\x1b[31m"}, "prompt is empty"),
+        ({"confidence": 1.01}, "confidence"),
+        ({"confidence": -0.01}, "confidence"),
+        ({"confidence": "very"}, "confidence"),
+        ({"channel": "nowhere"}, "no channel 'nowhere'"),
+    ],
+)
+def test_what_is_no_reply(change: dict[str, object], says: str) -> None:
+    with pytest.raises(UnusableReply, match=says):
+        read_reply(json.dumps(GOOD | change), CHANNELS)
+
+
+def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
+    model = Model(json.dumps(GOOD))
+    [proposal] = twin(model).propose(context)
+    assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
+    assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
+    [(name, question)] = model.asked
+    assert (name, question.temperature, question.max_tokens) == ("ollama:twin", TEMPERATURE, MAX_TOKENS) == (
+        "ollama:twin", 0.3, 200,
+    )  # fmt: skip
+    assert question.text.startswith(context.text)
+    assert "channels: koji-core, chronicle-hub" in question.text
+    assert model.told == [("ollama:twin", True, "")]
+
+
+def test_not_before_thirty_decisions(context: WorkspaceContext) -> None:
+    assert twin(Model(), phase=0).propose(context) == []
+
+
+def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None:
+    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
+    model_twin = twin(Model(json.dumps(GOOD)))
+    first = model_twin.propose(world.sense())
+    world.now += timedelta(minutes=10)
+    assert model_twin.propose(world.sense()) == first
+
+
+def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:
+    model = Model("what?", json.dumps(GOOD))
+    assert len(twin(model).propose(context)) == 1
+    assert "cannot be used: it is not a JSON object" in model.asked[1][1].text
+    model = Model("what?", "what?", "never asked")
+    assert twin(model).propose(context) == []
+    assert model.told == [("ollama:twin", False, "it is not a JSON object")]
+
+
+def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: WorkspaceContext) -> None:
+    model = Model(NoAnswer("no key"))
+    assert twin(model).propose(context) == []
+    assert model.told == [("ollama:twin", False, "no key")]
+
+
+def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
+    model = Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"}))
+    asked = twin(model)
+    first = asked.propose(world.sense())
+    world.now += timedelta(minutes=10)
+    assert asked.propose(world.sense()) == first
+    (world.path / "cart.py").write_text("2")
+    assert [proposal.prompt for proposal in asked.propose(world.sense())] == ["another"]
+
+
+@pytest.mark.parametrize("settings", [{"twin_model_enabled": False}, {"twin_model_id": ""}])
+def test_off_it_is_not_asked(context: WorkspaceContext, settings: dict[str, object]) -> None:
+    assert twin(Model(), **settings).propose(context) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [("ollama:twin", "ollama:twin"), ("ft:twin-sft-v1:together:2025-02", "together:ft:twin-sft-v1:together:2025-02"),
+     ("me/twin", "together:me/twin"), ("openai:ft:gpt:me", "openai:ft:gpt:me")],
+)  # fmt: skip
+def test_together_is_the_default_provider(text: str, is_: str) -> None:
+    assert str(TwinModelId.read(text, ("openai", "ollama", "together"))) == is_
+
+
+LINE = {"prediction": "Run the tests", "confidence": 0.72, "channel": "koji-core", "reasoning": "red",
+        "timestamp": "2026-01-05T09:00:00Z"}  # fmt: skip
+
+
+def raw(**change: Any) -> bytes:
+    return json.dumps(LINE | change).encode() + b"\n"
+
+
+class Hooked:
+    """A hook on a file, and what it reported."""
+
+    def __init__(self, database: Database, world: World, file: Path) -> None:
+        self.database, self.world, self.file = database, world, file
+        self.faults: list[str] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.hook = PredictorHook(
+            self.database,
+            lambda: self.file,
+            flows=("run_tests",),
+            home_workspace=lambda: str(self.world.path),
+            report=lambda where, words: self.faults.append(words),
+        )
+
+    def append(self, data: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(data)
+
+    def prompts(self) -> list[str]:
+        return [proposal.prompt for proposal in self.hook.propose(self.world.sense())]
+
+
+@pytest.fixture
+def hooked(database: Database, repository: Repository, tmp_path: Path) -> Hooked:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    return Hooked(database, World(repository.path), tmp_path / "predictions.jsonl")
+
+
+def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked: Hooked) -> None:
+    assert hooked.prompts() == []
+    hooked.append(raw())
+    [proposal] = hooked.hook.propose(hooked.world.sense())
+    assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
+    assert (proposal.flow, proposal.reasoning, proposal.evidence_at) == (
+        "run_tests",
+        "red",
+        NOW - timedelta(minutes=30),
+    )
+    assert proposal.fingerprint == hooked.hook.propose(hooked.world.sense())[0].fingerprint
+
+
+def test_a_half_written_line_is_read_when_it_is_whole(hooked: Hooked) -> None:
+    line = raw(prediction="later")
+    hooked.append(raw() + line[:20])
+    assert hooked.prompts() == ["Run the tests"]
+    hooked.append(line[20:])
+    assert hooked.prompts() == ["Run the tests", "later"]
+    assert hooked.faults == []
+
+
+def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hooked) -> None:
+    hooked.append(raw() + b"{\n\n" + raw(confidence=1.5) + raw(prediction="good"))
+    assert hooked.prompts() == ["Run the tests", "good"]
+    [words] = hooked.faults
+    assert words.startswith("line 2: not JSON")
+    assert "line 4: confidence is 1.5, not from 0 to 1" in words
+    hooked.restart()
+    assert hooked.prompts() == ["Run the tests", "good"]
+    assert len(hooked.faults) == 1
+
+
+def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can_be(hooked: Hooked) -> None:
+    hooked.file.mkdir()
+    assert hooked.prompts() == hooked.prompts() == []
+    assert hooked.faults == ["cannot be read: Is a directory; make it a file that you may read"]
+    hooked.file.rmdir()
+    hooked.append(raw())
+    assert hooked.prompts() == ["Run the tests"]
+
+
+def test_lines_are_proposed_for_a_day(hooked: Hooked) -> None:
+    hooked.append(raw(timestamp=(NOW - timedelta(hours=24)).isoformat()))
+    hooked.append(raw(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
+    assert hooked.prompts() == ["fresh"]
+    hooked.world.now += timedelta(minutes=1)
+    assert hooked.prompts() == []
+
+
+def test_a_line_without_a_time_is_of_when_it_was_read(hooked: Hooked) -> None:
+    hooked.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
+    assert hooked.prompts() == ["Run the tests"]
+    hooked.restart()
+    assert hooked.prompts() == []
+
+
+def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> None:
+    hooked.append(raw() + raw(prediction="two"))
+    assert len(hooked.prompts()) == 2
+    hooked.file.write_bytes(raw(prediction="new"))
+    assert hooked.prompts() == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prediction": ""}, "prediction must have"),
+        ({"prediction": "x" * (MAX_PROMPT_LENGTH + 1)}, "prediction must have"),
+        ({"prediction": 3}, "prediction is not text"),
+        ({"confidence": "0.5"}, "not a number"),
+        ({"confidence": True}, "not a number"),
+        ({"confidence": float("nan")}, "nan, not from 0 to 1"),
+        ({"confidence": 10**400}, "not from 0 to 1"),
+        ({"confidence": -0.01}, "not from 0 to 1"),
+        ({"timestamp": "yesterday"}, "not a time"),
+        ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),
+    ],
+)
+def test_what_is_no_line(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        read_line(raw(**change), NOW)
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_a_line_or_a_fault(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        read_line(data, NOW)

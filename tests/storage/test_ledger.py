@@ -1,0 +1,264 @@
+"""A reader of the ledger that does not come on is told to the operator, for nothing after it is let go (SPEC 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import ChangeSetDiscarded, ChangeSetLanded
+from engine.memory.captures import ENDED
+from engine.storage import state
+from engine.storage.database import Database
+from engine.storage.ledger import (
+    BATCH,
+    FIX,
+    MAX_ATTEMPTS,
+    STALLED_AFTER,
+    ConsumerThread,
+    Ledger,
+    LedgerConsumer,
+    LedgerCursor,
+    LedgerEntry,
+    NotReady,
+    StalledConsumers,
+)
+from tests.memory.fake_work import ended, view
+
+# Following the ledger with a cursor: nothing missed, nothing written in vain (SPEC 11.3).
+
+
+KEY = "test.cursor"
+
+
+@pytest.fixture
+def cursor(database: Database) -> LedgerCursor:
+    return new_cursor(database)
+
+
+def new_cursor(database: Database) -> LedgerCursor:
+    return LedgerCursor(Ledger(database), KEY, lambda fact: fact.kind == "ChangeSetDiscarded")
+
+
+def discard(database: Database, name: str) -> None:
+    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject=name, session_id=name)))
+
+
+def land(database: Database, times: int = 1) -> None:
+    database.write(lambda tx: [tx.record(ChangeSetLanded(subject="x", session_id="x", files=1)) for _ in range(times)])
+
+
+def position_after_next_write(database: Database) -> int:
+    """The position at which the next engine begins: it is stored with the next write."""
+    database.write(lambda tx: None)
+    with database.read() as session:
+        return int(state.get(session, KEY, 0))
+
+
+def subjects_read(cursor: LedgerCursor) -> list[str]:
+    seen: list[str] = []
+    cursor.each(lambda found: seen.extend(fact.subject for fact in found))
+    return seen
+
+
+def test_each_relevant_fact_is_handled_once(database: Database, cursor: LedgerCursor) -> None:
+    discard(database, "a")
+    land(database)
+    discard(database, "b")
+    assert subjects_read(cursor) == ["a", "b"]
+    assert subjects_read(cursor) == []
+
+
+def test_an_engine_after_a_crash_handles_facts_again(database: Database, cursor: LedgerCursor) -> None:
+    """The position was not on disk yet: nothing was written since."""
+    discard(database, "a")
+    assert subjects_read(cursor) == ["a"]
+    assert subjects_read(new_cursor(database)) == ["a"]
+
+
+def test_the_next_engine_begins_at_the_stored_position(database: Database, cursor: LedgerCursor) -> None:
+    discard(database, "a")
+    assert subjects_read(cursor) == ["a"]
+    assert position_after_next_write(database) == 1
+    assert subjects_read(new_cursor(database)) == []
+
+
+def test_a_whole_batch_of_no_concern_is_remembered(database: Database, cursor: LedgerCursor) -> None:
+    land(database, BATCH + 1)
+    assert subjects_read(cursor) == []
+    assert position_after_next_write(database) == BATCH
+
+
+def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, cursor: LedgerCursor) -> None:
+    seen: list[str] = []
+
+    def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
+        def handle(found: Sequence[LedgerEntry]) -> int:
+            seen.extend(fact.subject for fact in found[:limit])
+            return limit
+
+        return handle
+
+    for name in ("a", "b", "c"):
+        discard(database, name)
+    land(database)
+    commits = database.commits
+    cursor.each(handle_at_most(2))
+    assert database.commits == commits, "what is stored waits for the next write"
+    assert (seen, position_after_next_write(database)) == (["a", "b"], 2)
+    cursor.each(handle_at_most(0))
+    assert position_after_next_write(database) == 2
+    assert subjects_read(new_cursor(database)) == ["c"], "also for the next engine"
+
+
+def test_nothing_of_a_later_batch_before_what_is_left(database: Database, cursor: LedgerCursor) -> None:
+    for number in range(BATCH + 1):
+        discard(database, str(number))
+    sizes: list[int] = []
+
+    def all_but_one(found: Sequence[LedgerEntry]) -> int:
+        sizes.append(len(found))
+        return len(found) - 1
+
+    cursor.each(all_but_one)
+    assert sizes == [BATCH]
+    assert subjects_read(cursor) == [str(BATCH - 1), str(BATCH)]
+
+
+def test_what_could_not_be_handled_comes_again(database: Database, cursor: LedgerCursor) -> None:
+    def fails(found: Sequence[LedgerEntry]) -> None:
+        raise OSError("no")
+
+    discard(database, "a")
+    with pytest.raises(OSError, match="no"):
+        cursor.each(fails)
+    assert subjects_read(cursor) == ["a"]
+
+
+# Consumers of the ledger see each fact at least once and in order, also after a crash; none holds up the others.
+
+
+def test_one_who_is_stopped_or_dies_in_the_middle_goes_on_there_or_before(database: Database) -> None:
+    handled: list[str] = []
+
+    def handle(fact: LedgerEntry) -> None:
+        if fact.subject == "session_3" and handled.count("session_2") < 2:
+            raise SystemExit  # as good as a crash: nobody handles it
+        handled.append(fact.subject)
+
+    def consumer() -> LedgerConsumer:
+        return LedgerConsumer("test", Ledger(database), ENDED, handle)
+
+    for number in (1, 2, 3):
+        ended(database, view(f"session_{number}"))
+    consumer().catch_up(lambda: not handled)
+    database.write(lambda tx: None)  # how far it came rides along with what is written next
+    with pytest.raises(SystemExit):
+        consumer().catch_up()
+    consumer().catch_up()
+    assert handled == ["session_1", "session_2", "session_2", "session_3"]
+
+
+def test_what_is_not_ready_holds_up_what_comes_after(database: Database) -> None:
+    ready = False
+    handled: list[str] = []
+
+    def handle(fact: object) -> None:
+        if not ready:
+            raise NotReady
+        handled.append(fact.subject)  # type: ignore[attr-defined]
+
+    consumer = LedgerConsumer("test", Ledger(database), ENDED, handle)
+    ended(database, view("session_1"))
+    for _ in range(MAX_ATTEMPTS + 2):
+        assert consumer.catch_up() == []
+    ready = True
+    consumer.catch_up()
+    assert handled == ["session_1"]
+
+
+def test_what_always_fails_is_told_of_and_passed_over(database: Database) -> None:
+    handled: list[str] = []
+
+    def handle(fact: object) -> None:
+        if fact.subject == "session_1":  # type: ignore[attr-defined]
+            raise ValueError("broken")
+        handled.append(fact.subject)  # type: ignore[attr-defined]
+
+    reports: list[str] = []
+    thread = ConsumerThread(
+        [LedgerConsumer("test", Ledger(database), ENDED, handle)], lambda where, words: reports.append(words)
+    )
+    for number in (1, 2):
+        ended(database, view(f"session_{number}"))
+    for _ in range(MAX_ATTEMPTS - 1):
+        thread.catch_up()
+    assert (handled, reports) == ([], [])
+    thread.catch_up()
+    assert handled == ["session_2"]
+    assert "session_1 was skipped: broken" in reports[0]
+
+
+HOUR = timedelta(hours=1)
+
+
+class Reader:
+    """One that raises as long as it is `broken`."""
+
+    def __init__(self, database: Database) -> None:
+        self.facts = LedgerCursor(Ledger(database), "test.reader", lambda fact: fact.kind == "ChangeSetDiscarded")
+        self.broken = True
+
+    def catch_up(self) -> None:
+        try:
+            self.facts.each(self._take)
+        except ValueError:
+            assert self.broken
+
+    def _take(self, facts: Sequence[LedgerEntry]) -> None:
+        if self.broken:
+            raise ValueError("no such folder: /gone")
+
+
+@pytest.fixture
+def reader(database: Database) -> Reader:
+    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="sess_1", session_id="sess_1")))
+    return Reader(database)
+
+
+def faults(database: Database) -> list[str]:
+    return [entry.payload["message"] for entry in Ledger(database).latest(20, kinds=("FaultReported",))]
+
+
+def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, clock: FakeClock, reader: Reader) -> None:
+    stuck = StalledConsumers(reader.facts.ledger, clock)
+    reader.catch_up()
+    clock.advance(STALLED_AFTER - HOUR)
+    assert stuck.check() == [], "it may yet come on"
+    clock.advance(HOUR)
+    assert stuck.check() == []
+    clock.advance(HOUR)
+    reader.catch_up()
+    (words,) = stuck.check()
+    assert words.startswith("test.reader has not processed ChangeSetDiscarded of sess_1 (")
+    assert words.endswith("ValueError: no such folder: /gone")
+    clock.advance(HOUR)
+    assert stuck.check() == []
+    again = StalledConsumers(reader.facts.ledger, clock)
+    assert (again.check(), again.check()) == ([], []), "nor by the next engine"
+    assert faults(database) == [f"{words}; {FIX}"]
+
+
+def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClock, reader: Reader) -> None:
+    stuck = StalledConsumers(reader.facts.ledger, clock)
+    reader.catch_up()
+    clock.advance(STALLED_AFTER)
+    stuck.check()
+    reader.broken = False
+    reader.catch_up()
+    clock.advance(HOUR)
+    assert stuck.check() == []
+    assert reader.facts.error == ""
+    assert faults(database) == []

@@ -1,0 +1,84 @@
+"""A keyring that works, in memory."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyring.backend import KeyringBackend
+
+# What tests need of the world outside: registries that answer, programs that are installed.
+
+
+@cache
+def _answers(host: str) -> bool:
+    try:
+        with socket.create_connection((host, 443), timeout=3):
+            return True
+    except OSError:
+        return False
+
+
+def needs(*programs: str, host: str = "") -> None:
+    """Skip the test where a program is not installed, or `host` does not answer."""
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed here")
+    if host and not _answers(host):
+        pytest.skip(f"{host} does not answer here")
+
+
+# Tables of cases, kept as TOML beside the test module that runs them.
+
+
+def read_table(module_file: str) -> dict[str, Any]:
+    """The TOML file with the name of a test module: `read_table(__file__)`."""
+    return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+# Checks texts of screens and pages.
+
+
+def assert_contains(text: str, *wanted: str) -> None:
+    """Check that `text` contains each of the `wanted` parts."""
+    missing = [part for part in wanted if part not in text]
+    assert missing == [], text
+
+
+# Waits for what real processes, threads and servers do.
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 10.0, describe: Callable[[], str] = str) -> None:
+    """Wait for `condition`; fail with what `describe` says when it does not come true within `seconds`."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"did not happen in {seconds} s: {describe()}"
+        time.sleep(0.01)
+
+
+class MemoryKeyring(KeyringBackend):
+    """Keeps what it is given until it is gone itself."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[str, str], str] = {}
+        self.asked = 0
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.held[service, username]
