@@ -1,4 +1,5 @@
-"""Decides which tool calls an agent's `tools.json` allows (SPEC 4.1), and finds production targets (SPEC 3.6). Pure."""
+"""The six tools with their arguments (SPEC 3.8), which calls an agent's `tools.json` allows (SPEC 4.1), and production
+targets (SPEC 3.6). Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from engine.config import Production
 from engine.frozen import frozen
@@ -163,8 +166,7 @@ def _matches_any(text: str, patterns: Iterable[str]) -> bool:
     return bool(folded) and len(folded) <= 300 and any(fnmatchcase(folded, pattern.lower()) for pattern in patterns)
 
 
-# Describes the six tools of `tools.toml` to models (SPEC 3.8), and checks the arguments of their calls.
-
+# -- What a model is told of the tools of `tools.toml`, and its arguments -----------------------------------------
 
 MAX_COMMAND = 20_000
 """Characters of a command."""
@@ -178,59 +180,54 @@ EXEC_SECONDS = 120
 MAX_EXEC_SECONDS = 3_600
 """The most seconds a model may ask for."""
 
-_TYPES: Mapping[str, type] = {"string": str, "integer": int}
-
-
-def _parse_spec(name: str, row: Mapping[str, Any]) -> ToolSpec:
-    limits = {"default_seconds": EXEC_SECONDS, "max_seconds": MAX_EXEC_SECONDS}
-    properties: dict[str, Any] = {
-        argument: {"type": "string", "description": text} for argument, text in row["required"].items()
-    }
-    properties |= {
-        argument: {"type": "integer", "minimum": 1, "description": text.format(**limits)}
-        for argument, text in row.get("optional", {}).items()
-    }
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": list(row["required"]),
-        "additionalProperties": False,
-    }
-    return ToolSpec(name, row["description"], schema)
-
-
 _TABLES = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
-SPECS = {name: _parse_spec(name, row) for name, row in _TABLES.items()}
+
+
+_Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
+"""Text that UTF-8 can write."""
+
+
+def _form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
+    """The arguments of a tool. A model may send null for one that is optional."""
+    limits = {"default_seconds": EXEC_SECONDS, "max_seconds": MAX_EXEC_SECONDS}
+    fields: dict[str, Any] = {key: (_Text, Field(description=text)) for key, text in row["required"].items()}
+    for key, text in row.get("optional", {}).items():
+        fields[key] = (int | None, Field(default=None, ge=1, description=text.format(**limits)))
+    return create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+
+
+_FORMS = {name: _form(name, row) for name, row in _TABLES.items()}
+assert tuple(_FORMS) == TOOL_NAMES
+
+SPECS = {
+    name: ToolSpec(
+        name,
+        _TABLES[name]["description"],
+        {
+            "type": "object",
+            "properties": {
+                key: {"type": "string" if field.is_required() else "integer", "description": field.description}
+                for key, field in form.model_fields.items()
+            },
+            "required": list(_TABLES[name]["required"]),
+            "additionalProperties": False,
+        },
+    )
+    for name, form in _FORMS.items()
+}
 """The tools by name."""
-assert tuple(SPECS) == TOOL_NAMES
 
 
-def check_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(name: str, arguments: Any) -> dict[str, Any]:
     """Check the arguments of a call; returns those that are set. Raises `Refusal` `bad_arguments`."""
-    schema = SPECS[name].parameters
-    properties = schema["properties"]
-    accepted = f"{name} takes {', '.join(properties)}"
-    if not isinstance(arguments, Mapping):
-        raise Refusal("bad_arguments", f"{name} takes an object of arguments", accepted)
-    present = {key: value for key, value in arguments.items() if value is not None}
-    unknown = [key for key in present if key not in properties]
-    if unknown:
-        raise Refusal("bad_arguments", f"{name} has no argument {sanitise(str(unknown[0]))[:60]!r}", accepted)
-    missing = [key for key in schema["required"] if key not in present]
-    if missing:
-        raise Refusal("bad_arguments", f"{name} needs {' and '.join(missing)}", accepted)
-    for key, value in present.items():
-        expected = properties[key]
-        if not isinstance(value, _TYPES[expected["type"]]) or isinstance(value, bool):
-            raise Refusal("bad_arguments", f"{key} must be of type {expected['type']}", expected["description"])
-        if isinstance(value, int) and value < expected["minimum"]:
-            raise Refusal("bad_arguments", f"{key} must be at least {expected['minimum']}", expected["description"])
-        if isinstance(value, str):
-            try:
-                value.encode()
-            except UnicodeEncodeError as error:
-                raise Refusal("bad_arguments", f"{key} has characters that UTF-8 cannot write") from error
-    return present
+    form = _FORMS[name]
+    try:
+        return form.model_validate(arguments).model_dump(exclude_none=True)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"]))[:60] or "arguments"
+        accepted = f"{name} takes {', '.join(form.model_fields)}"
+        raise Refusal("bad_arguments", sanitise(f"{name}: {place}: {problem['msg']}"), accepted) from None
 
 
 def check_plain_text(text: str, name: str, max_length: int) -> str:

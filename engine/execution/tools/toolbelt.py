@@ -225,7 +225,7 @@ class Toolbelt:
         query = check_plain_text(arguments["query"], "query", MAX_QUERY)
         self._gate.let_through(self._gate.search_request(query))
         self._live.write("tool", f"web_search {query}")
-        hits = self._services.web.search(query, on_deadline=self._live.on_stop)
+        hits = self._services.web.search(query, on_stop=self._live.on_stop)
         results = "\n\n".join(f"{hit.title}\n{hit.url}\n{hit.text}".strip() for hit in hits)
         return texts.numbered_lines(f"{_WEB_NOTICE}\n\n{results}", 1, None) if hits else "[nothing was found]"
 
@@ -233,7 +233,7 @@ class Toolbelt:
         target = parse_url(arguments["url"])
         self._gate.let_through(self._gate.page_request(target))
         self._live.write("tool", f"web_fetch {target.url}")
-        page = self._services.web.fetch(arguments["url"], is_allowed=self._may_follow, on_deadline=self._live.on_stop)
+        page = self._services.web.fetch(arguments["url"], is_allowed=self._may_follow, on_stop=self._live.on_stop)
         if page.moved_to:
             return f"{page.url} leads to {page.moved_to}, another host; fetch that if you want it"
         start = arguments.get("first_character", 1) - 1

@@ -16,9 +16,8 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
@@ -47,7 +46,8 @@ MAX_HITS = 10
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_SHARED = ipaddress.ip_network("100.64.0.0/10")
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+_6TO4 = ipaddress.ip_network("2002::/16")
 _OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
 _HEADERS = {
@@ -57,6 +57,11 @@ _HEADERS = {
     "Connection": "close",
 }
 _TEXT_KINDS = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
+
+_HIT_FIELDS = ("title", "url", "content", "snippet")
+
+OnStop = Callable[[Callable[[], None]], None]
+"""Receives a function that is called when the session ends."""
 
 Resolve = Callable[[str, int], Sequence[str]]
 """Returns the IP addresses of a host and port. Raises OSError."""
@@ -119,30 +124,17 @@ def _bad_url(url: str, problem: str) -> Refusal:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address, also one that is embedded in another, is of the internet: not of this machine, its
-    network, a link or a carrier, and no multicast."""
+    """Whether an IP address is of the internet: not of this machine, its network, a link or a carrier, and no
+    multicast. Of IPv6 only ordinary addresses are, and IPv4 ones behind NAT64."""
     try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
     if isinstance(parsed, ipaddress.IPv6Address):
-        inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo[1] if parsed.teredo else None)
-        if inner is None and (parsed in _NAT64 or int(parsed) >> 32 == 0):
-            inner = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(str(inner))
-        if parsed.is_site_local:
-            return False
-    elif parsed in _SHARED:
-        return False
-    return parsed.is_global and not (
-        parsed.is_multicast
-        or parsed.is_private
-        or parsed.is_loopback
-        or parsed.is_link_local
-        or parsed.is_unspecified
-        or parsed.is_reserved
-    )
+        if parsed in _NAT64:
+            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+        return parsed.is_global and parsed in _GLOBAL_UNICAST and parsed not in _6TO4
+    return parsed.is_global and not parsed.is_multicast
 
 
 def is_listed(target: Target, allowed: Iterable[str]) -> bool:
@@ -160,8 +152,6 @@ class Page:
     kind: str
     """Its content type."""
     text: str
-    size: int
-    """Bytes that were read."""
     moved_to: str = ""
     """The URL of another host that it redirects to; it is not fetched."""
 
@@ -182,13 +172,23 @@ def system_resolve(host: str, port: int) -> list[str]:
 
 
 class RequestDeadline:
-    """Ends one request when its time is over. `cut` ends it at once, from any thread."""
+    """Ends one request when its time is over, even in the middle of a read. `cut` ends it at once, from any thread."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, on_stop: OnStop) -> None:
         self._until = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._cut = False
+        self._timer = threading.Timer(seconds, self.cut)
+        on_stop(self.cut)
+
+    def __enter__(self) -> RequestDeadline:
+        self._timer.daemon = True
+        self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
 
     @property
     def is_over(self) -> bool:
@@ -206,30 +206,16 @@ class RequestDeadline:
         """Keep the socket of the request, which `cut` shuts down."""
         with self._lock:
             self._socket = connection
-            cut = self._cut
-        if cut:
+        if self._cut:
             self.cut()
 
     def cut(self) -> None:
         """End it now."""
-        with self._lock:
-            self._cut = True
-            connection = self._socket
-        if connection is not None:
-            with contextlib.suppress(OSError):
+        self._cut = True
+        with self._lock, contextlib.suppress(OSError):
+            if self._socket is not None:
                 # Not the TLS socket's own, which would go on in the clear.
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Cut the request when its time is over, even in the middle of a read."""
-        timer = threading.Timer(max(0.0, self._until - time.monotonic()), self.cut)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class Web:
@@ -242,7 +228,6 @@ class Web:
         self._settings = settings
         self._resolve = resolve
         self._seconds = seconds
-        self._tls = ssl.create_default_context
 
     @property
     def has_search(self) -> bool:
@@ -253,113 +238,81 @@ class Web:
         """Whether the operator's list allows this host without asking (SPEC 3.5)."""
         return is_listed(target, self._settings.current.web.allow)
 
-    def fetch(
-        self, url: str, *, is_allowed: Callable[[Target], bool], on_deadline: Callable[[Callable[[], None]], None]
-    ) -> Page:
+    def fetch(self, url: str, *, is_allowed: Callable[[Target], bool], on_stop: OnStop) -> Page:
         """Fetch the page at `url` as text. A redirect to a host that `is_allowed` refuses is not followed; the page
-        then has its URL only. `on_deadline` receives the function that ends the request at once."""
-        deadline = RequestDeadline(self._seconds)
-        on_deadline(deadline.cut)
+        then has its URL only. `on_stop` receives the function that ends the request at once."""
         target = parse_url(url)
-        with deadline.timed():
+        # Only a host that is listed without a pattern may be one of this machine or its network.
+        exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
+        with RequestDeadline(self._seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
-                # Only a host that is listed without a pattern may be one of this machine or its network.
-                exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
-                private = is_listed(target, exact)
-                status, headers, data = self._get(target, deadline, private=private)
+                status, headers, data = self._get(target, deadline, private=is_listed(target, exact))
                 location = headers.get("location", "")
                 if status not in (301, 302, 303, 307, 308) or not location:
                     return _page_of(target, status, headers, data)
                 following = parse_url(urljoin(target.url, location))
                 if following.host != target.host and not is_allowed(following):
-                    return Page(target.url, status, "", "", 0, moved_to=following.url)
+                    return Page(target.url, status, "", "", moved_to=following.url)
                 target = following
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
-    def search(self, query: str, *, on_deadline: Callable[[Callable[[], None]], None]) -> list[Hit]:
+    def search(self, query: str, *, on_stop: OnStop) -> list[Hit]:
         """The results of the configured search."""
         configured = self._settings.current.web.search_url
         if not configured:
             raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
         parts = urlsplit(configured)
-        parameters = urlencode({"q": query, "format": "json"})
-        joined = "&".join(part for part in (parts.query, parameters) if part)
-        deadline = RequestDeadline(self._seconds)
-        on_deadline(deadline.cut)
+        query = "&".join(filter(None, [parts.query, urlencode({"q": query, "format": "json"})]))
         # The operator named this very address: it may well be one of this machine.
-        target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, joined, "")))
-        with deadline.timed():
+        target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
+        with RequestDeadline(self._seconds, on_stop) as deadline:
             status, headers, data = self._get(target, deadline, private=True)
         if status != 200:
             raise Refusal("unreachable", f"the search answered {status}", "try again later, or without searching")
         return _parse_hits(_decode(headers, data))
 
     def _get(self, target: Target, deadline: RequestDeadline, *, private: bool) -> tuple[int, dict[str, str], bytes]:
-        connection = None
+        connection = http.client.HTTPConnection(target.host, target.port)
         try:
-            addresses = self._addresses(target, deadline)
+            # In a thread, because it cannot be interrupted.
+            resolving = run_in_thread("clawpy-resolve", lambda: list(self._resolve(target.host, target.port)))
+            while not resolving.done():
+                wait([resolving], min(0.1, deadline.seconds_left))
+            addresses = resolving.result()
             if not private:
                 _check_public(target, addresses)
-            connection = _Connection(target, addresses, deadline, self._tls)
+            connection.sock = _connect(target, addresses, deadline)
             connection.request("GET", target.path, headers=_HEADERS)
             response = connection.getresponse()
             headers = {name.lower(): value for name, value in response.getheaders()}
             return response.status, headers, _read_body(response, headers, deadline)
-        except (OSError, http.client.HTTPException, zlib.error) as error:
-            raise _unreachable_refusal(target, error, deadline) from error
+        except (OSError, UnicodeError, http.client.HTTPException, zlib.error) as error:
+            reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
+            problem = f"{target.address} cannot be read: {reason}"
+            raise Refusal("unreachable", problem, "try another address, or go on without it") from error
         finally:
-            if connection is not None:
-                connection.close()
+            connection.close()
 
-    def _addresses(self, target: Target, deadline: RequestDeadline) -> list[str]:
-        """Resolve the host, in a thread because it cannot be interrupted."""
-        resolved = run_in_thread("clawpy-resolve", lambda: list(self._resolve(target.host, target.port)))
-        while not resolved.done():
-            wait([resolved], min(0.1, deadline.seconds_left))
+
+def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline) -> socket.socket:
+    """A connection to the first address that accepts one: to those that were judged, whatever the name says by now."""
+    problem = OSError("no address")
+    for address in addresses:
         try:
-            addresses = resolved.result()
-        except UnicodeError as error:
-            raise OSError(str(error)) from error
-        if not addresses:
-            raise OSError("no address")
-        return addresses
-
-
-class _Connection(http.client.HTTPConnection):
-    """Connects to addresses that were judged, whatever the name says by now."""
-
-    def __init__(
-        self, target: Target, addresses: Sequence[str], deadline: RequestDeadline, tls: Callable[[], ssl.SSLContext]
-    ) -> None:
-        super().__init__(target.host, target.port)
-        self._target = target
-        self._addresses = addresses
-        self._deadline = deadline
-        self._context = tls
-
-    def connect(self) -> None:
-        """Try the addresses in turn."""
-        problem: OSError = OSError("no address")
-        for address in self._addresses:
-            try:
-                plain = socket.create_connection(
-                    (address, self._target.port), timeout=min(10.0, self._deadline.seconds_left)
-                )
-            except OSError as error:
-                problem = error
-                continue
-            self._deadline.hold_socket(plain)
-            plain.settimeout(self._deadline.seconds_left)
-            self.sock = plain
-            if self._target.scheme == "https":
-                wrapped = self._context().wrap_socket(
-                    plain, server_hostname=self._target.host, do_handshake_on_connect=False
-                )
-                self._deadline.hold_socket(wrapped)
-                self.sock = wrapped
-                wrapped.do_handshake()
-            return
-        raise problem
+            plain = socket.create_connection((address, target.port), timeout=min(10.0, deadline.seconds_left))
+        except OSError as error:
+            problem = error
+            continue
+        deadline.hold_socket(plain)
+        plain.settimeout(deadline.seconds_left)
+        if target.scheme == "http":
+            return plain
+        context = ssl.create_default_context()
+        wrapped = context.wrap_socket(plain, server_hostname=target.host, do_handshake_on_connect=False)
+        deadline.hold_socket(wrapped)
+        wrapped.do_handshake()
+        return wrapped
+    raise problem
 
 
 def _check_public(target: Target, addresses: Sequence[str]) -> None:
@@ -390,13 +343,6 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
     return bytes(data[:MAX_PAGE_BYTES])
 
 
-def _unreachable_refusal(target: Target, error: Exception, deadline: RequestDeadline) -> Refusal:
-    reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
-    return Refusal(
-        "unreachable", f"{target.address} cannot be read: {reason}", "try another address, or go on without it"
-    )
-
-
 def _page_of(target: Target, status: int, headers: dict[str, str], data: bytes) -> Page:
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
     if (kind and not kind.startswith(_TEXT_KINDS)) or b"\0" in data[:2_000]:
@@ -406,15 +352,12 @@ def _page_of(target: Target, status: int, headers: dict[str, str], data: bytes) 
     if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
         text = html_to_text(text)
     cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if len(data) >= MAX_PAGE_BYTES else ""
-    return Page(target.url, status, sanitise(kind), sanitise(text) + cut, len(data))
+    return Page(target.url, status, sanitise(kind), sanitise(text) + cut)
 
 
 def _decode(headers: dict[str, str], data: bytes) -> str:
-    charset = "utf-8"
-    for part in headers.get("content-type", "").split(";")[1:]:
-        name, _, value = part.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip().strip("\"'")
+    match = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", headers.get("content-type", ""), re.I)
+    charset = match[1] if match else "utf-8"
     try:
         return data.decode(charset, errors="replace")
     except (LookupError, ValueError):
@@ -429,15 +372,8 @@ def _parse_hits(text: str) -> list[Hit]:
     results = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
-    return [
-        Hit(
-            _text_field(result, "title"),
-            _text_field(result, "url"),
-            _text_field(result, "content") or _text_field(result, "snippet"),
-        )
-        for result in results[:MAX_HITS]
-        if isinstance(result, dict)
-    ]
+    found = [[_text_field(result, name) for name in _HIT_FIELDS] for result in results if isinstance(result, dict)]
+    return [Hit(title, url, content or snippet) for title, url, content, snippet in found[:MAX_HITS]]
 
 
 def _text_field(result: dict[Any, Any], name: str) -> str:

@@ -63,7 +63,7 @@ def test_paths_to_outside(world: BeltWorld, path: str) -> None:
         ("a\n../outside/secret.txt", "control characters"),
         ("a\x1b[2Kb", "control characters"),
         ("\u202etxt.a", "control characters"),
-        ("\ud800", "UTF-8"),
+        ("\ud800", "utf-8"),
         ("\u2025/outside/secret.txt", "there is no"),
         ("\uff0e\uff0e/outside/secret.txt", "there is no"),
         ("%2e%2e/outside/secret.txt", "there is no"),
