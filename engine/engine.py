@@ -27,8 +27,9 @@ from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
+from engine.retention import Retention
 from engine.services import Overrides
-from engine.wiring import acting, adaptation, execution, foundation, learnings, people, prediction, retention
+from engine.wiring import acting, adaptation, execution, foundation, learnings, people, prediction
 
 if TYPE_CHECKING:
     from engine.api.gateway.guard import Guard
@@ -106,7 +107,7 @@ class Engine(ApiServices):
         prediction.build_prediction(self, launcher, hook, overrides)
         people.build_knowledge(self, overrides)
         adaptation.build(self)
-        retention.build(self)
+        self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _gateway_app, announce=lock.announce_gateway)
         self.notify = Notifications(self, pass_for=self.gateway.pass_for)

@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
     from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
+    from engine.retention import Retention
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
     from engine.storage.database import Database
     from engine.storage.ledger import Ledger
-    from engine.storage.retention import RetentionRounds
     from engine.storage.validation_runs import ValidationRuns
 
 
@@ -206,8 +206,7 @@ class Services:
     # candidates (`engine.wiring.adaptation`)
     adaptation: Adaptation
 
-    # retention (`engine.wiring.retention`)
-    retention: RetentionRounds
+    retention: Retention
 
     # autonomy (`engine.wiring.acting`)
     heartbeat: Heartbeat

@@ -25,7 +25,6 @@ from engine.home import Home
 from engine.storage import connections
 from engine.storage import database as storage
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.support.forked import Nursery
 
 # Child processes keep their bytecode, as they do at an operator's. Where a container forbids it every one of the some
@@ -190,7 +189,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def database(tmp_path: Path, clock: FakeClock, bus: EventBus) -> Iterator[Database]:
-    database = Database(tmp_path / "clawpy.db", clock=clock, bus=bus, recorder=append)
+    database = Database(tmp_path / "clawpy.db", clock=clock, bus=bus)
     yield database
     database.close()
 

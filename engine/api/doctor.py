@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -37,8 +36,6 @@ from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
 from engine.storage import connections
-from engine.storage.ledger import FIX as STALLED_FIX
-from engine.storage.ledger import REPORTED_KEY as STALLED_KEY
 
 MAX_NAMED_FILES = 3
 """Maximum number of unreadable files of learnings that are named."""
@@ -81,7 +78,6 @@ def _run_checks(
         *_check_workspace_settings(home, settings),
         *_check_variables(os.environ),
         _check_database(home.database),
-        *_check_ledger_readers(home.database),
         _check_index(home, is_local=not index_server_url(settings)),
         *index_server_checks(settings, online=online),
         *shared_database_checks(online=online),
@@ -221,18 +217,6 @@ def _check_database(path: Path) -> Check:
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
-
-
-def _check_ledger_readers(path: Path) -> list[Check]:
-    """Stalled readers of the ledger, as the engine reported them."""
-    if not path.exists():
-        return []
-    try:
-        records = read_rows(path, f"SELECT value FROM engine_state WHERE key = '{STALLED_KEY}'")
-    except sqlite3.Error:
-        return []  # `database` says what is wrong
-    stalled = json.loads(records[0][0]) if records else {}
-    return [Check("ledger", WARN, reader["words"], STALLED_FIX) for reader in stalled.values()]
 
 
 def _check_index(home: Home, *, is_local: bool) -> Check:

@@ -188,7 +188,7 @@ TRIGGER_DAYS = _days(35, "the rails need their recent blocks")
 class RetentionSettings(Section):
     """`[retention]`: days that rows are kept, by table; 0 is for ever. Sums by day are kept always.
 
-    What the program still needs is kept however old it is: see `engine.wiring.retention`.
+    What the program still needs is kept however old it is: see `engine.retention`.
     """
 
     memory_events: Annotated[int, EVENT_DAYS] = 0

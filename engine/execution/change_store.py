@@ -26,7 +26,6 @@ from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDi
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, json_field, utc_field, value_of
-from engine.storage.table_cache import TableCache
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
@@ -192,7 +191,6 @@ class ChangeReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._written: TableCache[dict[str, int]] = TableCache(database, ChangeSetRow)
 
     def get(self, change_set_id: str) -> ChangeSet:
         """One change set. Raises `Refusal` `unknown_change_set`."""
@@ -238,9 +236,6 @@ class ChangeReader:
 
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """The `mtime_ns` of files that recent landings and undos wrote, by their path relative to `workspace`."""
-        return self._written.get(workspace, lambda: self._read_written(workspace))
-
-    def _read_written(self, workspace: str) -> dict[str, int]:
         with self._database.read() as session:
             written = ask(session, _WRITTEN, {"workspace": workspace})
         return {path: time for (times,) in reversed(written) for path, time in times.items()}

@@ -20,7 +20,6 @@ from engine.frozen import frozen
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, json_field, load, shallow_dict, utc_field, value_of
-from engine.storage.table_cache import TableCache
 
 LEGAL_TRANSITIONS: dict[SessionState, frozenset[SessionState]] = {
     SessionState.QUEUED: frozenset(
@@ -181,7 +180,6 @@ class SessionStore:
         self._consume = consume
         self._start_observers: list[SessionObserver] = []
         self._end_observers: list[SessionObserver] = []
-        self._usual_costs: TableCache[int | None] = TableCache(database, SessionRow)
 
     def observe_start(self, *observers: SessionObserver) -> None:
         """Add observers of sessions that start."""
@@ -315,13 +313,9 @@ class SessionStore:
     def usual_cost(self, runner: str, channel: str) -> int | None:
         """Mean cost in micro-dollars (> 0) of the latest sessions of this runner on this channel that were not free;
         None before the first."""
-
-        def read() -> int | None:
-            with self._database.read() as session:
-                mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
-            return None if mean is None else round(mean)
-
-        return self._usual_costs.get((runner, channel), read)
+        with self._database.read() as session:
+            mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
+        return None if mean is None else round(mean)
 
 
 def attach_changes(tx: Transaction, session_id: str, write: Write, *, cwd: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from engine.memory.ranking import Row
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
-from engine.storage.rows import session_driver
+from engine.storage.rows import driver_of
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
@@ -54,7 +54,7 @@ def is_unscoped(query: RecallQuery) -> bool:
 def open_reader(database: Database, query: RecallQuery) -> Iterator[Reader]:
     """A view of one moment. Not to be kept open."""
     with database.read() as session:
-        yield Reader(session_driver(session), query)
+        yield Reader(driver_of(session), query)
 
 
 class Reader:

@@ -28,7 +28,7 @@ from engine.storage import erasing, intents
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
 from engine.storage.intents import Intent
-from engine.storage.rows import session_driver
+from engine.storage.rows import driver_of
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ class DatabaseRows:
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            for item in erasing.find(session_driver(session), terms, _OTHER_STORES):
+            for item in erasing.find(driver_of(session), terms, _OTHER_STORES):
                 yield f"{item.table}.{item.column}:{item.rowid}", erasing.text_of(item.value)
 
     def erase(self, terms: SearchTerms) -> int:

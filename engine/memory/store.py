@@ -22,7 +22,7 @@ from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Refusal, R
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import as_stored, session_driver, shallow_dict
+from engine.storage.rows import as_stored, driver_of, shallow_dict
 
 # What may be remembered, and under which id (SPEC 4.3). Pure.
 
@@ -268,7 +268,7 @@ class MemoryStore:
     def _select(self, query: str, values: Any = ()) -> list[Any]:
         """The rows of a statement that only reads."""
         with self._database.read() as session:
-            return session_driver(session).execute(query, values).fetchall()
+            return driver_of(session).execute(query, values).fetchall()
 
 
 def _row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:

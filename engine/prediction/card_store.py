@@ -45,7 +45,6 @@ from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 from engine.storage.rows import UtcDateTime, load_all, select_all
-from engine.storage.table_cache import TableCache
 
 CURSOR = "cards.aftermath"
 
@@ -105,10 +104,9 @@ class CardStore:
         self.history = history
         self.ledger = ledger
         self._deleted = deleted
-        self.dismissals = Dismissals(database)
+        self.dismissals = Dismissals()
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
-        self._pending: TableCache[list[Card]] = TableCache(database, Prediction)
         self._change_cursor = LedgerCursor(
             ledger, CURSOR, lambda fact: fact.kind in SIGNAL_OF_EVENT or fact.kind in LANDING_EVENTS
         )
@@ -116,12 +114,9 @@ class CardStore:
     def pending(self, session: Session | None = None) -> list[Card]:
         """All pending cards, oldest first, read in `session` if given."""
         if session is not None:
-            return self._pending.seen(session, "", _read_pending)
-        return self._pending.get("", self._load_pending_cards)
-
-    def _load_pending_cards(self) -> list[Card]:
+            return [card_of(row) for row in load_pending(session)]
         with self.database.read() as session:
-            return _read_pending(session)
+            return self.pending(session)
 
     def get(self, card_id: str) -> Card:
         """One card. Raises `Refusal` `unknown_card`."""
@@ -388,10 +383,6 @@ class CardStore:
             return len(rows)
 
         return self.database.write(work)
-
-
-def _read_pending(session: Session) -> list[Card]:
-    return [card_of(row) for row in load_pending(session)]
 
 
 def _record(tx: Transaction, row: Prediction, event: Callable[..., Event], **more: object) -> None:

@@ -21,9 +21,8 @@ from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Tier
 from engine.prediction.card_rows import DismissalRow, Prediction
 from engine.prediction.kinds import kind_title
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import Rows, ask, load
-from engine.storage.table_cache import TableCache
+from engine.storage.database import Transaction
+from engine.storage.rows import ask, load
 
 FIRST_MUTE = timedelta(days=7)
 """How long the first dismissal mutes a subject; each further one doubles the time."""
@@ -143,12 +142,9 @@ _COUNTING = sqlalchemy.select(*_COLUMNS.values()).where(
 class Dismissals:
     """Stores dismissals and reads the mutes that follow from them."""
 
-    def __init__(self, database: Database) -> None:
-        self._rows: TableCache[Rows] = TableCache(database, DismissalRow)
-
     def active_mutes(self, session: Session, now: datetime) -> list[Mute]:
         """The mutes at `now`, newest first."""
-        rows = self._rows.seen(session, "", lambda seen: ask(seen, _COUNTING))
+        rows = ask(session, _COUNTING)
         return active_mutes((Dismissal(**dict(zip(_COLUMNS, row, strict=True))) for row in rows), now)
 
     def mute_index(self, session: Session, now: datetime) -> MuteIndex:

@@ -42,8 +42,7 @@ from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage import state as stored
 from engine.storage.database import Transaction
-from engine.storage.rows import Rows, UtcDateTime, ask, each_of
-from engine.storage.table_cache import TableCache
+from engine.storage.rows import UtcDateTime, ask, each_of
 
 # Withdraws cards whose evidence is gone, and adds new ones, in the one transaction of a cycle (SPEC 2.7, 2.9).
 #
@@ -90,7 +89,6 @@ _REJECTED = sqlalchemy.select(
     col(Prediction.kind),
     col(Prediction.fingerprint),
     col(Prediction.evidence_gone),
-    col(Prediction.closed_at),
 ).where(
     col(Prediction.status) == Status.REJECTED,
     col(Prediction.source).in_(BOUND_TO_EVIDENCE),
@@ -146,8 +144,6 @@ class Intake:
 
     def __init__(self, store: CardStore) -> None:
         self._store = store
-        self._same_evidence: TableCache[Rows] = TableCache(store.database, Prediction)
-        self._rejected: TableCache[Rows] = TableCache(store.database, Prediction)
 
     def unavailable(
         self,
@@ -166,10 +162,9 @@ class Intake:
             for new in candidates
             if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
         }
-        fingerprints = tuple(sorted({new.fingerprint for new in candidates}))
-        values = {"fingerprints": json.dumps(fingerprints), "since": now - MAX_COOL_DOWN}
-        # The cache may hold rows that are too old by now.
-        rows = self._same_evidence.seen(session, fingerprints, lambda seen: ask(seen, _SAME_EVIDENCE, values))
+        fingerprints = json.dumps(sorted({new.fingerprint for new in candidates}))
+        values = {"fingerprints": fingerprints, "since": now - MAX_COOL_DOWN}
+        rows = ask(session, _SAME_EVIDENCE, values)
         return unavailable | {fingerprint for fingerprint, *row in rows if is_cooling_down(now, *row)}
 
     def other_evidence(self, session: Session, candidate: Proposal | Prediction) -> set[str]:
@@ -277,11 +272,10 @@ class Intake:
     def _note_evidence(self, tx: Transaction, findings: Sequence[WorkspaceFindings]) -> None:
         """Store on dismissed cards whether their evidence is gone."""
         complete = {finding.context.workspace: finding for finding in findings if finding.complete}
-        since = tx.now - MAX_COOL_DOWN
-        rejected = self._rejected.seen(tx.session, "", lambda seen: ask(seen, _REJECTED, {"since": since}))
-        for card_id, workspace, kind, fingerprint, was_gone, closed_at in rejected:
+        rejected = ask(tx.session, _REJECTED, {"since": tx.now - MAX_COOL_DOWN})
+        for card_id, workspace, kind, fingerprint, was_gone in rejected:
             finding = complete.get(workspace)
-            if finding is None or kind in finding.unseen or closed_at < since:
+            if finding is None or kind in finding.unseen:
                 continue
             if was_gone is finding.has_evidence(fingerprint):
                 load_card(tx.session, card_id).evidence_gone = not was_gone

@@ -25,7 +25,6 @@ from engine.safety import cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load, load_all, select_all, utc_field
-from engine.storage.table_cache import TableCache
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +82,6 @@ class Costs:
         self._clock = clock
         self._agent_budget = agent_budget
         self._cap_reached = cap_reached
-        self._cached_sums: TableCache[tuple[int, int, int, int]] = TableCache(database, CostEntry)
 
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
@@ -324,10 +322,7 @@ class Costs:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost.cost_windows(self._clock.local())
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
-        query = _sums_query(agent is not None)
-        reserved, hour, day, month = self._cached_sums.seen(
-            session, tuple(values.values()), lambda read_session: ask(read_session, query, values).one()
-        )
+        reserved, hour, day, month = ask(session, _sums_query(agent is not None), values).one()
         return reserved + hour, reserved + day, reserved + month
 
 

@@ -33,8 +33,7 @@ from sqlalchemy import (
     or_,
 )
 from sqlalchemy.dialects.sqlite import pysqlite
-from sqlalchemy.orm import ClassManager, class_mapper, make_transient_to_detached
-from sqlalchemy.orm.util import identity_key
+from sqlalchemy.orm import ClassManager, class_mapper
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, Session, SQLModel, select
@@ -151,55 +150,22 @@ DRIVER = "driver"
 """Under this name a session's `info` has SQLite's own connection, in the session's transaction already."""
 
 READS = "reads"
-"""A session whose `info` has this reads only: its rows are not attached to it, and changes are not tracked."""
+"""Under this name it says whether the session only reads: rows are then not attached to it, changes not tracked."""
 
 
-def session_driver(session: Session) -> sqlite3.Connection:
-    """SQLite's own connection in the snapshot of a session that only reads, for plain statements."""
+def driver_of(session: Session) -> sqlite3.Connection:
+    """SQLite's own connection in the transaction of a session, for plain statements. Raises `sqlite3.ProgrammingError`
+    after an error rolled the transaction back: each statement would commit by itself."""
     driver: sqlite3.Connection = session.info[DRIVER]
+    if not driver.in_transaction:
+        raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
     return driver
 
 
 class Row(SQLModel):
-    """Base class of table rows. Values are not validated. With SQLModel's own constructor a row would cost several
-    times what SQLite needs to write it.
-
-    Names that are no columns are passed over, as SQLModel does; a column without a default that is not named is left
-    to the database.
-    """
+    """Base class of table rows. Values are not validated."""
 
     model_config = {"defer_build": True}  # what would validate is never made
-
-    def __init__(self, **values: Any) -> None:
-        plain, factories, fields = _defaults(type(self))
-        row = self.__dict__
-        row.update(plain)
-        for name, make in factories:
-            if name not in values:
-                row[name] = make()
-        for name, value in values.items():
-            if name in fields:
-                row[name] = value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """The columns' own descriptors see to it that a change is noticed."""
-        object.__setattr__(self, name, value)
-
-
-@cache
-def _defaults(
-    model: type[SQLModel],
-) -> tuple[Mapping[str, Any], tuple[tuple[str, Callable[[], Any]], ...], frozenset[str]]:
-    """The defaults of a row: values, and factories; and the names of its fields."""
-    plain: dict[str, Any] = {}
-    factories: list[tuple[str, Callable[[], Any]]] = []
-    for name, field in model.model_fields.items():
-        if field.default_factory is not None:
-            factories.append((name, field.default_factory))  # type: ignore[arg-type]
-        elif not field.is_required():
-            hash(field.default)  # one that can be changed in place would be shared by all rows
-            plain[name] = field.default
-    return plain, tuple(factories), frozenset(model.model_fields)
 
 
 MAX_PREPARED_STATEMENTS = 2_000
@@ -303,15 +269,10 @@ def ask(session: Session, statement: Executable, values: Mapping[str, Any] | Non
 
     An insert names the same columns each time. Raises what the driver raises.
     """
-    if READS not in session.info:
+    if not session.info[READS]:
         session.flush()
-    return execute(session.info[DRIVER], statement, values)
-
-
-def execute(driver: sqlite3.Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
-    """The same, in whatever transaction `driver` is in."""
     prepared = _prepared(statement, values or {})
-    return prepared.rows(prepared.run(driver, values or {}))
+    return prepared.rows(prepared.run(driver_of(session), values or {}))
 
 
 def insert(driver: sqlite3.Connection, row: SQLModel) -> None:
@@ -353,19 +314,9 @@ def load_all(
 ) -> list[AnyRow]:
     """The rows that a constant made of `select_all(model)` finds, as objects of the session: what is changed in them is
     written, and a row that the session has already is the same object. A session that only reads attaches none."""
-    rows = ask(session, statement, values)
-    if READS in session.info:
-        return [_instance(model, row) for row in rows]
-    keys = [place for place, column in enumerate(table_of(model).columns) if column.primary_key]
-    instances = []
-    for row in rows:
-        instance = session.identity_map.get(identity_key(model, [row[place] for place in keys]))
-        if instance is None:
-            instance = _instance(model, row)
-            make_transient_to_detached(instance)
-            session.add(instance)
-        instances.append(instance)
-    return instances
+    if session.info[READS]:
+        return [_instance(model, row) for row in ask(session, statement, values)]
+    return list(session.scalars(select(model).from_statement(statement), values or {}))
 
 
 def _instance(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:

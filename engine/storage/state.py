@@ -34,7 +34,7 @@ def get(session: Session, key: str, default: Any = None) -> Any:
 
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
-    transaction.ask(_UPSERT, {"key": key, "value": value})
+    ask(transaction.session, _UPSERT, {"key": key, "value": value})
 
 
 def put_with_next_write(database: Database, key: str, value: Any) -> None:

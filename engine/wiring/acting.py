@@ -14,7 +14,6 @@ from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
-from engine.storage.ledger import StalledConsumers
 from engine.wiring.prediction import last_sign
 
 if TYPE_CHECKING:
@@ -118,7 +117,6 @@ def _jobs(core: Services) -> tuple[Job, ...]:
         ),
         Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, is_stored=False),
         Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, is_stored=False),
-        Job("readers", lambda: ROW_CHECK_EVERY, StalledConsumers(core.ledger, core.clock).check, is_stored=False),
         Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.run_round, core.adaptation.has_work, is_stored=False),
         Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
         Job(

@@ -22,7 +22,7 @@ from engine.safety.safety import Hooks, Safety
 from engine.services import Overrides
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def build_storage(core: Services, overrides: Overrides) -> None:
     home, clock = core.home, core.clock
     core.bus = EventBus()
     core.settings = SettingsStore(home.config_file, clock=clock, lenient=overrides.lenient)
-    core.database = Database(
-        home.database, clock=clock, bus=core.bus, recorder=append, durable=not overrides.throw_away
-    )
+    core.database = Database(home.database, clock=clock, bus=core.bus, durable=not overrides.throw_away)
     core.settings.attach(core.database)
     core.ledger = Ledger(core.database)
     core.validation_runs = ValidationRuns(core.database)

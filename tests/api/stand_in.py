@@ -46,7 +46,7 @@ from engine.model import (
 from engine.prediction.tasks import TaskBoard
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 
 SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
@@ -222,7 +222,7 @@ class StandIn:
         home.data.mkdir(parents=True, exist_ok=True)
         self.home, self.workspaces, self.clock = home, list(workspaces), clock
         self.bus = EventBus()
-        self.database = Database(home.database, clock=clock, bus=self.bus, recorder=append)
+        self.database = Database(home.database, clock=clock, bus=self.bus)
         self.ledger = Ledger(self.database)
         self.settings = SettingsStore(home.config_file, clock=clock, environment={})
         self.settings.attach(self.database)

@@ -33,7 +33,7 @@ from engine.config import Settings
 from engine.events import EventBus
 from engine.model import Hold, RailVerdict, Verdict
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 
 # SPEC 7.1: the table is what the state machine does, and every path through it is legal.
 
@@ -303,7 +303,7 @@ def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int |
 
 def test_a_missed_job_runs_once_when_the_engine_starts(tmp_path: Any) -> None:
     clock = SystemClock(UTC)
-    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus())
     ran: list[int] = []
     done = threading.Event()
 
@@ -322,7 +322,7 @@ def test_a_missed_job_runs_once_when_the_engine_starts(tmp_path: Any) -> None:
         schedule.close()
     assert len(ran) == 2
     database.close()
-    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus())
     again = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
     assert again.due("cards") > clock.now() + timedelta(minutes=9)
     database.close()
@@ -350,7 +350,7 @@ def test_apscheduler_is_imported_only_at_start() -> None:
 
 def test_a_job_that_is_wanted_while_it_runs_runs_once_more(tmp_path: Any) -> None:
     clock = SystemClock(UTC)
-    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus())
     runs: list[int] = []
     again = threading.Event()
 

@@ -24,7 +24,6 @@ from engine.memory.memory import MemoryService
 from engine.memory.ranking import WEIGHTS, Weight
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.benchmarks.adam import minimise
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -110,7 +109,7 @@ def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryServi
     """A port that knows `turns`, their vectors made."""
     folder.mkdir(parents=True, exist_ok=True)
     clock = FakeClock(NOW)
-    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), durable=False)
     port = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
     try:
         for start in range(0, len(turns), 200):

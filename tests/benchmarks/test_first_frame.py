@@ -21,7 +21,6 @@ from engine.clock import SystemClock
 from engine.events import EventBus, TaskAdded
 from engine.home import Home
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.benchmarks.measuring import format_row
 from tests.benchmarks.terminal import terminal
 from tests.conftest import Repository
@@ -52,7 +51,7 @@ def existing_home(folder: Path, repository: Path) -> Home:
         console.send("C-q")
         console.wait_for_end()
     assert json.loads(home.last_screen.read_text())
-    database = Database(home.database, clock=SystemClock(), bus=EventBus(), recorder=append)
+    database = Database(home.database, clock=SystemClock(), bus=EventBus())
     for _ in range(100):
         database.write(lambda tx: [tx.record(TaskAdded(title=f"task {n}")) for n in range(100)])
     database.close()

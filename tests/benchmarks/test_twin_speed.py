@@ -23,7 +23,6 @@ from engine.learning.decisions.text_features import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import append
 
 pytestmark = pytest.mark.benchmark
 
@@ -36,7 +35,7 @@ WORDS = (
 
 
 def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
-    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), durable=False)
     decisions = Decisions(database, clock)
     chance, directions = random.Random(1), numpy.random.default_rng(1)
 

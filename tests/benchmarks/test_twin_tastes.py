@@ -25,7 +25,6 @@ from engine.model import CalibrationCheck, Proposal, Signal, Status
 from engine.prediction.card_rules import MAX_SAME_KIND
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.prediction.deciding import SHOP, World, proposal
 
 pytestmark = pytest.mark.benchmark
@@ -147,7 +146,7 @@ def test_operator(name: str, tmp_path: Path, clock: FakeClock) -> None:
     changes = name == "changes half-way"
     rounds = []
     for seed in SEEDS:
-        database = Database(tmp_path / f"{seed}.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        database = Database(tmp_path / f"{seed}.db", clock=clock, bus=EventBus(), durable=False)
         follows = Follows()
         world = World(database, clock, calibrator=follows)
         follows.twin = world.twin

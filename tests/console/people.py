@@ -12,7 +12,6 @@ from engine.config import FixedSettings
 from engine.memory.agent_files import AgentFiles
 from engine.model import Doing
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.hierarchy.guidance_world import World, make_world
@@ -45,7 +44,7 @@ def with_people(engine: StandIn, made: Path, folder: Path) -> World:
 
 def _over(engine: StandIn, folder: Path) -> World:
     clock = FakeClock(NOW)
-    database = Database(folder / "people.db", clock=clock, bus=engine.bus, recorder=append, durable=False)
+    database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
     world = make_world(folder, database, clock, members=(), activity=lambda: DID)
     engine.agents = world.agents  # type: ignore[assignment]
     engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]

@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from engine import retention
 from engine.clock import FakeClock
-from engine.config import Settings
+from engine.config import FixedSettings, Settings
 from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import LAST_PROCESSED
 from engine.model.adaptation import RecordKind
-from engine.storage import retention as rounds
+from engine.retention import Retention
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import MAX_CACHED, Ledger
-from engine.storage.retention import RetentionRounds
-from engine.storage.rows import as_stored
-from engine.wiring import retention
+from engine.storage.ledger import Ledger
+from engine.storage.rows import as_stored, driver_of
 
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
@@ -34,11 +33,8 @@ def settings(document: str = "") -> Settings:
     return read_settings(document, file="config.toml", environment={})
 
 
-def keeping(database: Database, clock: FakeClock, document: str = "") -> RetentionRounds:
-    rules = (retention.RECORDS, retention.RUNS, retention.COSTS, retention.TRIGGERS)
-    with database.read() as session:
-        cursors = {READER} - {state.get(session, READER, READER)}
-    return RetentionRounds(database, clock, (*rules, retention.events(cursors)), settings(document).kept_days)
+def keeping(database: Database, clock: FakeClock, document: str = "") -> Retention:
+    return Retention(database, clock, FixedSettings(settings(document)), {READER})
 
 
 def put(database: Database, table: str, **values: Any) -> None:
@@ -61,6 +57,13 @@ def keys(database: Database, table: str, key: str = "id") -> list[Any]:
         return [one for (one,) in session.connection().execute(text(f"SELECT {key} FROM {table} ORDER BY {key}"))]
 
 
+def sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
+    """The deleted rows of a table by day: their number and micro-dollars."""
+    query = 'SELECT day, sum(number), sum(microusd) FROM table_days WHERE "table" = ? GROUP BY day'
+    with database.read() as session:
+        return {day: (number, money) for day, number, money in driver_of(session).execute(query, (table,))}
+
+
 def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
     database.write(
         lambda tx: [
@@ -68,15 +71,6 @@ def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
             for subject in subjects
         ]
     )
-
-
-def happen_newest(database: Database) -> None:
-    """So many facts that what was before them is none of the newest."""
-    happen(database, *["new"] * MAX_CACHED)
-
-
-def old_subjects(database: Database) -> list[str]:
-    return [key for key in keys(database, "memory_events", "subject") if key != "new"]
 
 
 def cost(database: Database, id: int, at: datetime, **values: Any) -> None:
@@ -151,10 +145,10 @@ def test_a_fact_of_exactly_its_days_stays_and_an_older_one_goes(database: Databa
     clock.advance(INSTANT)
     happen(database, "exact")
     clock.advance(90 * DAY)
-    happen_newest(database)
+    happen(database, "new")
     all_read(database)
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
-    assert old_subjects(database) == ["", "exact"]
+    assert keys(database, "memory_events", "subject") == ["", "exact", "new"]
     [told] = Ledger(database).latest(1)
     assert (told.kind, told.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
     written = database.commits
@@ -162,25 +156,14 @@ def test_a_fact_of_exactly_its_days_stays_and_an_older_one_goes(database: Databa
     assert database.commits == written
 
 
-def test_what_a_follower_has_not_read_stays_and_days_count_back_from_it(database: Database, clock: FakeClock) -> None:
-    happen(database, "long ago")
-    clock.advance(50 * DAY)
-    happen(database, "before", "unread")
-    clock.advance(300 * DAY)
-    happen_newest(database)
-    read_to(database, 2)
-    assert keeping(database, clock, EVENTS).round() == {}, "50 days before the first unread fact are no 90"
-    happen(database, "new")
-    all_read(database)
-    read_to(database, 3)
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
-
-
-def test_without_a_follower_that_is_known_no_fact_goes(database: Database, clock: FakeClock) -> None:
-    happen(database, "a")
+def test_what_a_consumer_has_not_read_stays(database: Database, clock: FakeClock) -> None:
+    happen(database, "read", "unread")
     clock.advance(400 * DAY)
-    happen_newest(database)
-    assert keeping(database, clock, EVENTS).round() == {}
+    happen(database, "new")
+    assert keeping(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
+    read_to(database, 1)
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert keys(database, "memory_events", "subject") == ["", "new", "unread"]
 
 
 def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) -> None:
@@ -189,21 +172,19 @@ def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) 
     clock.advance(DAY)
     happen(database, "c", workspace=BLOG)
     clock.advance(200 * DAY)
-    happen_newest(database)
+    happen(database, "new")
     all_read(database)
     before = Ledger(database).per_day("ChangeSetLanded", begin, clock.now())
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
     assert Ledger(database).per_day("ChangeSetLanded", begin, clock.now()) == before
 
 
-def test_the_newest_facts_stay_however_old(database: Database, clock: FakeClock) -> None:
-    happen(database, "a", *["new"] * (MAX_CACHED - 1))
+def test_the_newest_fact_stays_however_old(database: Database, clock: FakeClock) -> None:
+    happen(database, "a", "b")
     all_read(database)
     clock.advance(400 * DAY)
-    assert keeping(database, clock, EVENTS).round() == {}
-    happen(database, "new")
-    all_read(database)
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert keys(database, "memory_events", "subject")[-1] == "b"
 
 
 def test_facts_that_something_needs_stay(database: Database, clock: FakeClock) -> None:
@@ -217,10 +198,10 @@ def test_facts_that_something_needs_stay(database: Database, clock: FakeClock) -
     card(database, "open", "pending")
     card(database, "decided", "executed")
     clock.advance(100 * DAY)
-    happen_newest(database)
+    happen(database, "new")
     all_read(database)
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
-    assert {"told", "evidence", "running", "open"} <= set(old_subjects(database))
+    assert {"told", "evidence", "running", "open"} <= set(keys(database, "memory_events", "subject"))
 
 
 def test_money_stays_in_sums_by_day(database: Database, clock: FakeClock) -> None:
@@ -234,10 +215,10 @@ def test_money_stays_in_sums_by_day(database: Database, clock: FakeClock) -> Non
     clock.advance(35 * DAY)
     found = keeping(database, clock, "[retention]\ncostEntries = 35")
     assert found.round() == {"cost_entries": 3}, "a day of exactly 35 stays"
-    assert found.per_day("cost_entries") == {"2026-01-05": (3, 100)}
+    assert sums(database, "cost_entries") == {"2026-01-05": (3, 100)}
     clock.advance(INSTANT)
     assert found.round() == {"cost_entries": 1}
-    assert found.per_day("cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
+    assert sums(database, "cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
     with database.read() as session:
         rows = session.connection().execute(
             text("SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06'")
@@ -275,7 +256,7 @@ def test_records_go_after_half_a_year_but_for_those_that_candidates_name(databas
     own = keeping(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
     assert own.round() == {"learning_records": 1}
     assert keys(database, "learning_records", "seq") == [1, 2, 3, 6, 7]
-    assert own.per_day("learning_records") == {"2026-01-05": (2, 0)}
+    assert sums(database, "learning_records") == {"2026-01-05": (2, 0)}
 
 
 def test_the_newest_runs_of_checks_stay_and_those_of_open_sessions(database: Database, clock: FakeClock) -> None:
@@ -309,8 +290,8 @@ def test_only_blocked_triggers_go_and_not_those_of_open_cards(database: Database
 def test_many_go_in_small_batches_and_the_rest_in_the_next_round(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "BATCH", 2)
-    monkeypatch.setattr(rounds, "MAX_BATCHES", 3)
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention, "MAX_BATCHES", 3)
     for id in range(1, 10):
         cost(database, id, clock.now())
     clock.advance(40 * DAY)
@@ -319,4 +300,4 @@ def test_many_go_in_small_batches_and_the_rest_in_the_next_round(
     assert found.round() == {"cost_entries": 6}
     assert database.commits - before == 4, "three batches and what is told of them"
     assert found.round() == {"cost_entries": 2}
-    assert found.per_day("cost_entries") == {"2026-01-05": (8, 800)}
+    assert sums(database, "cost_entries") == {"2026-01-05": (8, 800)}

@@ -20,7 +20,6 @@ from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
 from engine.storage import connections
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.conftest import Repository
 
 
@@ -48,7 +47,7 @@ class World:
         self.repository = Repository(folder / "shop")
         self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))
         self.bus = EventBus()
-        self.database = Database(self.home.database, clock=self.clock, bus=self.bus, recorder=append)
+        self.database = Database(self.home.database, clock=self.clock, bus=self.bus)
         self.step = step
         self.changes = ChangeSets(
             home=self.home,

@@ -27,7 +27,6 @@ from engine.model import (
     SourceKind,
 )
 from engine.storage.database import Database
-from engine.storage.ledger import append
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -42,7 +41,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     clock = FakeClock(NOW)
-    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus())
     yield World(database, clock, ModelCalls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
     database.close()
 

@@ -16,7 +16,6 @@ from engine.execution.runners.flow import SessionStopped
 from engine.execution.session_limits import AUTONOMOUS
 from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.execution.session_world import until
 from tests.execution.tools.belt_world import BeltWorld
 
@@ -199,7 +198,7 @@ def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_
         source = Path(f"{world.database.path}{part}")
         if source.exists():
             (tmp_path / f"copy.db{part}").write_bytes(source.read_bytes())
-    database = Database(tmp_path / "copy.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(tmp_path / "copy.db", clock=clock, bus=EventBus())
     try:
         after = Permissions(database, randomness=Randomness())
         assert after.waiting() == [pending]

@@ -23,7 +23,7 @@ from engine.execution.transcripts import MAX_CALLS
 from engine.git import Git
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, World, shell, until
 
 # Sessions: stop ends the whole family of processes within a second (SPEC 3.7).
@@ -150,11 +150,10 @@ import sys, time
 from pathlib import Path
 from engine.clock import SystemClock
 from engine.events import EventBus
-from engine.storage.ledger import append
 from engine.storage.database import Database
 from tests.execution.session_world import World, shell
 root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
-world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus, recorder=append), clock, bus)
+world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
 SLEEP = "import os,subprocess,sys,time; print(os.getpid(), flush=True); time.sleep(60)"
 for _ in range(3):
     world.start(lambda live: shell(live, SLEEP))
@@ -176,7 +175,7 @@ def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, cl
     engine.kill()
     engine.wait()
     engine.stdout.close()
-    database = Database(root / "clawpy.db", clock=clock, bus=bus, recorder=append)
+    database = Database(root / "clawpy.db", clock=clock, bus=bus)
     world = World(root, database, clock, bus)
     world.runner.works = {f"work_{n}": lambda live: "run after the crash" for n in range(3)}
     with database.read() as session:

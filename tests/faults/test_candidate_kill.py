@@ -18,7 +18,7 @@ from engine.events import EventBus
 from engine.learning.candidates.candidates import CandidateReader
 from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 from tests.faults.kill import run_until_killed
 from tests.learning.candidates.world import World
@@ -44,7 +44,7 @@ while True:
 def open_world(folder: Path) -> World:
     """An engine's adaptation in `folder`."""
     clock = FakeClock(MONDAY_MORNING)
-    return World(Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append), clock)
+    return World(Database(folder / "clawpy.db", clock=clock, bus=EventBus()), clock)
 
 
 @pytest.mark.faults

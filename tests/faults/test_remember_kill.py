@@ -17,7 +17,6 @@ from engine.events import EventBus
 from engine.memory.memory import MemoryService
 from engine.model import Layer
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.faults.kill import run_until_killed
 from tests.memory.conftest import WordVectors
 
@@ -44,7 +43,7 @@ while True:
 def open_memory(folder: Path) -> tuple[MemoryService, Database]:
     """A memory in `folder`, with vectors that are quickly made."""
     clock = SystemClock()
-    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus())
     memory = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
     memory.use(WordVectors())
     return memory, database

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +14,6 @@ import pytest
 import sqlalchemy
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Executable
 
 from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
@@ -22,8 +22,8 @@ from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.rules import Basis, Impact, confidence, importance
 from engine.model import BubbleState, Learning, Refusal, Score, Trust
 from engine.model.learnings import lesson_id
-from engine.storage.database import Database, Transaction
-from engine.storage.rows import Rows
+from engine.storage.database import Database
+from engine.storage.rows import _Prepared
 from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
 
 LEADER = DirectLeader("lead", 3, "code tests", (("known", "one two three four five"),))
@@ -252,14 +252,14 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
         if seen[0] == step:
             raise RuntimeError(f"the power went at statement {step}")
 
-    def asked(transaction: Transaction, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+    def run(prepared: _Prepared, *arguments: Any) -> sqlite3.Cursor:
         count()
-        return ask(transaction, statement, values)
+        return run_prepared(prepared, *arguments)
 
-    engine, ask = database._writer_engine, Transaction.ask
+    engine, run_prepared = database._engine, _Prepared.run
     sqlalchemy.event.listen(engine, "before_cursor_execute", count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "ask", asked)
+        patch.setattr(_Prepared, "run", run)
         try:
             yield seen
         finally:

@@ -18,7 +18,7 @@ from engine.hierarchy.sharing import Fetched
 from engine.model import BubbleState
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
 
@@ -101,7 +101,7 @@ def test_two_homes_converge_whatever_is_cut(
     worlds: list[World] = []
     for seed in (1, 2):
         folder = tmp_path_factory.mktemp("home")
-        database = Database(folder / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        database = Database(folder / "c.db", clock=clock, bus=EventBus(), durable=False)
         worlds.append(make_world(folder, database, clock, store=shared, seed=seed))
     queued: set[str] = set()
     try:
@@ -143,7 +143,7 @@ def homes(tmp_path: Path, clock: FakeClock) -> Iterator[tuple[Shared, World, Wor
     for seed in (1, 2):
         folder = tmp_path / f"home{seed}"
         folder.mkdir()
-        database = Database(folder / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        database = Database(folder / "c.db", clock=clock, bus=EventBus(), durable=False)
         worlds.append(make_world(folder, database, clock, store=shared, seed=seed))
     yield shared, worlds[0], worlds[1]
     for world in worlds:

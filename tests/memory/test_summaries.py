@@ -15,7 +15,7 @@ from engine.memory.store import MemoryStore
 from engine.memory.summaries import SharedSummary, SummarySharing, from_others
 from engine.model import Layer, NewMemory
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 
 PROJECT = "f00d"
@@ -86,7 +86,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[Shared, Machine, Machine]]:
     shared, made = Shared(), []
     for name in ("one", "two"):
         clock = FakeClock(MONDAY_MORNING + timedelta(minutes=len(made)))
-        base = Database(tmp_path / f"{name}.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        base = Database(tmp_path / f"{name}.db", clock=clock, bus=EventBus(), durable=False)
         store, projects, gone = MemoryStore(base), {f"/home/{name}/shop": PROJECT}, []  # type: ignore[var-annotated]
         sharing = SummarySharing(
             base, store, shared, origin=lambda name=name: f"home_{name}",  # type: ignore[misc]

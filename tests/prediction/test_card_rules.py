@@ -19,7 +19,6 @@ from engine.events import EventBus
 from engine.model import Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.card_rules import TRANSITIONS, Move, add_active_time, is_quiet, next_hour, next_status
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal
 
@@ -71,9 +70,7 @@ class Operator(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.clock = FakeClock(MONDAY_MORNING)
-        self.database = Database(
-            Path(self.folder.name) / "clawpy.db", clock=self.clock, bus=EventBus(), recorder=append
-        )
+        self.database = Database(Path(self.folder.name) / "clawpy.db", clock=self.clock, bus=EventBus())
         self.world = World(self.database, self.clock)
         self.status: dict[str, Status] = {}
 

@@ -48,7 +48,6 @@ from engine.prediction.twin import (
 )
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.learning.decisions.test_learner import ASKED, NO, YES
 from tests.prediction.deciding import SHOP, World, proposal, teach
@@ -126,7 +125,7 @@ class Home:
 
     def __init__(self, path: Path, clock: FakeClock) -> None:
         self.clock = clock
-        self.database = Database(path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+        self.database = Database(path / "clawpy.db", clock=clock, bus=EventBus())
         self.decisions = Decisions(self.database, clock)
         self.twin = EmbeddedTwin(self.decisions)
 

@@ -260,11 +260,10 @@ def test_triggers_and_running_sessions_that_ask_at_once_never_pass_a_cap_togethe
     tmp_path_factory: pytest.TempPathFactory, calls: list[list[int]], estimate: int
 ) -> None:
     from engine.events import EventBus
-    from engine.storage.ledger import append
 
     folder = tmp_path_factory.mktemp("held")
     clock = FakeClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
-    database = Database(folder / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    database = Database(folder / "d.db", clock=clock, bus=EventBus())
     try:
         rails = make_rails(database, clock, folder)
         rails.settings.change(cross_poll_cost_cap_per_hour=1.0)

@@ -13,9 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput, TaskAdded
 from engine.model import Refusal
-from engine.storage import state
+from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger, MemoryEvent, append
+from engine.storage.intents import Intent
+from engine.storage.ledger import Ledger
 
 
 def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, bus: EventBus) -> None:
@@ -46,46 +47,13 @@ def test_what_raises_leaves_nothing_behind_and_is_not_told(database: Database, b
     assert len(Ledger(database).latest()) == 1
 
 
-def test_one_bad_write_does_not_take_its_neighbours_down(database: Database) -> None:
-    """Writes that share a commit each have a savepoint of their own."""
-    gate = threading.Event()
-    outcomes: dict[int, str] = {}
-
-    def hold(_tx: Transaction) -> None:
-        gate.wait(10)
-
-    def add(number: int) -> None:
-        def work(tx: Transaction) -> None:
-            tx.record(TaskAdded(title=str(number)))
-            if number % 3 == 0:
-                raise ValueError(number)
-
-        try:
-            database.write(work)
-            outcomes[number] = "kept"
-        except ValueError:
-            outcomes[number] = "refused"
-
-    threads = [threading.Thread(target=lambda: database.write(hold))]
-    threads += [threading.Thread(target=add, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    gate.set()
-    for thread in threads:
-        thread.join(10)
-
-    kept = {entry.payload["title"] for entry in Ledger(database).latest()}
-    assert kept == {str(number) for number in range(12) if number % 3}
-    assert all(outcomes[number] == ("kept" if number % 3 else "refused") for number in range(12))
-
-
 def test_after_a_caught_error_of_the_database_nothing_more_of_a_write_is_kept(database: Database) -> None:
     """Otherwise each later statement would commit by itself."""
     database.write(lambda tx: tx.record(TaskAdded(title="first")))
-    taken = Ledger(database).latest()[0].id
+    database.write(lambda tx: intents.begin(tx, "kind", "subject", {}))
 
     def work(tx: Transaction) -> None:
-        tx.session.add(MemoryEvent(id=taken, at=tx.now, kind="TaskAdded", payload={}))
+        tx.session.add(Intent(id=1, kind="", subject="", payload={}, begun_at=tx.now))
         with pytest.raises(IntegrityError):
             tx.session.flush()
         tx.record(TaskAdded(title="later"))
@@ -131,17 +99,10 @@ def test_what_rides_along_is_on_disk_with_the_next_write_that_succeeds(database:
 
 def test_what_rides_along_is_written_at_the_end_at_the_latest(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
     for expected in (None, 1):
-        database = Database(tmp_path / "d.db", clock=clock, bus=bus, recorder=append)
+        database = Database(tmp_path / "d.db", clock=clock, bus=bus)
         assert _kept(database) == expected
         state.put_with_next_write(database, "cursor", 1)
         database.close()
-
-
-def test_what_rides_along_and_cannot_be_written_hinders_nobody(database: Database) -> None:
-    state.put_with_next_write(database, "broken", object())
-    state.put_with_next_write(database, "cursor", 1)
-    database.write(lambda tx: tx.record(TaskAdded(title="anything")))
-    assert (len(Ledger(database).latest()), _kept(database)) == (1, 1)
 
 
 def test_a_writer_that_meets_what_it_does_not_expect_answers_and_lives_on(database: Database) -> None:
@@ -156,7 +117,7 @@ def test_a_writer_that_meets_what_it_does_not_expect_answers_and_lives_on(databa
 def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
     def forge() -> None:
         with database.read() as session:
-            session.add(MemoryEvent(at=clock.now(), kind="Forged", payload={}))
+            session.add(Intent(kind="", subject="", payload={}, begun_at=clock.now()))
             session.commit()
 
     with pytest.raises(Refusal) as refused:
@@ -181,7 +142,7 @@ def test_a_naive_instant_is_refused(database: Database) -> None:
     from datetime import datetime
 
     def naive(tx: Transaction) -> None:
-        tx.session.add(MemoryEvent(at=datetime(2026, 1, 1), kind="Naive", payload={}))  # noqa: DTZ001
+        tx.session.add(Intent(kind="", subject="", payload={}, begun_at=datetime(2026, 1, 1)))  # noqa: DTZ001
         tx.session.flush()
 
     with pytest.raises(Exception, match="time zone"):
@@ -190,7 +151,7 @@ def test_a_naive_instant_is_refused(database: Database) -> None:
 
 def open_at(path: Path, clock: FakeClock, bus: EventBus) -> Database:
 
-    return Database(path, clock=clock, bus=bus, recorder=append)
+    return Database(path, clock=clock, bus=bus)
 
 
 def test_a_file_that_is_no_database_says_so(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
@@ -200,24 +161,6 @@ def test_a_file_that_is_no_database_says_so(tmp_path: Path, clock: FakeClock, bu
         open_at(path, clock, bus)
     assert refused.value.code == "damaged_home"
     assert str(path) in refused.value.message
-
-
-def test_followers_of_any_cursor_read_on_from_where_they_are(database: Database) -> None:
-    """The newest entries are kept for all of them; who is far behind reads for himself, and nobody misses any."""
-
-    def add(number: int) -> None:
-        database.write(lambda tx: [tx.record(TaskAdded(title="")) for _ in range(number)])
-
-    add(1_200)
-    ledger, total = Ledger(database), 1_200
-    for more in (0, 3, 0, 700, 1, 1_100):
-        if more:
-            add(more)
-        total += more
-        for cursor in (0, 1, 690, total - 501, total - 500, total - 499, total - 1, total, total + 5):
-            expected = list(range(cursor + 1, total + 1))
-            assert [entry.id for entry in ledger.since(cursor)] == expected[:500]
-            assert [entry.id for entry in ledger.since(cursor, 2)] == expected[:2]
 
 
 def test_the_ledger_keeps_sums_by_day_that_outlive_its_rows(database: Database, clock: FakeClock) -> None:
@@ -255,3 +198,28 @@ def test_settings_of_the_connection(database: Database) -> None:
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     with sqlite3.connect(database.path) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_write_inside_ones_own_write_is_named(database: Database) -> None:
+    with pytest.raises(RuntimeError, match="inside"):
+        database.write(lambda tx: database.write(lambda inner: None))
+
+
+def test_closing_waits_for_who_is_writing(tmp_path: Path, clock: FakeClock) -> None:
+    database = Database(tmp_path / "a.db", clock=clock, bus=EventBus())
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(tx: Transaction) -> None:
+        inside.set()
+        assert go_on.wait(10)
+        tx.record(TaskAdded(title="late"))
+
+    writer = threading.Thread(target=lambda: database.write(slow))
+    writer.start()
+    assert inside.wait(10)
+    closer = threading.Thread(target=database.close)
+    closer.start()
+    go_on.set()
+    for thread in (writer, closer):
+        thread.join(10)
+        assert not thread.is_alive()

@@ -1,34 +1,26 @@
-"""A reader of the ledger that does not come on is told to the operator, for nothing after it is let go (SPEC 4.2)."""
+"""Consumers of the ledger miss nothing, also after a crash, and write nothing in vain (SPEC 11.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded, ChangeSetLanded
 from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import (
     BATCH,
-    FIX,
     MAX_ATTEMPTS,
-    STALLED_AFTER,
     ConsumerThread,
     Ledger,
     LedgerConsumer,
     LedgerCursor,
     LedgerEntry,
     NotReady,
-    StalledConsumers,
 )
 from tests.memory.fake_work import ended, view
-
-# Following the ledger with a cursor: nothing missed, nothing written in vain (SPEC 11.3).
-
 
 KEY = "test.cursor"
 
@@ -71,16 +63,12 @@ def test_each_relevant_fact_is_handled_once(database: Database, cursor: LedgerCu
     assert subjects_read(cursor) == []
 
 
-def test_an_engine_after_a_crash_handles_facts_again(database: Database, cursor: LedgerCursor) -> None:
-    """The position was not on disk yet: nothing was written since."""
+def test_the_next_engine_begins_where_the_last_write_left_the_position(
+    database: Database, cursor: LedgerCursor
+) -> None:
     discard(database, "a")
     assert subjects_read(cursor) == ["a"]
-    assert subjects_read(new_cursor(database)) == ["a"]
-
-
-def test_the_next_engine_begins_at_the_stored_position(database: Database, cursor: LedgerCursor) -> None:
-    discard(database, "a")
-    assert subjects_read(cursor) == ["a"]
+    assert subjects_read(new_cursor(database)) == ["a"], "after a crash before the next write it comes again"
     assert position_after_next_write(database) == 1
     assert subjects_read(new_cursor(database)) == []
 
@@ -199,66 +187,3 @@ def test_what_always_fails_is_told_of_and_passed_over(database: Database) -> Non
     thread.catch_up()
     assert handled == ["session_2"]
     assert "session_1 was skipped: broken" in reports[0]
-
-
-HOUR = timedelta(hours=1)
-
-
-class Reader:
-    """One that raises as long as it is `broken`."""
-
-    def __init__(self, database: Database) -> None:
-        self.facts = LedgerCursor(Ledger(database), "test.reader", lambda fact: fact.kind == "ChangeSetDiscarded")
-        self.broken = True
-
-    def catch_up(self) -> None:
-        try:
-            self.facts.each(self._take)
-        except ValueError:
-            assert self.broken
-
-    def _take(self, facts: Sequence[LedgerEntry]) -> None:
-        if self.broken:
-            raise ValueError("no such folder: /gone")
-
-
-@pytest.fixture
-def reader(database: Database) -> Reader:
-    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="sess_1", session_id="sess_1")))
-    return Reader(database)
-
-
-def faults(database: Database) -> list[str]:
-    return [entry.payload["message"] for entry in Ledger(database).latest(20, kinds=("FaultReported",))]
-
-
-def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, clock: FakeClock, reader: Reader) -> None:
-    stuck = StalledConsumers(reader.facts.ledger, clock)
-    reader.catch_up()
-    clock.advance(STALLED_AFTER - HOUR)
-    assert stuck.check() == [], "it may yet come on"
-    clock.advance(HOUR)
-    assert stuck.check() == []
-    clock.advance(HOUR)
-    reader.catch_up()
-    (words,) = stuck.check()
-    assert words.startswith("test.reader has not processed ChangeSetDiscarded of sess_1 (")
-    assert words.endswith("ValueError: no such folder: /gone")
-    clock.advance(HOUR)
-    assert stuck.check() == []
-    again = StalledConsumers(reader.facts.ledger, clock)
-    assert (again.check(), again.check()) == ([], []), "nor by the next engine"
-    assert faults(database) == [f"{words}; {FIX}"]
-
-
-def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClock, reader: Reader) -> None:
-    stuck = StalledConsumers(reader.facts.ledger, clock)
-    reader.catch_up()
-    clock.advance(STALLED_AFTER)
-    stuck.check()
-    reader.broken = False
-    reader.catch_up()
-    clock.advance(HOUR)
-    assert stuck.check() == []
-    assert reader.facts.error == ""
-    assert faults(database) == []

@@ -50,7 +50,6 @@ from engine.storage.rows import (
     utc_field,
     value_of,
 )
-from engine.storage.table_cache import TableCache
 
 # The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3).
 #
@@ -184,11 +183,12 @@ class CandidateReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._rows: TableCache[list[CandidateRow]] = TableCache(database, CandidateRow)
 
     def rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
-        """The rows of these statuses, or all, latest change first. The rows are cached: do not change them."""
-        return [row for row in self._rows.get("", self._read) if not statuses or row.status in statuses]
+        """The rows of these statuses, or all, latest change first."""
+        with self._database.read() as session:
+            rows = load_all(session, CandidateRow, _ROWS)
+        return [row for row in rows if not statuses or row.status in statuses]
 
     def readable_rows(self, *statuses: CandidateStatus) -> list[CandidateRow]:
         """The rows without a damaged effect. One that has it can still be shown and rejected."""
@@ -213,10 +213,6 @@ class CandidateReader:
         if ids:
             raise Refusal("ambiguous_id", f"{candidate_id} begins {len(ids)} candidates", "give more of its id")
         raise _unknown(candidate_id)
-
-    def _read(self) -> list[CandidateRow]:
-        with self._database.read() as session:
-            return load_all(session, CandidateRow, _ROWS)
 
 
 def load_candidate(tx: Transaction, candidate_id: str) -> CandidateRow:

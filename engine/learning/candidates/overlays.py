@@ -41,17 +41,15 @@ from engine.model.text import approved_text, without_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, utc_field
-from engine.storage.table_cache import TableCache
 
 log = logging.getLogger(__name__)
 
 
 class Overlays:
-    """Reads the active effects by agent, kind of run and workspace, from a cache. Thread-safe."""
+    """Reads the active effects by agent, kind of run and workspace. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._candidates = CandidateReader(database)
-        self._active: TableCache[list[Overlay]] = TableCache(database, CandidateRow)
 
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """Fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", those of a workspace
@@ -89,9 +87,6 @@ class Overlays:
 
     def active(self) -> Sequence[Overlay]:
         """All active effects, oldest first."""
-        return self._active.get("", self._read)
-
-    def _read(self) -> list[Overlay]:
         overlays = []
         for row in self._candidates.rows(CandidateStatus.PROMOTED):
             try:
@@ -229,7 +224,6 @@ class Trials(SessionFollower[OverlayRun]):
         super().__init__(database, facts, OverlayRun, cursor=TRIAL_CURSOR)
         self.overlays = overlays
         self._settings = settings
-        self._lifts: TableCache[Mapping[str, Lift]] = TableCache(database, OverlayRun)
 
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Draw]:
         """Draw for each overlay whether this run goes without it. Without a run (`run_id` "") nothing is withheld."""
@@ -273,7 +267,8 @@ class Trials(SessionFollower[OverlayRun]):
 
     def lifts(self) -> Mapping[str, Lift]:
         """The lifts of all overlays, active or not, by id."""
-        return self._lifts.get("", self._read)
+        with self._database.read() as session:
+            return _lifts(session)
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """The active overlays that do harm, most certain first."""
@@ -303,10 +298,6 @@ class Trials(SessionFollower[OverlayRun]):
                     **{name: round(getattr(measured, name), 4) for name in _LIFT_FIELDS},
                 )
             )
-
-    def _read(self) -> Mapping[str, Lift]:
-        with self._database.read() as session:
-            return _lifts(session)
 
 
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:

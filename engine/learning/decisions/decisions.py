@@ -22,7 +22,6 @@ from engine.learning.decisions.preferences import add_pair, add_pair_of_edit, fo
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
-from engine.storage.table_cache import TableCache
 
 # The features of a card that learners compare, past decisions with them, and the part of them that is stored with a
 # decision. Without numpy.
@@ -215,8 +214,6 @@ class Decisions:
         self._clock = clock
         self.version = 0
         """Grows with each committed change, so that a learner knows when there is more to learn."""
-        self._totals: TableCache[int] = TableCache(database, Decision)
-        self._like: TableCache[dict[tuple[str, str, str], tuple[int, int]]] = TableCache(database, Decision)
         self.replaced = 0
         """Grows with each decision that was replaced, weighted anew or taken back: then a learner starts again."""
 
@@ -268,12 +265,11 @@ class Decisions:
 
     def count_all(self, session: Session) -> int:
         """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return self._totals.seen(session, "", lambda current: int(ask(current, _TOTAL).scalar()))
+        return int(ask(session, _TOTAL).scalar())
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """Number of dismissals in a row that are a person's latest decisions (SPEC 3.6), with ids above `after`."""
-        values = {"after": after}
-        return self._totals.seen(session, after, lambda current: int(ask(current, _REJECTED_IN_A_ROW, values).scalar()))
+        return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar())
 
     def newest_id(self, session: Session) -> int:
         """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
@@ -285,9 +281,7 @@ class Decisions:
         An approval that was edited, or later undone or discarded, counts as decided but not as approved: the card as it
         was proposed was not what the operator wanted.
         """
-        counts = self._like.seen(
-            session, "", lambda current: {tuple(row[:3]): tuple(row[3:]) for row in ask(current, _APPROVALS)}
-        )
+        counts = {tuple(row[:3]): (row[3], row[4]) for row in ask(session, _APPROVALS)}
         return counts.get((kind, channel, workspace), (0, 0))
 
     def count_by_group(self, session: Session) -> list[tuple[str, str, str, int, int]]:

@@ -31,7 +31,7 @@ from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, 
 from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import Row, utc_field
+from engine.storage.rows import Row, ask, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -381,7 +381,7 @@ def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_i
     """Store that a model call had these entries in its prompt."""
     for entry in dict.fromkeys(entries):
         values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
-        tx.ask(_NEW, values)
+        ask(tx.session, _NEW, values)
 
 
 def prompts_with(database: Database, entry: str, limit: int = 20) -> tuple[tuple[LearningReach, ...], int]:

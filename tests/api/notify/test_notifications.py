@@ -44,7 +44,7 @@ from engine.events import (
 )
 from engine.model import CheckResult, Source, Tier, microusd
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, append
+from engine.storage.ledger import Ledger
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.world import World
 from tests.api.stand_in import session
@@ -487,7 +487,7 @@ STEP = st.sampled_from(
 def test_whatever_fails_and_when(steps: list[str]) -> None:
     clock = FakeClock(MONDAY_MORNING)
     with tempfile.TemporaryDirectory() as folder:
-        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())
         try:
             _live(steps, database, clock)
         finally:

@@ -48,7 +48,6 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from engine.storage.database import Database
-from engine.storage.ledger import append
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.world import World, erred, failed, lines, retried
 
@@ -65,7 +64,7 @@ class Days(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         clock = FakeClock(MONDAY_MORNING)
-        database = Database(Path(self.folder.name) / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+        database = Database(Path(self.folder.name) / "clawpy.db", clock=clock, bus=EventBus())
         self.world = World(database, clock)
         self.number = 0
 

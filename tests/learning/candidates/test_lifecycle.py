@@ -7,15 +7,14 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from engine.config import Settings
+from engine.config import FixedSettings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.records import HealedTests
 from engine.model import Refusal
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FixTemplate
+from engine.retention import Retention
 from engine.storage.erasing import SearchTerms
-from engine.storage.retention import RetentionRounds
-from engine.wiring.retention import RECORDS
 from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
 
 
@@ -115,7 +114,7 @@ def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> No
     world.clock.advance(timedelta(days=179))
     world.happened(failed("sess_3", failing=("t.py::other",)))
     world.adaptation.run_round()
-    rounds = RetentionRounds(world.database, world.clock, [RECORDS], Settings().kept_days)
+    rounds = Retention(world.database, world.clock, FixedSettings(), frozenset())
     assert rounds.round() == {}
     world.clock.advance(timedelta(days=1, minutes=1))
     world.happened(failed("sess_4", failing=("t.py::other",)))

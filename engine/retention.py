@@ -1,0 +1,192 @@
+"""Retention (SPEC 4.2): rows older than the settings say are deleted, and their sums by day stay. In doubt a row stays.
+
+Never touched, since everything else is made of them: cards, decisions, preference pairs, candidates and their
+runs, sessions, learnings. What these name stays as well, as each rule says. Rows are deleted in small batches, each in
+a transaction of its own with its sums in `table_days`, so that other writes come in between and a crash leaves both
+or neither.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Mapping, Set
+from datetime import timedelta
+from typing import Any
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.events import RowsLetGo
+from engine.frozen import frozen
+from engine.learning.candidates.adaptation import LAST_PROCESSED
+from engine.storage.database import Database
+from engine.storage.rows import as_stored, driver_of
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Maximum number of rows deleted in one transaction."""
+
+MAX_BATCHES = 40
+"""Maximum number of batches of a workspace deleted in one round; the rest follow in the next."""
+
+MAX_RUNS = 50
+"""Number of the newest runs of a workspace's checks that stay, of the operator's files and of agents' each (20 are
+read)."""
+
+
+@frozen
+class Rule:
+    """The rows of a table that may be deleted. All fields but `table` are SQL expressions on the row `t`."""
+
+    table: str
+    at: str
+    """The column of its time."""
+    kind: str
+    """The column by which its sums are grouped."""
+    deletable_when: str
+    """True for a row that nothing needs any more. It may use `:workspace` and `:cursors`, the keys of the ledger's
+    cursors as a JSON array."""
+    key: str = "id"
+    """Its integer key."""
+    money: str = "0"
+    """The column of micro-dollars in its sums."""
+
+
+_OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
+_OPEN_CARD = "SELECT id FROM predictions WHERE status IN ('pending', 'confirmed')"
+
+RECORDS = Rule(
+    "learning_records",
+    "at",
+    key="seq",
+    kind="t.kind",
+    deletable_when=(
+        f"t.seq <= (SELECT value FROM engine_state WHERE key = '{LAST_PROCESSED}') "
+        "AND t.seq < (SELECT max(seq) FROM learning_records) AND t.id NOT IN ("
+        "SELECT value FROM candidates, json_each(drafted_from) UNION ALL "
+        "SELECT value FROM candidates, json_each(corroborated_by) UNION ALL "
+        "SELECT value FROM candidates, json_each(against))"
+    ),
+)
+"""Kept: what a candidate names, for or against (its provenance), what was not digested yet, and the newest."""
+
+RUNS = Rule(
+    "validation_runs",
+    "ran_at",
+    kind="CASE WHEN t.failed + t.errors > 0 THEN 'red' ELSE 'green' END",
+    deletable_when=(
+        "t.id NOT IN (SELECT n.id FROM (SELECT r.id, row_number() OVER (PARTITION BY r.changed ORDER BY r.id DESC) "
+        f"AS place FROM validation_runs r WHERE r.workspace = :workspace) n WHERE n.place <= {MAX_RUNS}) "
+        f"AND t.session_id NOT IN ({_OPEN_SESSION})"
+    ),
+)
+"""Kept: the newest of a workspace, which say what is red and since when, and those of sessions that go on."""
+
+COSTS = Rule(
+    "cost_entries",
+    "at",
+    kind="CASE t.state WHEN 'released' THEN t.state ELSE t.purpose END",
+    money="t.amount_microusd",
+    deletable_when=(
+        "t.state <> 'reserved' AND (t.state = 'released' OR t.prediction_id IS NULL) "
+        f"AND coalesce(t.session_id, '') NOT IN ({_OPEN_SESSION}) "
+        "AND t.id NOT IN (SELECT cost_entry FROM training_runs WHERE cost_entry IS NOT NULL) "
+        "AND t.id < (SELECT max(id) FROM cost_entries)"
+    ),
+)
+"""Kept: what is reserved, which counts in every cap; what a card cost, of which its figures are made for ever; what a
+training run cost; what goes on. So calls beside cards go (`twin`, `judge`, `extraction`), and what was given back. The
+windows of the caps reach back a month at most, which the settings' fewest days do not fall below."""
+
+TRIGGERS = Rule(
+    "crosspoll_log",
+    "created_at",
+    kind="'blocked'",
+    deletable_when=(
+        "t.blocked AND t.id < (SELECT max(id) FROM crosspoll_log) "
+        f"AND coalesce(t.prediction_id, '') NOT IN ({_OPEN_CARD})"
+    ),
+)
+"""Kept: every trigger that was let through (by these the gate knows new pairs of channels, and cards their sessions);
+blocked ones of cards that are open, which *allow once* reads; the newest. So old blocked ones go."""
+
+EVENTS = Rule(
+    "memory_events",
+    "at",
+    kind="t.kind",
+    deletable_when=(
+        "t.id <= (SELECT min(coalesce(s.value, 0)) FROM json_each(:cursors) c LEFT JOIN engine_state s "
+        "ON s.key = c.value) AND t.id < (SELECT max(id) FROM memory_events) "
+        "AND t.id NOT IN (SELECT fact FROM learning_records) "
+        "AND t.id NOT IN (SELECT fact_id FROM notifications WHERE standing IN ('waiting', 'dead')) "
+        f"AND t.subject NOT IN ({_OPEN_SESSION}) AND t.subject NOT IN ({_OPEN_CARD})"
+    ),
+)
+"""Kept of the ledger: what a consumer has not read, by its cursor; the newest, from which ids go on; facts that
+records of learning were made of, or that a notification tells of which may yet be sent; what happened to sessions and
+cards that are open. Its sums by day are kept by its own trigger too, and a row that goes stays counted there."""
+
+RULES = (RECORDS, RUNS, COSTS, TRIGGERS, EVENTS)
+"""The records come before the facts that they were made of."""
+
+
+class Retention:
+    """Deletes old rows; for how many days each table keeps them, the settings say."""
+
+    def __init__(self, database: Database, clock: Clock, settings: SettingsSource, cursors: Set[str]) -> None:
+        """`cursors` are the keys of all cursors into the ledger."""
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._cursors = cursors
+
+    def round(self) -> dict[str, int]:
+        """Delete rows that are older than their days; returns how many by table. One event records it."""
+        deleted = {rule.table: number for rule in RULES if (number := self._delete_from(rule))}
+        if deleted:
+            log.info("retention deleted: %s", deleted)
+            self._database.write(lambda tx: tx.record(RowsLetGo(rows=deleted)))
+        return deleted
+
+    def _delete_from(self, rule: Rule) -> int:
+        with self._database.read() as session:
+            workspaces = driver_of(session).execute(f"SELECT DISTINCT workspace FROM {rule.table}").fetchall()
+        return sum(self._delete_in(rule, workspace) for (workspace,) in workspaces)
+
+    def _delete_in(self, rule: Rule, workspace: str) -> int:
+        days = self._settings.current.kept_days(rule.table, workspace)
+        before = as_stored(self._clock.now() - timedelta(days=days))
+        values = {"workspace": workspace, "before": before, "cursors": json.dumps(list(self._cursors)), "limit": BATCH}
+        number = 0
+        for _ in range(MAX_BATCHES if days else 0):
+            with self._database.read() as session:
+                if not _deletable_keys(driver_of(session), rule, values):
+                    break
+            number += self._database.write(lambda tx: _delete_batch(tx.driver, rule, values))
+        return number
+
+
+def _deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> list[int]:
+    query = (
+        f"SELECT t.{rule.key} FROM {rule.table} AS t WHERE t.workspace = :workspace AND t.{rule.at} < :before "
+        f"AND ({rule.deletable_when}) ORDER BY t.{rule.at}, t.{rule.key} LIMIT :limit"
+    )
+    return [key for (key,) in driver.execute(query, values)]
+
+
+def _delete_batch(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> int:
+    """Delete one batch, of rows that may still be deleted in this transaction."""
+    keys = _deletable_keys(driver, rule, values)
+    chosen = f"{rule.table} AS t WHERE t.{rule.key} IN (SELECT value FROM json_each(?))"
+    driver.execute(
+        'INSERT INTO table_days ("table", day, workspace, kind, number, microusd) '
+        f"SELECT '{rule.table}', substr(t.{rule.at}, 1, 10), t.workspace, {rule.kind}, count(*), "
+        f"coalesce(sum({rule.money}), 0) FROM {chosen} GROUP BY 2, 3, 4 "
+        'ON CONFLICT ("table", day, workspace, kind) DO UPDATE SET '
+        "number = number + excluded.number, microusd = microusd + excluded.microusd",
+        (json.dumps(keys),),
+    )
+    driver.execute(f"DELETE FROM {chosen}", (json.dumps(keys),))
+    return len(keys)
