@@ -21,11 +21,10 @@ from textual.worker import Worker
 
 from clawpy_console import state
 from clawpy_console.formats import one_line
-from clawpy_console.keys import shown_key
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
 from clawpy_console.widgets.status import Frame
 from engine.home import Home
-from engine.model import Hold, Refusal, TranscriptLine
+from engine.model import Hold, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal
@@ -81,7 +80,8 @@ class Console(App[None]):
         self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
         self._own_stop: Hold | None = None  # a stop that was pressed here, until the engine reports it
         self._stop_requested = False
-        self._visited: set[str] = set()  # screens that were opened
+        self.visited: set[str] = set()
+        """Screens that were opened before."""
         self.keymap: dict[str, str] = {}
         """The operator's own keys, by the id of the action."""
         self.bell_enabled = True
@@ -179,14 +179,6 @@ class Console(App[None]):
         drift = abs(autonomy.silence_at(now) - before.silence_at(now))
         is_same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
         return before if is_same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
-
-    @property
-    def transcript(self) -> Callable[[str, int, int], Sequence[TranscriptLine]] | None:
-        """A function that reads the lines of a session's transcript; None before the engine is open."""
-        engine = self.engine
-        if engine is None:
-            return None
-        return lambda session_id, after, limit: engine.sessions.transcript(session_id, after=after, limit=limit)
 
     # Calls of the engine
 
@@ -286,7 +278,7 @@ class Console(App[None]):
     async def action_go(self, mode: str) -> None:
         """Show the screen `mode`, unless a dialog is open."""
         if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
-            self._visited.add(mode)
+            self.visited.add(mode)
             await self.switch_mode(mode)
 
     def open(self, mode: str, *arguments: object) -> None:
@@ -298,21 +290,12 @@ class Console(App[None]):
         if len(self.screen_stack) == 1:
             self.call_after_refresh(self.screen.show, *arguments)  # type: ignore[attr-defined]
 
-    def draw_frame(self, frame: Frame, now: datetime) -> None:
-        """Draw the state line and the banner of a screen or a dialog."""
-        key = shown_key("app.resume", self.keymap)
-        hint = f"Press {key} to resume" if len(self.screen_stack) < 2 else f"Close this, then {key} to resume"
-        frame.show(
-            self.state, now, self.holds, visited=self._visited, opening=self.opening, demo=self.demo, resume_key=key,
-            resume_hint=hint,
-        )  # fmt: skip
-
     def draw_frames(self) -> None:
         """Draw the state line in sight, which stays live above dialogs."""
         for screen in reversed(self.screen_stack):
             frame = next(iter(screen.query(Frame)), None)
             if frame is not None and frame.is_mounted:
-                self.draw_frame(frame, self.now())
+                frame.draw(self, self.now())
                 break
             screen.refresh()  # the palette shows the frame of the screen behind it
 

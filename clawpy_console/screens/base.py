@@ -117,7 +117,7 @@ class ConsoleScreen(BaseScreen[None]):
 
     def tick(self, now: datetime) -> None:
         """Draw what depends on the time."""
-        self.app.draw_frame(self.query_one(Frame), now)
+        self.query_one(Frame).draw(self.app, now)
 
     def update_static(self, selector: str, content: Content) -> None:
         """Put `content` into the Static at `selector`, unless it is there already."""

@@ -1,4 +1,4 @@
-"""The line in which the words of a filter are typed."""
+"""Lines of a screen: tabs, the keys that can be pressed now, the words of a filter."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from clawpy_console.keys import BY_ID, LINE_ORDER, shown_key
-
-# Names in a row, one of which is shown: the tabs of a pane, the columns of a narrow terminal.
 
 
 class Tabs(Widget):
@@ -50,9 +48,6 @@ class Columns(Tabs):
     """The columns of a screen, for a terminal that has room for one."""
 
     ACTION = "screen.show_column"
-
-
-# The line at the bottom of a screen or a dialog: the keys that can be pressed now.
 
 
 GAP_CELLS = 2

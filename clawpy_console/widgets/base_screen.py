@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from textual import events
-from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -48,8 +47,6 @@ class BaseScreen(Screen[Answer]):
     """The text that was typed before anything had the focus here: it goes into the text that gets it first."""
 
     _needs_redraw = False
-    _view_before_zoom: tuple[Widget, Offset, object] | None = None
-    """The focused widget, its scroll offset and its cursor; None when it was scrolled to its end."""
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
@@ -131,24 +128,12 @@ class BaseScreen(Screen[Answer]):
 
     def action_zoom(self) -> None:
         """Show the pane in focus alone, on the whole screen; again shows all panes."""
-        if self.maximized is not None:
-            self.action_zoom_back()
-        elif (pane := self._zoomable_pane()) is not None and (focused := self.focused) is not None:
-            follows = focused.max_scroll_y and focused.scroll_offset.y >= focused.max_scroll_y - 1
-            self._view_before_zoom = None if follows else (focused, focused.scroll_offset, _cursor(focused))
-            self.maximized = pane
-            self.refresh_bindings()
+        self.maximized = self._zoomable_pane() if self.maximized is None else None
+        self.refresh_bindings()
 
     def action_zoom_back(self) -> None:
-        """Show all panes again, scrolled as they were."""
-        self.maximized = None
-        self.refresh_bindings()
-        if self._view_before_zoom is None:
-            return
-        widget, offset, cursor = self._view_before_zoom
-        self._view_before_zoom = None
-        if cursor == _cursor(widget):  # else the list scrolled to it
-            self.call_after_refresh(widget.scroll_to, offset.x, offset.y, animate=False, force=True)
+        """Show all panes again."""
+        self.action_zoom()
 
     def on_descendant_focus(self) -> None:
         """The zoom goes with the focus."""
@@ -173,7 +158,3 @@ def type_into(widget: Widget, text: str) -> None:
     else:
         area: TextArea = widget  # type: ignore[assignment]  # importing it takes longer than the first frame may
         area.replace(text, *area.selection, maintain_selection_offset=False)
-
-
-def _cursor(widget: Widget) -> object:
-    return getattr(widget, "cursor", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from textual.content import Content
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
@@ -13,17 +13,14 @@ from textual.widget import Widget
 
 from clawpy_console.fields import Field, label_width
 from clawpy_console.formats import crop
-from clawpy_console.widgets.row_view import selectable
+from clawpy_console.widgets.rows import selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""
 
 
 class ReflowingText(Widget):
-    """Shows what its renderer gives for its present width, and asks again when the width changes.
-
-    Only lines that changed are drawn again: a line that stands costs a key nothing.
-    """
+    """Shows what its renderer gives for its present width, and asks again when the width changes."""
 
     DEFAULT_CSS = "ReflowingText { height: auto; }"
 
@@ -32,38 +29,36 @@ class ReflowingText(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._renderer: LineRenderer = lambda width: ()
-        self._rendered: tuple[int, tuple[Content, ...]] = (0, ())  # a width, and the lines for it
+        self._width = 1  # the width of the lines
+        self._lines: Sequence[Content] = ()
 
     def show(self, renderer: LineRenderer) -> None:
         """Draw with `renderer` from now on; nothing happens on screen when the lines are the same."""
-        width, before = self._rendered
-        self._renderer = renderer
-        now = tuple(renderer(max(1, width)))
-        self._rendered = (width, now)
-        if len(now) != len(before) and self.styles.is_auto_height:
-            self.refresh(layout=True)
-            return
-        rows = max(len(now), len(before))
-        changed = [y for y in range(rows) if not (y < len(now) and y < len(before) and now[y].is_same(before[y]))]
-        if changed:
-            self.refresh(*(Region(0, y, max(1, width), 1) for y in changed))
+        before, self._renderer, self._lines = self._lines, renderer, renderer(self._width)
+        is_as_high = len(before) == len(self._lines)
+        if not (is_as_high and all(line.is_same(other) for line, other in zip(before, self._lines, strict=True))):
+            self.refresh(layout=not is_as_high and self.styles.is_auto_height)
 
-    def _lines(self, width: int) -> tuple[Content, ...]:
-        width = max(1, width)
-        if self._rendered[0] != width:
-            self._rendered = (width, tuple(self._renderer(width)))
-        return self._rendered[1]
+    def show_fields(self, fields: Iterable[Field]) -> None:
+        """Show fields, one below the other."""
+        listed = list(fields)
+        self.show(lambda width: render_fields(listed, width))
+
+    def _reflow(self, width: int) -> Sequence[Content]:
+        if width != self._width and width:
+            self._width, self._lines = width, self._renderer(width)
+        return self._lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
+        return len(self._reflow(width))
 
     def render(self) -> Content:
         """All lines as one text: what is selected and copied."""
-        return Content("\n").join(self._lines(self.content_size.width))
+        return Content("\n").join(self._reflow(self.content_size.width))
 
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
-        lines = self._lines(width)
+        lines = self._reflow(width)
         if y >= len(lines):
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
@@ -84,10 +79,9 @@ def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
         if field.tone == "heading":
             lines += [Content("")] if lines else []
             lines.append(Content.styled(crop(field.text.upper(), width), style))
-        elif field.name:
-            first, *rest = Content.styled(field.text or " ", style).wrap(max(8, width - label))
-            lines.append(Content.assemble((f"{field.name:<{label}}", "$faint"), first))
-            lines += [Content.assemble(" " * label, line) for line in rest]
-        else:
-            lines += Content.styled(field.text or " ", style).wrap(max(8, width))
+            continue
+        lead = label if field.name else 0
+        first, *rest = Content.styled(field.text or " ", style).wrap(max(8, width - lead))
+        lines.append(Content.assemble((f"{field.name:<{lead}}", "$faint"), first))
+        lines += [Content.assemble(" " * lead, line) for line in rest]
     return lines

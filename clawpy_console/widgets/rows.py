@@ -1,36 +1,236 @@
-"""A list of one-line rows that is updated in place: the cursor stays on the same id."""
+"""Views of many rows, of which only those in sight are drawn, and a list of one-line rows with a cursor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Offset
+from textual import events
+from textual.containers import VerticalScroll
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.style import Style as TextualStyle
+from textual.widget import Widget
 
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.row_view import CursorView
 from engine.frozen import frozen
+
+T = TypeVar("T")
+
+
+def selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> list[Segment]:
+    """`segments` of `widget` with their place in the text that is copied from it; the selected part is highlighted.
+
+    The segments begin at character `x` of line `y` of that text.
+    """
+    span = widget.text_selection.get_span(y) if widget.text_selection is not None else None
+    highlight = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
+    pieces = []
+    for text, style, _ in segments:
+        start, end = (max(0, min(item - x, len(text))) if item >= 0 else len(text) for item in span or (0, 0))
+        for begin, stop in pairwise((0, start, max(start, end), len(text))):
+            if begin < stop:
+                selection = highlight if begin == start and stop == end else Style()
+                place = Style.from_meta({"offset": (x + begin, y)})
+                pieces.append(Segment(text[begin:stop], (style or Style()) + selection + place))
+        x += len(text)
+    return pieces
+
+
+if TYPE_CHECKING:
+    ScrollableWidget = Widget
+else:
+    ScrollableWidget = object  # with a second widget among its bases a widget would lose the styles of the first
+
+
+class ScrollKeys(ScrollableWidget):
+    """The actions of the keys of lists, for a widget that scrolls and has no cursor."""
+
+    def action_step(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, by: int) -> None:
+        self.scroll_relative(y=by * self.scrollable_content_region.height, animate=False)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_end(animate=False)
+
+
+class ScrollPane(ScrollKeys, VerticalScroll, can_focus=True):
+    """A column of widgets that takes the focus and scrolls."""
+
+    BINDINGS = bindings("rows", but="rows.open")
+    DEFAULT_CSS = "ScrollPane { scrollbar-size-vertical: 1; }"
+
+
+class RowView(ScrollKeys, ScrollView):
+    """Base of a view of many rows, which are drawn in named styles.
+
+    Textual's component classes are not used: for each of them Textual makes a widget and matches it with every style
+    rule whenever the real one is styled, which took longer than styling all the widgets of a screen.
+    """
+
+    BINDINGS = bindings("rows", but="rows.open")
+    TONES: ClassVar[Mapping[str, str]] = {}
+    """Styles by name, as `Content` takes them; other names are colours of the theme."""
+
+    DEFAULT_CSS = "RowView { height: 1fr; scrollbar-size: 0 1; overflow-x: hidden; }"
+
+    def __init__(self, *, empty: str = "", id: str | None = None, classes: str | None = None) -> None:
+        """`empty` is shown in place of the rows where there are none."""
+        super().__init__(id=id, classes=classes)
+        self.empty = empty
+        self.set_reactive(RowView.virtual_size, Size(0, 1))
+        self._tones: dict[str, Style] = {}
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
+
+    def draw_row(self, number: int, width: int, base: Style) -> Strip:
+        """Row `number`, counted from 0, in `width` cells; `base` is the style of the widget."""
+        raise NotImplementedError
+
+    def update_row_count(self) -> None:
+        """Adapt the scrollbar to `row_count`, and draw all rows again."""
+        self.virtual_size = Size(0, max(1, self.row_count))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        base = self.visual_style.rich_style
+        if number < self.row_count:
+            return self.draw_row(number, width, base)
+        if self.row_count or number or not self.empty:
+            return Strip.blank(width, base)
+        return Strip([Segment(fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
+
+    def tone(self, name: str) -> Style:
+        """The style `name` in the colours of the theme; it is added to the widget's own."""
+        if name not in self._tones:
+            style = TextualStyle.parse(self.TONES.get(name, f"${name}"))
+            if style.background is not None and style.background.a < 1:
+                style = TextualStyle(background=self.background_colors[1]) + style
+            self._tones[name] = style.rich_style
+        return self._tones[name]
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        before, self._tones = self._tones, {}
+        if any(self.tone(name) != style for name, style in before.items()):
+            self.refresh()
+
+    def selection_updated(self, selection: object) -> None:
+        self.refresh()
+
+
+class CursorView(RowView):
+    """A view of entries, numbered from 0, with a cursor on one of them. Posts `Moved` when the cursor moves."""
+
+    cursor: reactive[int] = reactive(0)
+
+    @dataclass
+    class Moved(Message):
+        """The cursor of `view` stands on another entry."""
+
+        view: CursorView
+
+        @property
+        def control(self) -> CursorView:
+            return self.view
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries. Here each entry is one row."""
+        return self.row_count
+
+    def accepts_cursor(self, number: int) -> bool:
+        """Whether the cursor can stand on this entry."""
+        return 0 <= number < self.entry_count
+
+    def entry_region(self, number: int) -> Region:
+        """The place of an entry among the rows."""
+        return Region(0, number, 1, 1)
+
+    def entry_at(self, row: int) -> int:
+        """The entry that row `row` belongs to."""
+        return row
+
+    def move_cursor(self, number: int, step: int) -> None:
+        """Put the cursor on entry `number`, else on the next that accepts it, or with a `step` of -1 the previous."""
+        number = max(0, min(number, self.entry_count - 1))
+        candidates = range(number, self.entry_count if step > 0 else -1, step)
+        self.cursor = next(filter(self.accepts_cursor, candidates), self.cursor)
+
+    def show_cursor(self) -> None:
+        """Scroll the cursor into sight."""
+        if self.accepts_cursor(self.cursor):
+            self.scroll_to_region(self.entry_region(self.cursor), animate=False)
+
+    def refresh_entry(self, number: int) -> None:
+        """Draw entry `number` again, if it exists."""
+        if self.accepts_cursor(number):
+            region = self.entry_region(number)
+            self.refresh_lines(region.y, region.height)
+
+    def watch_cursor(self, before: int, after: int) -> None:
+        self.refresh_entry(before)
+        self.refresh_entry(after)
+        self.show_cursor()
+        self.post_message(self.Moved(self))
+
+    def on_focus(self) -> None:
+        self.refresh_entry(self.cursor)
+
+    def on_blur(self) -> None:
+        self.refresh_entry(self.cursor)
+
+    def on_resize(self) -> None:
+        self.show_cursor()
+
+    def on_click(self, event: events.Click) -> None:
+        number = self.entry_at(event.y + self.scroll_offset.y)
+        if self.accepts_cursor(number):
+            self.click(number)
+
+    def click(self, number: int) -> None:
+        """Put the cursor on entry `number`; open the entry when the cursor is there already."""
+        if number == self.cursor:
+            self.action_open()
+        self.cursor = number
+
+    def action_open(self) -> None:
+        """Open the entry under the cursor. Called on Enter and on a click."""
+
+    def action_step(self, by: int) -> None:
+        self.move_cursor(self.cursor + by, by)
+
+    def action_page(self, by: int) -> None:
+        self.move_cursor(self.cursor + by * self.size.height, -by)
+
+    def action_first(self) -> None:
+        self.move_cursor(0, 1)
+
+    def action_last(self) -> None:
+        self.move_cursor(self.entry_count - 1, -1)
+
 
 MIN_TEXT_CELLS = 8
 """Minimum number of cells for the text of a row; with less, what stands at the right edge is left out."""
-
-
-class Identified(Protocol):
-    """A value that a row can stand for."""
-
-    @property
-    def id(self) -> str: ...
-
-
-Item = TypeVar("Item", bound=Identified)
 
 
 @frozen
@@ -62,7 +262,8 @@ def grouped(groups: Mapping[str, Sequence[Row]]) -> list[Row]:
 class Rows(CursorView, can_focus=True):
     """A list of rows with a cursor. Posts `Opened` on Enter, and on a click on the row under the cursor.
 
-    With the class `-fit` the list is as high as its rows. With `-lit` the cursor is shown without the focus, too.
+    With the class `-fit` the list is as high as its rows. With `-lit` the cursor is shown without the focus, too. The
+    list is updated in place: the cursor stays on the same id.
     """
 
     BINDINGS = bindings("rows")
@@ -86,55 +287,45 @@ class Rows(CursorView, can_focus=True):
         """`can_open`: whether Enter opens a row; else it zooms the pane."""
         super().__init__(empty=empty, id=id, classes=classes)
         self._can_open = can_open
-        self._rows: tuple[Row, ...] = ()
+        self.rows: Sequence[Row] = ()
 
     @property
     def row_count(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def accepts_cursor(self, number: int) -> bool:
-        return 0 <= number < len(self._rows) and bool(self._rows[number].id)
+        return super().accepts_cursor(number) and bool(self.rows[number].id)
 
     @property
     def current(self) -> str:
         """The id under the cursor, "" when there is none."""
-        return self._rows[self.cursor].id if self.accepts_cursor(self.cursor) else ""
+        return self.rows[self.cursor].id if self.accepts_cursor(self.cursor) else ""
 
-    def find(self, items: Iterable[Item]) -> Item | None:
-        """The one of `items` whose row is under the cursor."""
-        return next((item for item in items if item.id == self.current), None)
+    def find(self, items: Iterable[T]) -> T | None:
+        """The one of `items` whose `id` is under the cursor."""
+        return next((item for item in items if str(getattr(item, "id", "")) == self.current), None)
 
     def show(self, rows: Sequence[Row], *, empty: str | None = None) -> None:
         """Replace the rows. The cursor stays on its id; where that is gone it goes to the nearest row."""
-        rows = tuple(rows)
-        if rows == self._rows and (empty is None or empty == self.empty):
+        if list(rows) == list(self.rows) and empty in (None, self.empty):
             return
         self.empty = self.empty if empty is None else empty
-        current_id, cursor = self.current, self.cursor
-        self._rows = rows
-
-        def rank(number: int) -> tuple[bool, int]:
-            return rows[number].id != current_id, abs(number - cursor)
-
+        current, cursor, self.rows = self.current, self.cursor, rows
         numbers = [number for number, row in enumerate(rows) if row.id]
-        self.set_reactive(Rows.cursor, min(numbers, key=rank, default=0))
+        nearest = min(numbers, key=lambda number: (rows[number].id != current, abs(number - cursor)), default=0)
+        self.set_reactive(Rows.cursor, nearest)
         self.update_row_count()
         if self.has_class("-fit"):
             self.refresh(layout=True)
-        if self.current != current_id:
+        if self.current != current:
             self.post_message(self.Moved(self))
 
     def select(self, row_id: str) -> None:
         """Put the cursor on the row of `row_id`, if there is one."""
-        for number, row in enumerate(self._rows):
-            if row.id == row_id:
-                self.cursor = number
-
-    def on_resize(self) -> None:
-        self.show_cursor()
+        self.cursor = next((number for number, row in enumerate(self.rows) if row.id == row_id), self.cursor)
 
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
-        row = self._rows[number]
+        row = self.rows[number]
         if not row.id:
             return Strip([Segment(fit_to_width(row.text, width), base + self.tone("heading"))])
         has_cursor = number == self.cursor and (self.has_focus or self.has_class("-lit"))
@@ -156,14 +347,8 @@ class Rows(CursorView, can_focus=True):
     def spots(self) -> list[tuple[Offset, Callable[[], object]]]:
         """The rows in sight, each with what a click on it does."""
         first = self.scroll_offset.y
-        visible_rows = self._rows[first : first + self.size.height]
-        return [(Offset(0, y), partial(self._click_row, row.id)) for y, row in enumerate(visible_rows) if row.id]
-
-    def _click_row(self, row_id: str) -> None:
-        """Do what a click on the row of `row_id` does, wherever that row is by now."""
-        if row_id == self.current:
-            self.action_open()
-        self.select(row_id)
+        numbers = range(first, min(first + self.size.height, len(self.rows)))
+        return [(Offset(0, at - first), partial(self.click, at)) for at in numbers if self.accepts_cursor(at)]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "open":

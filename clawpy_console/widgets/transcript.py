@@ -1,13 +1,14 @@
-"""The transcript of one session, followed while it grows. Progress that a program prints becomes one row with a bar."""
+"""Many styled lines, of which only those in sight are drawn; the transcript of a session, followed while it grows."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from rich._wrap import divide_line  # what Textual wraps its own texts with
 from rich.segment import Segment
@@ -16,12 +17,12 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from clawpy_console.widgets.row_view import RowView, selectable
+from clawpy_console.widgets.rows import RowView, selectable
 from clawpy_console.widgets.session import failure_lines
 from engine.model import SessionView, TranscriptLine
 
-# A view of many styled lines, such as a transcript, of which only those in sight are drawn.
-
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
 
 TRANSCRIPT_SIGNS = {
     "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
@@ -100,12 +101,6 @@ class LinesView(RowView, can_focus=True):
         del self._lines[:excess], self._starts[:excess]
         self._scroll(to_end=to_end, top=top - self._starts[0])
 
-    def replace_last(self, text: str) -> None:
-        """Show `text` in place of the last line."""
-        kind, _ = self._lines.pop()
-        self._starts.pop()
-        self.extend([(kind, text)])
-
     def on_resize(self) -> None:
         to_end, top = self._follow_end and self.at_end, self.scroll_offset.y
         line = self.line_at(top)
@@ -167,21 +162,17 @@ class LinesView(RowView, can_focus=True):
         lines = [self.sign(number) + text for number, (_, text) in enumerate(self._lines)]
         return selection.extract("\n".join(lines)), "\n"
 
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
-
 
 BAR_CELLS = 16
 """Cells of a bar."""
 
 # Not compiled here, which would delay the first frame; `re` caches what it compiles.
-_PYTEST = r"(?:\S+ )?(?P<dots>[.FEsxX]+) *\[ *(?P<percent>\d+)%\]"
-_PYTEST_VERBOSE = r"\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) *\[ *(?P<percent>\d+)%\]"
-_CARGO_TESTS = r"running (?P<total>\d+) tests?"
-_CARGO_TEST = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
-_PROGRESS_RATIO = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
-# npm, pip, curl -#
-_PROGRESS_PERCENT = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"
+_TESTS = (
+    r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
+    r" *\[ *(?P<percent>\d+)%\]"
+)
+_RATIO = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
+_PERCENT = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
 _PROBLEM = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"  # such a line is shown as it is
 _FAILED_RESULTS = frozenset({"F", "E", "FAILED", "ERROR"})
 
@@ -190,41 +181,32 @@ class Progress:
     """Recognises progress in the lines of a program, which are read in their order."""
 
     def __init__(self) -> None:
-        self._reset(0)
-
-    def _reset(self, total: int) -> None:
         self._done = self._failed = 0
-        self._total, self._percent = total, 0.0
+        self._percent = 0.0
 
     def progress_row(self, line: str) -> str | None:
         """The row in place of `line` and the lines of progress before it; None for a line without progress."""
         line = line.strip()
-        if match := re.fullmatch(_CARGO_TESTS, line):
-            self._reset(int(match["total"]))
-            return None
-        if match := re.fullmatch(_PYTEST, line):
-            return self._count_tests(list(match["dots"]), float(match["percent"]))
-        if match := re.fullmatch(_PYTEST_VERBOSE, line):
-            return self._count_tests([match["word"]], float(match["percent"]))
-        if self._total and (match := re.fullmatch(_CARGO_TEST, line)):
-            return self._count_tests([match["word"]], 100 * (self._done + 1) / self._total)
+        if match := re.fullmatch(_TESTS, line):
+            results = list(match["dots"] or ()) or [match["word"]]
+            return self._count_tests(results, float(match["percent"]))
         if re.search(_PROBLEM, line):
             return None
-        if match := re.match(_PROGRESS_RATIO, line):
+        if match := re.match(_RATIO, line):
             done, total = int(match["done"]), max(1, int(match["total"]))
             return f"{progress_bar(100 * done / total)}  {done} of {total}"
-        if match := re.match(_PROGRESS_PERCENT, line):
+        if match := re.match(_PERCENT, line):
             return progress_bar(float(match["percent"]))
         return None
 
     def _count_tests(self, results: list[str], percent: float) -> str:
         if percent < self._percent:  # another run of the tests
-            self._reset(self._total)
+            self._done = self._failed = 0
         self._percent = percent
         self._done += len(results)
         self._failed += sum(result in _FAILED_RESULTS for result in results)
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
+        return f"{progress_bar(percent)}  {self._done} run{failed}"
 
 
 def progress_bar(percent: float) -> str:
@@ -234,9 +216,6 @@ def progress_bar(percent: float) -> str:
     return f"{'━' * filled}{'─' * (BAR_CELLS - filled)} {percent:3.0f} %"
 
 
-Fetch = Callable[[str, int, int], Sequence[TranscriptLine]]
-"""`fetch(session_id, after, limit)`: blocking, called in a thread."""
-
 PAGE_LINES = 2000
 """Number of lines that are read at once."""
 
@@ -245,7 +224,9 @@ PULL_INTERVAL_S = 0.05
 
 
 class Transcript(LinesView):
-    """The output of one session. `pull` reads what is new; one reading at a time."""
+    """The output of one session. Progress that a program prints becomes one row with a bar."""
+
+    app: Console
 
     class Grew(Message):
         """New lines are on screen."""
@@ -255,68 +236,63 @@ class Transcript(LinesView):
         self.session_id = ""
         self.last_line = ""
         self._last_number = 0
-        self._pulling = False
-        self._pull_again = False
+        self._is_pulling = self._has_more = False
         self._progress = Progress()
         self._session: SessionView | None = None
         self._has_summary = False  # the failed tests stand at the end
 
-    def follow(self, session: SessionView | None, fetch: Fetch | None) -> None:
+    def follow(self, session: SessionView | None) -> None:
         """Show the last lines of `session`; for the same session again, only read what is new."""
         if session is None:
             return
         self._session = session
         if session.id != self.session_id:
-            self.session_id = session.id
+            self.session_id, self.last_line = session.id, ""
             self._last_number = max(0, session.lines - self._max_lines)
-            self.last_line = ""
             self._progress, self._has_summary = Progress(), False
             self.clear(empty="No output yet.")
-        if fetch is not None:
-            self.pull(fetch)
+        self.pull()
 
-    def pull(self, fetch: Fetch) -> None:
-        """Read the lines after the last one shown, off the event loop."""
-        if self._pulling:
-            self._pull_again = True
-            return
-        self._pulling = True
-        self.run_worker(self._pull(fetch), group="pull", exit_on_error=False)
+    def pull(self) -> None:
+        """Read the lines after the last one shown, off the event loop; one reading at a time."""
+        self._has_more = True
+        if self.app.engine is not None and not self._is_pulling:
+            self._is_pulling = True
+            self.run_worker(self._pull(), group="pull", exit_on_error=False)
 
-    async def _pull(self, fetch: Fetch) -> None:
+    async def _pull(self) -> None:
         try:
-            while True:
-                self._pull_again = False
-                session_id = self.session_id
-                lines = await asyncio.to_thread(fetch, session_id, self._last_number, PAGE_LINES)
+            while self._has_more and (engine := self.app.engine) is not None:
+                self._has_more, session_id = False, self.session_id
+                lines = await asyncio.to_thread(
+                    engine.sessions.transcript, session_id, after=self._last_number, limit=PAGE_LINES
+                )
                 if session_id != self.session_id:
+                    self._has_more = True
                     continue
+                self._has_more |= len(lines) == PAGE_LINES
                 if lines:
-                    self._last_number = lines[-1].number
+                    self._last_number, self.last_line = lines[-1].number, lines[-1].text
                     self._add_lines(lines)
-                    self.last_line = lines[-1].text
                     self.post_message(self.Grew())
-                if len(lines) < PAGE_LINES and not self._pull_again:
+                if self._has_more:
+                    await asyncio.sleep(PULL_INTERVAL_S)
+                else:
                     self._add_summary()
-                    return
-                await asyncio.sleep(PULL_INTERVAL_S)
         finally:
-            self._pulling = False
+            self._is_pulling = False
 
     def _add_lines(self, lines: Sequence[TranscriptLine]) -> None:
         """Show `lines`; consecutive lines of progress become one row."""
         new_lines: list[tuple[str, str]] = []
-        last_kind = self._lines[-1][0] if self._lines else ""
+        if self._lines and self._lines[-1][0] == "progress":  # it may go on
+            new_lines.append(self._lines.pop())
+            self._starts.pop()
         for line in lines:
             row = self._progress.progress_row(line.text) if line.kind == "output" else None
-            if row is None:
-                new_lines.append((_line_kind(line), line.text))
-            elif new_lines and new_lines[-1][0] == "progress":
-                new_lines[-1] = ("progress", row)
-            elif not new_lines and last_kind == "progress":
-                self.replace_last(row)
-            else:
-                new_lines.append(("progress", row))
+            if row is not None and new_lines and new_lines[-1][0] == "progress":
+                new_lines.pop()
+            new_lines.append((_line_kind(line), line.text) if row is None else ("progress", row))
         self.extend(new_lines)
 
     def _add_summary(self) -> None:
@@ -329,6 +305,6 @@ class Transcript(LinesView):
 
 
 def _line_kind(line: TranscriptLine) -> str:
-    if line.kind == "exit":
-        return "exit" if line.text.startswith("exit 0") else "failed"
+    if line.kind == "exit" and not line.text.startswith("exit 0"):
+        return "failed"
     return line.kind

@@ -10,7 +10,6 @@ from textual.widgets import Static
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.question import Question
 from clawpy_console.palette import commands
-from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 from tests.support.helpers import assert_contains
@@ -35,7 +34,7 @@ async def test_on_and_off_shown_above_and_the_token_once(console: ConsoleApp, en
         await live(pilot)
 
         def listens() -> bool:
-            return "api :8477" in str(console.screen.query_one(StatusBar).render())
+            return "api :8477" in str(console.screen.query_one("#state").render())
 
         assert not listens()
         command(console, "Gateway on")

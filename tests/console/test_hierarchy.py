@@ -67,7 +67,7 @@ def said(console: ConsoleApp) -> str:
 
 
 def names(screen: HierarchyScreen) -> list[str]:
-    return [row.id for row in screen.query_one("#tree", Tree)._rows]
+    return [row.id for row in screen.query_one("#tree", Tree).rows]
 
 
 async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: ConsoleApp, people: World) -> None:
@@ -209,7 +209,7 @@ async def test_a_place_it_cannot_take_says_why(console: ConsoleApp, people: Worl
         screen = await to_agent(pilot, "cto", "m")
         dialog = console.screen
         await until(pilot, lambda: dialog._has_preview)
-        assert "backend_builder" not in [row.id for row in dialog.query_one("#leaders")._rows]  # below it
+        assert "backend_builder" not in [row.id for row in dialog.query_one("#leaders").rows]  # below it
         people.agents.move("cfo", "backend_builder")  # meanwhile, elsewhere
         await pilot.press(*"cfo")
         await wait_for_text(pilot, "cto leads cfo, so it cannot report to it")

@@ -20,7 +20,6 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.work import session_actions
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.status import StatusBar
 from tests.console.conftest import running, screen_text, settled, until
 from tests.console.people import make_people, with_people
 from tests.console.stand_in import StandIn
@@ -110,7 +109,7 @@ async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
         screen_text(console)  # the keys have their places once they are drawn
         found = spots(console.screen)
-        assert len([item for item in found if isinstance(item.widget, StatusBar)]) >= 3
+        assert len([item for item in found if item.widget.id == "state"]) >= 3
         assert [item for item in found if isinstance(item.widget, KeyLine)]
         assert [item for item in found if item.widget is console.screen.focused]
         await pilot.press("apostrophe")
@@ -126,7 +125,7 @@ async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
 @pytest.mark.long
 async def test_a_label_goes_to_a_screen_a_row_and_a_key(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console) as pilot:
-        bar = console.screen.query_one(StatusBar)
+        bar = console.screen.query_one("#state")
         await pilot.press("apostrophe")
         await pilot.press(*label_of(console.screen, bar, 1))
         await until(pilot, lambda: console.current_mode == "work")

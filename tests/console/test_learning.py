@@ -57,7 +57,7 @@ async def to(pilot, id: str, *keys: str) -> LearningScreen:
 
 
 def listed(screen: LearningScreen) -> list[str]:
-    return [row.id for row in screen.query_one("#list", Rows)._rows if row.id]
+    return [row.id for row in screen.query_one("#list", Rows).rows if row.id]
 
 
 def status(engine: StandIn, id: str) -> CandidateStatus:

@@ -44,7 +44,7 @@ async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine
         seen = set()
         for tenth in range(10):
             console.screen.tick(NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10))
-            seen.add(tasks._rows)
+            seen.add(tuple(tasks.rows))
         assert len(seen) == 1
 
 

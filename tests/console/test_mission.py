@@ -17,7 +17,7 @@ from tests.console.stand_in import StandIn
 
 def row(app: ConsoleApp, rows: str, text: str) -> tuple[Row, str]:
     """The row of the list with this text, and what stands below it."""
-    found = app.screen.query_one(rows, Rows)._rows
+    found = app.screen.query_one(rows, Rows).rows
     at = next(at for at, item in enumerate(found) if text in item.text)
     below = found[at + 1].text if at + 1 < len(found) and not found[at + 1].id else ""
     return found[at], below
@@ -27,7 +27,7 @@ async def test_work_says_in_words_how_each_session_ended_and_when(console: Conso
     landed = engine.sessions.all[1]
     engine.sessions.all[1] = dataclasses.replace(landed, discarded_at=engine.now - timedelta(minutes=2))
     async with running(console):
-        first = console.screen.query_one("#sessions", Rows)._rows[0]
+        first = console.screen.query_one("#sessions", Rows).rows[0]
         assert (first.mark, first.text) == ("◐", "shop: Hunt flakes: 4 slowest tests, 20 times")
         told = {
             "Hunt flakes": "15s · running",
@@ -51,9 +51,9 @@ async def test_what_could_not_run_is_not_called_a_failure(console: ConsoleApp, e
 
 async def test_tasks_and_agents_are_shown_only_while_there_are_any(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console) as pilot:
-        tasks = console.screen.query_one("#tasks", Rows)._rows
+        tasks = console.screen.query_one("#tasks", Rows).rows
         assert [task.text for task in tasks] == ["cart rounding"]  # sessions are in the list of work
-        assert [row.text for row in console.screen.query_one("#agents", Rows)._rows] == ["koji-core"]
+        assert [row.text for row in console.screen.query_one("#agents", Rows).rows] == ["koji-core"]
         assert "research" not in screen_text(console)  # nobody serves that channel
         engine.tasks.list = lambda **_: []
         engine.settings.current.channels = ()

@@ -14,7 +14,6 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.status import StatusBar
 from clawpy_console.widgets.transcript import Transcript
 from tests.console.conftest import live, running, screen_text, until
 
@@ -115,7 +114,7 @@ async def _click_words(pilot, widget, words: str, line: int) -> None:
 
 async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
     async with running(console, "escape") as pilot:
-        await _click_words(pilot, console.screen.query_one(StatusBar), "2 work", 0)
+        await _click_words(pilot, console.screen.query_one("#state"), "2 work", 0)
         await until(pilot, lambda: console.current_mode == "work")
         rows = console.screen.query_one("#sessions", Rows)
         before = rows.current

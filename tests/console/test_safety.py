@@ -126,12 +126,12 @@ async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn
 async def test_the_blocked_list_is_filtered_as_one_types_and_escape_ends_it(console: ConsoleApp) -> None:
     async with at(console, to_safety, "slash", *"quiet") as pilot:
         rows = console.screen.query_one("#blocked", Rows)
-        await until(pilot, lambda: [row.id for row in rows._rows] == ["4"])
+        await until(pilot, lambda: [row.id for row in rows.rows] == ["4"])
         assert "1 of 3" in screen_text(console)
         await pilot.press("enter")
         assert rows.has_focus
         await pilot.press("slash", "escape")
-        await until(pilot, lambda: len(rows._rows) == 3)
+        await until(pilot, lambda: len(rows.rows) == 3)
         assert rows.has_focus
 
 
@@ -337,7 +337,7 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
 
 def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() -> None:
     broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
-    said = "".join(text for text, _ in state_line(broken, NOW, "", 80))
+    said = state_line(broken, NOW, "", 80).plain
     assert_contains(said, "WATCHING", "config.toml:7")
     assert said.endswith("F12 stop")
     assert len(said) <= 80

@@ -171,7 +171,7 @@ async def test_down_j_and_k_show_another_card_and_the_keys_decide_the_one_that_i
 ) -> None:
     async with running(console) as pilot:
         assert "CARDS  1 of 5" in screen_text(console)
-        assert [row.mark.strip() for row in rows(console)._rows] == ["BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"]
+        assert [row.mark.strip() for row in rows(console).rows] == ["BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"]
         await pilot.press("j", "down")
         await wait_for_text(pilot, "CARDS  3 of 5")
         assert rows(console).current == front(console) == RISKY

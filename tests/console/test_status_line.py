@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, Autonomy, used_screens
-from clawpy_console.widgets.status import SCREENS, STOP_TEXT, StatusBar, state_line
+from clawpy_console.widgets.status import SCREENS, STOP_TEXT, screen_tabs, state_line
 from engine.model import MICRO, Hold, Phase
 from engine.model.rails import CostState
 from tests.console.conftest import running, screen_text
@@ -26,7 +26,7 @@ from tests.console.stand_in_data import NOW, agents
 )
 def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase: Phase, said: str) -> None:
     known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
-    line = "".join(text for text, _ in state_line(known, NOW, "", 120))
+    line = state_line(known, NOW, "", 120).plain
     assert ("Learning" in line) is bool(said)
     assert said in line
 
@@ -35,12 +35,12 @@ def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase:
 def test_both_lines_fit_and_say_where_one_is_and_how_it_stands(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
     known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
-    said = "".join(text for text, _ in state_line(known, NOW, "", width))
+    said = state_line(known, NOW, "", width).plain
     assert "WATCHING" in said
     assert said.endswith(STOP_TEXT)
     assert cell_len(said) <= width
     for mode, key, label in SCREENS:
-        tabs = "".join(text for text, _ in StatusBar(mode)._tabs(width - 2, [mode for mode, _, _ in SCREENS]))
+        tabs = screen_tabs(mode, [mode for mode, _, _ in SCREENS], width - 2).plain
         assert f"{key} {label}" in tabs or width < 30
         assert all(other in tabs for _, other, _ in SCREENS) or width < 30
         assert cell_len(tabs) <= width - 2

@@ -25,8 +25,7 @@ from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, S
 from clawpy_console.widgets.bars import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
-from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
 from clawpy_console.widgets.session import session_row
 from engine.model import PromptPart, SourceKind
 

@@ -250,9 +250,9 @@ class Tree(Rows):
 
     def on_click(self, event: events.Click) -> None:
         number = event.y + self.scroll_offset.y
-        if number >= len(self._rows):
+        if number >= len(self.rows):
             return
-        node = self.nodes[self._rows[number].id]
+        node = self.nodes[self.rows[number].id]
         mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT)
         if node.id.startswith((FOLD, GROUP)) or (node.open is not None and mark <= event.x < mark + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing

@@ -25,8 +25,7 @@ from clawpy_console.screens.base import FilterableScreen, next_choice
 from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
 from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
-from clawpy_console.widgets.row_view import ScrollPane
-from clawpy_console.widgets.rows import Rows, grouped
+from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
 from engine import document
 from engine.frozen import frozen
 from engine.model.adaptation import CANDIDATE_MOVES

@@ -25,8 +25,7 @@ from clawpy_console.screens.memory.entries import LAYER_NAMES, LAYER_SIGNS, Entr
 from clawpy_console.screens.memory.recall_preview import RecallPreview
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
-from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch
 

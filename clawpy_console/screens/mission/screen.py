@@ -134,7 +134,7 @@ class MissionScreen(ConsoleScreen):
             self.show_message("", "$grey")
         if not changed or changed & {"sessions"}:
             self._set_layout_class("-unused", not state.sessions)
-            self._live.follow(state.newest_running, self.app.transcript)
+            self._live.follow(state.newest_running)
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
@@ -394,8 +394,8 @@ class MissionScreen(ConsoleScreen):
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
         live = self._live
-        if live.session_id in sessions and self.app.transcript is not None:
-            live.pull(self.app.transcript)
+        if live.session_id in sessions:
+            live.pull()
 
     @on(Transcript.Grew)
     def _live_output_grew(self) -> None:

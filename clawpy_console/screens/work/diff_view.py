@@ -28,7 +28,7 @@ from clawpy_console.screens.work.diff_files import (
     language_of,
     mark_sign,
 )
-from clawpy_console.widgets.row_view import CursorView, selectable
+from clawpy_console.widgets.rows import CursorView, selectable
 from engine.model import DiffComment
 
 MIN_SPLIT_TERMINAL, MIN_SPLIT_VIEW = 160, 100
@@ -362,9 +362,6 @@ class DiffView(CursorView, can_focus=True):
         width, rows = self.scrollable_content_region.width, range(first, min(last + 1, self._row_count))
         lines = [""] * first + [self._draw_entry(self._entry(row), False, width, Style()).text for row in rows]
         return selection.extract("\n".join(lines)), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
 
     # Moving
 

@@ -219,7 +219,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         if session is None:
             transcript.clear(empty="Select a session.")
         else:
-            transcript.follow(session, self.app.transcript)
+            transcript.follow(session)
             self._mark_viewed(session)
         has_changes = self.query_one(Changes).show(session, self.change)
         self.set_class(not has_changes, "-no-changes")
@@ -281,8 +281,8 @@ class WorkScreen(SessionActions, FilterableScreen):
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
         transcript = self.query_one("#transcript", Transcript)
-        if transcript.session_id in sessions and self.app.transcript is not None:
-            transcript.pull(self.app.transcript)
+        if transcript.session_id in sessions:
+            transcript.pull()
 
     def apply_filter(self) -> None:
         self._draw_sessions(self.app.now())
