@@ -8,9 +8,11 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 # Reads and removes files that somebody else may have created.
 
@@ -143,3 +145,49 @@ def remove_temporaries(root: Path) -> int:
             file.unlink(missing_ok=True)
             removed += 1
     return removed
+
+
+# Reads a file again only when it changed.
+
+Value = TypeVar("Value")
+Signature = tuple[int, int, int, int] | None
+
+SETTLED_NS = 50_000_000
+"""A file that was changed less than so long ago may change again without showing it: the clock of a file system ticks
+in milliseconds. The same reason for which git looks twice."""
+
+MAX_CACHED = 20_000
+"""Beyond so many values the cache begins anew."""
+
+
+def file_signature(path: Path) -> Signature:
+    """Tells one state of a file from another; None when it is not there. Raises OSError for other reasons."""
+    try:
+        stat = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+class FileCache(Generic[Value]):
+    """Values by key, each with the signatures of the files it came from. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._cache: dict[Hashable, tuple[tuple[Signature, ...], Value]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
+        """The result of `read()` when the files last changed."""
+        now = tuple(file_signature(file) for file in files)
+        with self._lock:
+            cached = self._cache.get(key)
+        if cached is not None and cached[0] == now:
+            return cached[1]
+        value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
+        fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
+        if time.time_ns() - fresh >= SETTLED_NS:
+            with self._lock:
+                if len(self._cache) >= MAX_CACHED:
+                    self._cache.clear()
+                self._cache[key] = (now, value)
+        return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,24 +18,22 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.files import sync_folder, write_json
+from engine.files import FileCache, sync_folder, write_json
 from engine.frozen import frozen
-from engine.hierarchy.cascade_config import CascadeConfigFile, FileCache
+from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile
 from engine.hierarchy.organisation import (
     ARCHETYPES,
     ID,
     OWNER,
     AgentTier,
-    Chain,
     Comms,
     Lineage,
     Member,
     Role,
-    TierDecision,
     Tools,
-    broken_member,
     climb_chain,
     create_folder,
+    first_fault,
     first_organisation,
     read_member,
     read_text,
@@ -43,8 +41,8 @@ from engine.hierarchy.organisation import (
     restore_folder,
     retire_folder,
     retired_members,
-    unwritable,
     walk_chain,
+    writing,
 )
 from engine.hierarchy.profile_text import without_lessons
 from engine.model import AgentView, Doing, Refusal, microusd, sanitise
@@ -95,25 +93,20 @@ class Agents:
                 shutil.rmtree(leftover)
             return False
         unborn = self._folder.with_name(f"{BIRTH}agents")
-        if unborn.exists():
-            shutil.rmtree(unborn)
-        try:
+        with writing(self._folder):
+            shutil.rmtree(unborn, ignore_errors=True)
             unborn.mkdir(mode=0o700, parents=True)
             for role in first_organisation():
                 create_folder(unborn / role.id, role)
             unborn.rename(self._folder)
             sync_folder(self._folder.parent)
-        except OSError as error:
-            raise unwritable(self._folder, error) from error
         return True
 
     def list(self) -> list[AgentView]:
         """Every agent, leaders before those who report to them, then by id; broken ones last."""
         members = self._members()
-        assigned = self.config.current.tier_assignments
-        doing = self._activity() if self._activity else {}
         reports_to = _reports_to(members)
-        views = [self._view(member, assigned, doing) for member in members.values()]
+        views = self._views(members.values())
         tiers = {view.id: view.tier for view in views}
 
         def rank(view: AgentView) -> tuple[bool, tuple[tuple[int, str], ...]]:
@@ -124,38 +117,32 @@ class Agents:
 
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
-        member = self._member(agent_id)
-        assigned = self.config.current.tier_assignments
-        return self._view(member, assigned, self._activity() if self._activity else {})
+        return self._views([self._member(agent_id)])[0]
 
     def lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
         """An agent and the leaders above it, reading their folders only; with `under` as if it reported to that one.
 
         Raises `Refusal` `unknown_agent`, and with `under` what `move` refuses.
         """
-        member = self._member(agent_id)
+        self._member(agent_id)
         if under is not None:
             self._check_move(agent_id, under)
-        assigned = self.config.current.tier_assignments
-        members: dict[str, Member | None] = {agent_id: member}
+        config = self.config.current
+        members: dict[str, Member] = {}
 
         def leader_of(agent: str) -> str | None:
-            if agent not in members:
-                members[agent] = self._find(agent)
-            at = members[agent]
-            if agent == agent_id and under is not None:
-                return under
-            return None if at is None or at.broken else at.comms.reports_to
-
-        chain = climb_chain(agent_id, leader_of, depth=self.config.current.depth)
+            member = self._find(agent)
+            if member is None:
+                return None
+            members[agent] = member
+            return under if under and agent == agent_id else None if member.broken else member.comms.reports_to
 
         def standing(agent: str) -> AgentTier:
-            at = members[agent]
-            assert at is not None, "who is in a chain exists"
-            decision = _tier(at, assigned)
-            return AgentTier(agent, decision.tier, decision.rule, sanitise(at.comms.domain))
+            tier, rule = _tier(members[agent], config)
+            return AgentTier(agent, tier, rule, sanitise(members[agent].comms.domain))
 
-        return Lineage(standing(agent_id), tuple(standing(leader) for leader in chain.leaders), chain)
+        chain = climb_chain(agent_id, leader_of, depth=config.depth)
+        return Lineage(standing(agent_id), tuple(map(standing, chain.leaders)), chain)
 
     def soul_file(self, agent_id: str) -> Path:
         """Where the agent's `soul.md` is. Raises `Refusal` `unknown_agent`."""
@@ -209,17 +196,12 @@ class Agents:
             return None
         try:
             read = Comms.model_validate_json(text) if name == "comms.json" else Tools.model_validate_json(text)
+            if isinstance(read, Comms):
+                self._check_leader(agent_id, read.reports_to)
         except ValidationError as error:
-            entry = error.errors(include_url=False)[0]
-            return entry["loc"], sanitise(entry["msg"])
-        if isinstance(read, Comms) and read.reports_to != OWNER:
-            leader = read.reports_to
-            if self._find(leader) is None:
-                return ("reports_to",), f"there is no agent {leader}"
-            if leader == agent_id:
-                return ("reports_to",), f"{agent_id} reports to itself"
-            if agent_id in self._chain(leader).leaders:
-                return ("reports_to",), f"{agent_id} leads {leader}, so it cannot report to it"
+            return first_fault(error)
+        except Refusal as refusal:
+            return ("reports_to",), refusal.message
         return None
 
     def heartbeats(self) -> tuple[builtins.list[HeartbeatFile], builtins.list[str]]:
@@ -268,18 +250,15 @@ class Agents:
         with self._lock:
             if (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} already exists", "choose another id, or retire it first")
-            self._check_leader(reports_to)
+            self._check_leader(agent_id, reports_to)
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
             role = Role(agent_id, name, reports_to, archetype, sanitise(domain), "", ())
             unborn = self._folder / f"{BIRTH}{agent_id}"
-            try:
-                if unborn.exists():
-                    shutil.rmtree(unborn)
+            with writing(self._folder):
+                shutil.rmtree(unborn, ignore_errors=True)
                 create_folder(unborn, role)
                 unborn.rename(self._folder / agent_id)
                 sync_folder(self._folder)
-            except OSError as error:
-                raise unwritable(self._folder, error) from error
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
         return self.get(agent_id)
 
@@ -289,10 +268,8 @@ class Agents:
             member = self._check_move(agent_id, reports_to)
             before = member.comms.reports_to
             changed = member.comms.model_dump(exclude_unset=True) | {"reports_to": reports_to}
-            try:
+            with writing(self._folder / agent_id):
                 write_json(self._folder / agent_id / "comms.json", changed)
-            except OSError as error:
-                raise unwritable(self._folder / agent_id, error) from error
         self._record(AgentMoved(subject=agent_id, before=before, after=reports_to))
         return self.get(agent_id)
 
@@ -301,12 +278,9 @@ class Agents:
 
         Raises what `check_retire` does, and `unwritable_home`.
         """
-        with self._lock:
+        with self._lock, writing(self._folder):
             self.check_retire(agent_id)
-            try:
-                name = retire_folder(self._folder, agent_id)
-            except OSError as error:
-                raise unwritable(self._folder, error) from error
+            name = retire_folder(self._folder, agent_id)
         self._record(AgentRetired(subject=agent_id))
         return name
 
@@ -331,7 +305,7 @@ class Agents:
 
     def retired(self) -> builtins.list[AgentView]:
         """Agents that were retired, by the name under which `restore` brings each back."""
-        views = [self._view(replace(member, id=name), {}, {}) for name, member in retired_members(self._folder)]
+        views = self._views(replace(member, id=name) for name, member in retired_members(self._folder))
         return [replace(view, state="retired", channels=()) for view in views]
 
     def restore(self, name: str) -> AgentView:
@@ -339,11 +313,8 @@ class Agents:
 
         Raises `Refusal`: `unknown_agent`, `agent_exists`, `unwritable_home`.
         """
-        with self._lock:
-            try:
-                agent_id = restore_folder(self._folder, name)
-            except OSError as error:
-                raise unwritable(self._folder, error) from error
+        with self._lock, writing(self._folder):
+            agent_id = restore_folder(self._folder, name)
         view = self.get(agent_id)
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
         return view
@@ -352,30 +323,32 @@ class Agents:
         if self._database is not None:
             self._database.write(lambda tx: tx.record(event))
 
-    def _chain(self, agent_id: str) -> Chain:
-        return walk_chain(agent_id, _reports_to(self._members()))
-
     def _check_move(self, agent_id: str, reports_to: str) -> Member:
         member = self._sound(agent_id)
-        self._check_leader(reports_to)
-        if reports_to == agent_id or (reports_to != OWNER and agent_id in self._chain(reports_to).leaders):
+        self._check_leader(agent_id, reports_to)
+        return member
+
+    def _check_leader(self, agent_id: str, reports_to: str) -> None:
+        """Raise what keeps an agent from reporting to another. `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
+        if reports_to == OWNER:
+            return
+        self._sound(reports_to)
+        if reports_to == agent_id:
+            raise Refusal("circle", f"{agent_id} reports to itself", "name another agent")
+        if agent_id in walk_chain(reports_to, _reports_to(self._members())).leaders:
             raise Refusal(
                 "circle",
                 f"{agent_id} leads {reports_to}, so it cannot report to it",
                 f"move {reports_to} elsewhere first",
             )
-        return member
-
-    def _check_leader(self, reports_to: str) -> None:
-        if reports_to != OWNER:
-            self._sound(reports_to)
 
     def _member_of(self, folder: Path) -> Member:
         files = folder / "comms.json", folder / "tools.json"
         try:
             return self._read.get(folder.name, files, lambda: read_member(folder))
         except OSError as error:  # not even looked into: the folder itself is a loop of links, or closed to us
-            return broken_member(folder, f"its folder cannot be read: {error.strerror or error}")
+            reason = sanitise(f"its folder cannot be read: {error.strerror or error}")
+            return Member(folder.name, Comms.model_construct(reports_to=""), Tools(), reason)
 
     def _find(self, agent_id: str) -> Member | None:
         folder = self._folder / agent_id
@@ -411,33 +384,38 @@ class Agents:
     def _channels(self, agent_id: str) -> tuple[str, ...]:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
-    def _view(self, member: Member, assigned: Mapping[str, int], doing: Mapping[str, Doing]) -> AgentView:
-        decision = _tier(member, assigned)
-        does = doing.get(member.id, Doing())
-        view = AgentView(
-            id=sanitise(member.id),
-            title=sanitise(member.comms.title),
-            reports_to=member.comms.reports_to,
-            tier=decision.tier,
-            tier_rule=decision.rule,
-            domain=sanitise(member.comms.domain),
-            channels=self._channels(member.id),
-            state=does.state,
-            tokens=does.tokens,
-            archetype=sanitise(member.tools.archetype),
-            sessions=does.sessions,
-            used=does.used,
-            spent=does.spent,
-        )
-        return replace(view, state="broken", broken=member.broken) if member.broken else view
+    def _views(self, members: Iterable[Member]) -> builtins.list[AgentView]:
+        config, doing = self.config.current, self._activity() if self._activity else {}
+        views = []
+        for member in members:
+            tier, rule = _tier(member, config)
+            does = doing.get(member.id, Doing())
+            view = AgentView(
+                id=sanitise(member.id),
+                title=sanitise(member.comms.title),
+                reports_to=member.comms.reports_to,
+                tier=tier,
+                tier_rule=rule,
+                domain=sanitise(member.comms.domain),
+                channels=self._channels(member.id),
+                state="broken" if member.broken else does.state,
+                tokens=does.tokens,
+                broken=member.broken,
+                archetype=sanitise(member.tools.archetype),
+                sessions=does.sessions,
+                used=does.used,
+                spent=does.spent,
+            )
+            views.append(view)
+        return views
 
 
 def _reports_to(members: Mapping[str, Member]) -> dict[str, str]:
     return {member.id: member.comms.reports_to for member in members.values() if not member.broken}
 
 
-def _tier(member: Member, assigned: Mapping[str, int]) -> TierDecision:
-    return resolve_tier(member.id, assigned=assigned.get(member.id), archetype=member.tools.archetype)
+def _tier(member: Member, config: CascadeConfig) -> tuple[int, str]:
+    return resolve_tier(member.id, assigned=config.tier_assignments.get(member.id), archetype=member.tools.archetype)
 
 
 def _check_id(agent_id: str) -> None:

@@ -1,69 +1,20 @@
 """`wisdom_cascade_config.json` (SPEC 1.11): its keys, defaults and validation errors by file, line and key.
 
-An invalid key is reported and has its default; the others count. `FileCache` reads a file again only when it changed.
+An invalid key is reported and has its default; the others count.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from engine.files import read_plain, write_json
+from engine.files import FileCache, read_plain, write_json
 from engine.frozen import frozen
-from engine.hierarchy.organisation import DEPTH
+from engine.hierarchy.organisation import DEPTH, MAX_FILE_BYTES, unwritable
 from engine.model import Refusal, sanitise
-
-Value = TypeVar("Value")
-Signature = tuple[int, int, int, int] | None
-
-SETTLED_NS = 50_000_000
-"""A file that was changed less than so long ago may change again without showing it: the clock of a file system ticks
-in milliseconds. The same reason for which git looks twice."""
-
-MAX_CACHED = 20_000
-"""Beyond so many values the cache begins anew."""
-
-
-def file_signature(path: Path) -> Signature:
-    """Tells one state of a file from another; None when it is not there. Raises OSError for other reasons."""
-    try:
-        stat = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-
-
-class FileCache(Generic[Value]):
-    """Values by key, each with the signatures of the files it came from. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._cache: dict[Hashable, tuple[tuple[Signature, ...], Value]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
-        """The result of `read()` when the files last changed."""
-        now = tuple(file_signature(file) for file in files)
-        with self._lock:
-            cached = self._cache.get(key)
-        if cached is not None and cached[0] == now:
-            return cached[1]
-        value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
-        fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
-        if time.time_ns() - fresh >= SETTLED_NS:
-            with self._lock:
-                if len(self._cache) >= MAX_CACHED:
-                    self._cache.clear()
-                self._cache[key] = (now, value)
-        return value
-
-
-MAX_FILE_BYTES = 256 * 1024
 
 
 class CascadeConfig(BaseModel):
@@ -81,7 +32,7 @@ class CascadeConfig(BaseModel):
     bubble_min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.75
     bubble_min_importance: Annotated[float, Field(ge=0, le=1)] = 0.6
     bubble_max_per_cycle: Annotated[int, Field(ge=0, le=1_000)] = 3
-    tier_assignments: dict[str, int] = Field(default_factory=dict)
+    tier_assignments: dict[str, Annotated[int, Field(ge=1, le=5)]] = Field(default_factory=dict)
 
     @property
     def depth(self) -> int:
@@ -101,32 +52,24 @@ def read_config(text: str, name: str) -> ReadConfig:
     """The settings that `text` (JSON) gives; `name` is the file's, for the problems."""
     try:
         written = json.loads(text)
-    except json.JSONDecodeError as error:
-        return ReadConfig(CascadeConfig(), (f"{name} cannot be read: line {error.lineno}: {error.msg}",))
+        if not isinstance(written, dict):
+            raise ValueError("it must be an object, {…}")
     except (ValueError, RecursionError) as error:
         return ReadConfig(CascadeConfig(), (f"{name} cannot be read: {error}",))
-    if not isinstance(written, dict):
-        return ReadConfig(CascadeConfig(), (f"{name} cannot be read: it must be an object, {{…}}",))
-    values: dict[str, Any] = {}
-    problems = []
-    for key, value in written.items():
-        if key not in CascadeConfig.model_fields:
-            keys = ", ".join(CascadeConfig.model_fields)
-            problems.append(f"{_at(text, name, key)}: unknown key; known keys: {keys}")
-        elif key == "tier_assignments" and isinstance(value, dict):
-            values[key] = {agent: tier for agent, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
-            problems += [
-                f"{_at(text, name, agent, within=key)}: must be a whole number from 1 to 5"
-                for agent in sorted(value.keys() - values[key].keys())
-            ]
-        else:
-            try:
-                values[key] = getattr(CascadeConfig.model_validate({key: value}), key)
-            except ValidationError as error:
-                message = error.errors(include_url=False)[0]["msg"]
-                default = json.dumps(CascadeConfig.model_fields[key].get_default(call_default_factory=True))
-                problems.append(f"{_at(text, name, key)}: {message}; the default {default} is used")
-    return ReadConfig(CascadeConfig(**values), tuple(problems))
+    problems: list[str] = []
+    while True:
+        try:
+            return ReadConfig(CascadeConfig.model_validate(written), tuple(problems))
+        except ValidationError as error:
+            for fault in error.errors(include_url=False):
+                *within, key = map(str, fault["loc"][:2])
+                line = text.count("\n", 0, max(0, text.rfind(json.dumps(key)))) + 1
+                is_unknown = fault["type"] == "extra_forbidden"
+                message = f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}" if is_unknown else (
+                    f"{fault['msg']}; the default is used"
+                )  # fmt: skip
+                problems.append(f"{name}:{line}: {'.'.join([*within, sanitise(key)[:60]])}: {message}")
+                (written[within[0]] if within else written).pop(key)
 
 
 class CascadeConfigFile:
@@ -144,9 +87,9 @@ class CascadeConfigFile:
     def read(self) -> ReadConfig:
         """The settings, and what is wrong with the file."""
         try:
-            return self._watched.get("", (self.path,), self._read)
-        except OSError as error:
-            return self._unreadable(error)
+            return self._watched.get("", (self.path,), lambda: read_config(self._text(), self.path.name))
+        except (OSError, ValueError) as error:
+            return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
 
     def assign_tier(self, agent_id: str, tier: int | None) -> None:
         """Write the tier of an agent into the file, or take it out with None. Everything else in it stays.
@@ -155,46 +98,16 @@ class CascadeConfigFile:
         """
         if tier is not None and not 1 <= tier <= 5:
             raise Refusal("bad_tier", f"there is no tier {tier}", "a tier must be a whole number from 1 to 5")
-        written: Any = {}
-        if self.path.exists():
-            try:
-                written = json.loads(_text(self.path))
-            except (OSError, ValueError, RecursionError) as error:
-                raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
-        entries = written.get("tier_assignments", {}) if isinstance(written, dict) else None
-        if not isinstance(entries, dict):
-            raise Refusal("bad_config", f"{self.path}: tier_assignments is not an object", "fix it first")
-        if tier is None:
-            entries.pop(agent_id, None)
-        else:
-            entries[agent_id] = tier
         try:
-            write_json(self.path, written | {"tier_assignments": entries})
+            written: dict[str, Any] = json.loads(self._text())
+            entries = {**written.get("tier_assignments", {}), agent_id: tier}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
+        assigned = {agent: tier for agent, tier in entries.items() if tier is not None}
+        try:
+            write_json(self.path, written | {"tier_assignments": assigned})
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise Refusal("unwritable_home", f"{self.path} cannot be written: {reason}", "nothing changed") from error
+            raise unwritable(self.path, error) from error
 
-    def _read(self) -> ReadConfig:
-        try:
-            return read_config(_text(self.path), self.path.name)
-        except FileNotFoundError:
-            return ReadConfig(CascadeConfig())
-        except (OSError, ValueError) as error:
-            return self._unreadable(error)
-
-    def _unreadable(self, error: Exception) -> ReadConfig:
-        return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
-
-
-def _at(text: str, name: str, key: str, *, within: str = "") -> str:
-    """Where `key` is set: the file and the line, the last one, for it counts; line 1 where it is written with
-    escapes."""
-    start = text.find(json.dumps(within)) if within else 0
-    at = text.rfind(json.dumps(key), max(0, start))
-    at = text.rfind(json.dumps(key, ensure_ascii=False), max(0, start)) if at < 0 else at
-    line = text.count("\n", 0, at) + 1 if at >= 0 else 1
-    return f"{name}:{line}: {f'{within}.' if within else ''}{sanitise(key)[:60]}"
-
-
-def _text(file: Path) -> str:
-    return read_plain(file, MAX_FILE_BYTES).decode()
+    def _text(self) -> str:
+        return read_plain(self.path, MAX_FILE_BYTES).decode() if self.path.exists() else "{}"

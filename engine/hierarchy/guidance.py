@@ -18,9 +18,10 @@ from xml.sax.saxutils import escape, quoteattr
 from engine import tokenizer
 from engine.clock import Clock
 from engine.events import GuidanceApplied
+from engine.files import file_signature
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.cascade_config import CascadeConfig, file_signature
+from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.organisation import Lineage, is_leader
 from engine.hierarchy.profile_text import item_text
 from engine.hierarchy.profiles import Profiles

@@ -1,16 +1,17 @@
-"""An agent's folder (SPEC 1.1, 4.1): `comms.json` and `tools.json` as validated models, creating a folder, and retired
-agents, which are kept under `.retired` and can be restored.
+"""An agent's tier and chain of leaders (SPEC 1.2 to 1.4), and its folder (SPEC 1.1, 4.1): `comms.json` and `tools.json`
+as validated models, how a folder is made, and retired agents, which are kept under `.retired` and can be restored.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
@@ -20,10 +21,6 @@ from engine.files import create_filled_folder, json_bytes, read_plain, sync_fold
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import count
-
-# Which of the five tiers an agent belongs to, which rule decided (SPEC 1.2, 1.3), and the chain of leaders above it
-# (SPEC 1.4). Pure.
-
 
 DEFAULT_TIER = 4
 
@@ -46,47 +43,31 @@ ARCHETYPES: Mapping[str, int] = {
 }
 """Archetype keys of `tools.json` and their tiers."""
 
-EXECUTIVES = frozenset({"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"})
+_WORDS = {
+    1: {"alfred", "ceo"},
+    2: {"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"},
+    3: {"lead", "leader", "manager", "head"},
+    5: {"junior", "jr", "intern", "trainee"},
+    4: {"builder", "worker"},
+}
+"""Words of an id that tell a tier, the first that has one of them: `cto` 2, `frontend_lead` 3, `junior_builder` 5."""
 
 
-@frozen
-class TierDecision:
-    """A tier, 1 to 5, and the rule that decided it, in words."""
+def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tuple[int, str]:
+    """The tier of an agent, 1 to 5, and the rule that decided it, in words; the first rule that has an answer wins.
 
-    tier: int
-    rule: str
-
-
-def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> TierDecision:
-    """The tier of an agent; the first rule that has an answer wins.
-
-    `assigned` is the agent's entry in `tier_assignments` (1 to 5) or None, `archetype` the key of its `tools.json` or
-    "". An archetype that is not known decides nothing.
+    `assigned` is the agent's entry in `tier_assignments` or None, `archetype` the key of its `tools.json` or "". An
+    archetype that is not known decides nothing.
     """
     if assigned is not None:
-        return TierDecision(assigned, "tier_assignments in wisdom_cascade_config.json")
+        return assigned, "tier_assignments in wisdom_cascade_config.json"
     if archetype in ARCHETYPES:
-        return TierDecision(ARCHETYPES[archetype], f"archetype {archetype} in tools.json")
-    named = tier_of_name(agent_id)
-    if named is not None:
-        return named
-    return TierDecision(DEFAULT_TIER, "default; no other rule applies")
-
-
-def tier_of_name(agent_id: str) -> TierDecision | None:
-    """The tier by the words of an id: `cto` 2, `frontend_lead` 3, `junior_backend` 5; None for other words."""
-    words = re.split(r"[_-]+", agent_id)
-    for tier, names in (
-        (1, {"alfred", "ceo"}),
-        (2, EXECUTIVES),
-        (3, {"lead", "leader", "manager", "head"}),
-        (5, {"junior", "jr", "intern", "trainee"}),
-        (4, {"builder", "worker"}),
-    ):
-        for word in words:
+        return ARCHETYPES[archetype], f"archetype {archetype} in tools.json"
+    for tier, names in _WORDS.items():
+        for word in re.split(r"[_-]+", agent_id):
             if word in names:
-                return TierDecision(tier, f"the name: {word!r} in {agent_id}")
-    return None
+                return tier, f"the name: {word!r} in {agent_id}"
+    return DEFAULT_TIER, "default; no other rule applies"
 
 
 def is_leader(tier: int) -> bool:
@@ -215,8 +196,6 @@ def soul(role: Role) -> str:
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 MAX_FILE_BYTES = 256 * 1024
 
-Model = TypeVar("Model", bound=BaseModel)
-
 
 class Comms(BaseModel):
     """`comms.json`. Keys this version does not know are kept as they are."""
@@ -275,42 +254,31 @@ class Member:
 def read_member(folder: Path, *, name: str = "") -> Member:
     """The agent in `folder`, of that `name` unless another is given; whatever is wrong with it becomes `broken`, so
     that the others are still shown."""
-    name = name or folder.name
-    unknown = Comms.model_construct(reports_to="", title="", domain="")
-    if not ID.fullmatch(name) or name == OWNER:
-        return Member(name, unknown, Tools(), "its folder's name is not an agent id")
-    comms, tools = unknown, Tools()
+    name, file = name or folder.name, folder / "comms.json"
+    comms, tools, broken = Comms.model_construct(reports_to="", title="", domain=""), Tools(), ""
     try:
-        comms = _parse(folder / "comms.json", Comms)
-        if (folder / "tools.json").exists():
-            tools = _parse(folder / "tools.json", Tools)
-    except Refusal as error:
-        return Member(name, comms, tools, error.message)
-    return Member(name, comms, tools)
-
-
-def broken_member(folder: Path, reason: str) -> Member:
-    """An agent of whose folder nothing could be read."""
-    return Member(folder.name, Comms.model_construct(reports_to="", title="", domain=""), Tools(), sanitise(reason))
-
-
-def _parse(file: Path, model: type[Model]) -> Model:
-    """The file as `model`. Raises `Refusal` that says which key, what is wrong and what was expected."""
-    try:
-        return model.model_validate_json(read_text(file))
+        comms = Comms.model_validate_json(read_text(file))
+        file = folder / "tools.json"
+        if file.exists():
+            tools = Tools.model_validate_json(read_text(file))
     except FileNotFoundError:
-        reason = "is missing"
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}"
-    except UnicodeDecodeError as error:
-        reason = f"cannot be read: {error}"
+        broken = f"{file.name}: is missing"
+    except (OSError, UnicodeDecodeError) as error:
+        broken = f"{file.name}: cannot be read: {error}"
     except ValidationError as error:
-        entry = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in entry["loc"])
-        reason = f"{where}: {entry['msg']}" if where else entry["msg"]
+        loc, message = first_fault(error)
+        broken = ": ".join([file.name, *([".".join(map(str, loc))] if loc else []), message])
     except ValueError as error:
-        reason = str(error)
-    raise Refusal("broken_agent", sanitise(f"{file.name}: {reason}"), f"fix {file}")
+        broken = f"{file.name}: {error}"
+    if not ID.fullmatch(name) or name == OWNER:
+        broken = "its folder's name is not an agent id"
+    return Member(name, comms, tools, sanitise(broken))
+
+
+def first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
+    """The keys that lead to the first fault in a file, and words for it."""
+    fault = error.errors(include_url=False)[0]
+    return fault["loc"], sanitise(fault["msg"])
 
 
 def read_text(file: Path) -> str:
@@ -320,21 +288,12 @@ def read_text(file: Path) -> str:
 
 def create_folder(folder: Path, role: Role) -> None:
     """Make the five files of a new agent, in a folder that gets its name when it has them. Raises OSError."""
-    tools: dict[str, Any] = {
-        "archetype": role.archetype,
-        "allow": Tools().allow,
-        "ask": [],
-        "deny": [],
-        "models": {},
-        "budget": None,
-    }
-    comms = {"reports_to": role.reports_to, "title": role.title, "domain": role.domain}
     files = {
         "soul.md": soul(role).encode(),
         "memory.md": _texts()["memory"].encode(),
         "heartbeat.md": _texts()["heartbeat"].encode(),
-        "comms.json": json_bytes(comms),
-        "tools.json": json_bytes(tools),
+        "comms.json": json_bytes({"reports_to": role.reports_to, "title": role.title, "domain": role.domain}),
+        "tools.json": json_bytes(Tools(archetype=role.archetype).model_dump()),
     }
     create_filled_folder(folder, files)
 
@@ -345,6 +304,15 @@ def unwritable(path: Path, error: OSError) -> Refusal:
     return Refusal(
         "unwritable_home", f"{path} cannot be written: {reason}", "make the folder writable; nothing changed"
     )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within it an OSError becomes `unwritable`."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 RETIRED = ".retired"

@@ -19,8 +19,8 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Session, col, select
 
 from engine.events import ProfileEdited
+from engine.files import FileCache
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.cascade_config import FileCache
 from engine.hierarchy.profile_rows import (
     LISTS,
     SECTIONS,
@@ -48,6 +48,7 @@ from engine.model.learnings import lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains
+from engine.storage.rows import table_of
 
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
 
@@ -77,20 +78,11 @@ class Profiles:
         self._load_decisions = load_decisions
         self.version = 0
         with database.read() as session:
-            stored = state.get(session, ORIGIN, "")
-        self._origin = stored or randomness.new_id("home")
-        self._is_origin_stored = bool(stored)
-
-    @property
-    def origin(self) -> str:
-        """The name of this home in shared rows, stored with the first of them."""
-        return self._origin
-
-    def stored_origin(self) -> str:
-        """The name of this home, after it is stored."""
-        if not self._is_origin_stored:
-            self._database.write(self._store_origin)
-        return self._origin
+            self.origin: str = state.get(session, ORIGIN, "")
+            """The name of this home in rows that machines share."""
+        if not self.origin:
+            self.origin = randomness.new_id("home")
+            database.write(lambda tx: state.put(tx, ORIGIN, self.origin))
 
     def load(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
         """The profiles of `leaders`."""
@@ -157,8 +149,7 @@ class Profiles:
             entries = {(entry.section, entry.key, entry.version): entry for entry in stored}
             for section, key, version in saved:
                 before = entries.get((section, key, version))
-                text = seeded.get((section, key), "")
-                body = before.body if before else {"text": text, TRUST: Trust.OPERATOR.value} if text else {}
+                body = before.body if before else _text_body(seeded.get((section, key), ""))
                 self.write(tx, leader, section, key, body, before.learnt if before else ())
                 tx.record(ProfileEdited(subject=leader, section=section, key=key))
             state.put(tx, f"{LAST_EDIT}{leader}", [])
@@ -170,7 +161,7 @@ class Profiles:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
         now = self.get(leader)
         last = datetime.max.replace(tzinfo=UTC)  # newer than all that is stored
-        new = [make_entry(leader, *change, last, self._origin) for change in self._bodies(now, edits)]
+        new = [make_entry(leader, *change, last, self.origin) for change in self._bodies(now, edits)]
         decisions = self._load_decisions([leader])
         with self._database.read() as session:
             return self._profiles(session, [leader], decisions, new)[leader]
@@ -186,36 +177,7 @@ class Profiles:
     def _bodies(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
         """Section, key and body of the version that each edit makes."""
         seed = self._seed(now.leader)
-        return [self._body(now, seed, edit.section, edit.key, edit.value) for edit in edits]
-
-    def _body(
-        self, now: LeaderProfile, seed: LeaderProfile, section: str, key: str, value: str | Sequence[str]
-    ) -> tuple[str, str, dict[str, Any]]:
-        if section not in SECTIONS:
-            raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
-        body: dict[str, Any]
-        if section in LISTS:
-            if isinstance(value, str):
-                raise Refusal("bad_profile", f"{section} must be a list of strings", "write one string per item")
-            list_items = [line for line in map(item_text, value) if line]
-            body = {"items": list_items} if list_items and list_items != [*getattr(seed, section)] else {}
-            key = ""
-        else:
-            if not isinstance(value, str):
-                raise Refusal("bad_profile", f"{section} must be a string", "write one string")
-            line = item_text(value)
-            body = {"text": line, TRUST: Trust.OPERATOR.value} if line else {}
-            if section == "domain":
-                key, body = "", {} if line == seed.domain else body
-            elif not key and not line:
-                raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
-            elif not key:
-                named = NAMED_ITEM.match(line) if section == "patterns" else None
-                key = slug(named[1]) if named else lesson_id(line)
-                body["text"] = named[2] if named else line
-            elif section == "patterns" and key not in {pattern.key for pattern in now.patterns}:
-                key = slug(key)
-        return section, key, body
+        return [_body(now, seed, edit) for edit in edits]
 
     def drop(self, lesson: str) -> list[str]:
         """Remove the patterns with this lesson from all leaders; returns the leaders that had one."""
@@ -249,33 +211,26 @@ class Profiles:
         sources: tuple[PatternSource, ...] = (),
     ) -> None:
         """Write a new version of an item, newer than all stored ones."""
-        self._store_origin(tx)
         last = newest_time(tx.session, leader, section, key)
         at = tx.now if last is None else max(tx.now, last + MICROSECOND)
-        self.merge_rows(tx, [make_entry(leader, section, key, body, at, self._origin, sources)], unsent=True)
+        self.merge_rows(tx, [make_entry(leader, section, key, body, at, self.origin, sources)], unsent=True)
 
     def merge_rows(
         self, tx: Transaction, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse] = (), *, unsent: bool
     ) -> None:
         """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing,
         but that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
-        connection, new = tx.session.connection(), 0
-        for entry in entries:
-            fresh = insert(ProfileEntry).values({**entry.model_dump(), "unsent": unsent})
-            forgotten = fresh.on_conflict_do_update(
-                index_elements=["leader", "section", "key", "version"],
-                set_={"body": fresh.excluded.body},
-                where=text("excluded.body = '{}' AND profile_entries.body <> '{}'"),
-            )
-            new += connection.execute(forgotten).rowcount
-        for use in uses:
-            counted = insert(PatternUse).values({**use.model_dump(), "unsent": unsent})
-            larger = counted.on_conflict_do_update(
-                index_elements=["leader", "key", "origin"],
-                set_={"uses": counted.excluded.uses, "last_used_at": counted.excluded.last_used_at},
-                where=counted.excluded.uses > col(PatternUse.uses),
-            )
-            new += connection.execute(larger).rowcount
+
+        def merge(row: ProfileEntry | PatternUse, changed: Sequence[str], where: str) -> int:
+            table = type(row)
+            new = insert(table).values({**row.model_dump(), "unsent": unsent})
+            keys = [column.name for column in table_of(table).primary_key]
+            update = {name: new.excluded[name] for name in changed}
+            merged = new.on_conflict_do_update(index_elements=keys, set_=update, where=text(where))
+            return tx.session.connection().execute(merged).rowcount
+
+        new = sum(merge(entry, ["body"], "excluded.body = '{}' AND profile_entries.body <> '{}'") for entry in entries)
+        new += sum(merge(use, ["uses", "last_used_at"], "excluded.uses > pattern_uses.uses") for use in uses)
         if new:
             tx.after_commit(self.bump_version)
 
@@ -283,7 +238,7 @@ class Profiles:
         """Count a use of patterns (leader, key)."""
         for leader, key in keys:
             fresh = insert(PatternUse).values(
-                leader=leader, key=key, origin=self._origin, uses=1, last_used_at=tx.now, unsent=True
+                leader=leader, key=key, origin=self.origin, uses=1, last_used_at=tx.now, unsent=True
             )
             tx.session.connection().execute(
                 fresh.on_conflict_do_update(
@@ -291,17 +246,11 @@ class Profiles:
                     set_={"uses": PatternUse.uses + 1, "last_used_at": fresh.excluded.last_used_at, "unsent": True},
                 )
             )
-        self._store_origin(tx)
 
     def load_in(self, tx: Transaction, leader: str) -> LeaderProfile:
         """The profile as the transaction sees it, without captured decisions."""
         tx.session.flush()
         return self._profiles(tx.session, [leader], {})[leader]
-
-    def _store_origin(self, tx: Transaction) -> None:
-        if not self._is_origin_stored:
-            state.put(tx, ORIGIN, self._origin)
-            tx.after_commit(lambda: setattr(self, "_is_origin_stored", True))
 
     def _profiles(
         self,
@@ -329,6 +278,32 @@ class Profiles:
     def bump_version(self) -> None:
         """Note a change of profiles, so that cached guidance is made again."""
         self.version += 1
+
+
+def _body(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> tuple[str, str, dict[str, Any]]:
+    section, key, value = edit.section, edit.key, edit.value
+    if section not in SECTIONS:
+        raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
+    if isinstance(value, str) is (section in LISTS):
+        kind, fix = ("list of strings", "string per item") if section in LISTS else ("string", "string")
+        raise Refusal("bad_profile", f"{section} must be a {kind}", f"write one {fix}")
+    if not isinstance(value, str):
+        list_items = [line for line in map(item_text, value) if line]
+        return section, "", {"items": list_items} if list_items and list_items != [*getattr(seed, section)] else {}
+    line = item_text(value)
+    if section == "domain":
+        return section, "", _text_body(line if line != seed.domain else "")
+    if key:
+        is_new_pattern = section == "patterns" and key not in {pattern.key for pattern in now.patterns}
+        return section, slug(key) if is_new_pattern else key, _text_body(line)
+    if not line:
+        raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
+    named = NAMED_ITEM.match(line) if section == "patterns" else None
+    return (section, slug(named[1]), _text_body(named[2])) if named else (section, lesson_id(line), _text_body(line))
+
+
+def _text_body(text: str) -> dict[str, Any]:
+    return {"text": text, TRUST: Trust.OPERATOR.value} if text else {}
 
 
 class ProfileTexts:

@@ -116,10 +116,6 @@ class Forgetting:
             )
             return self._finish(intent, terms)
 
-    def unfinished(self) -> bool:
-        """Whether a crash left something half forgotten."""
-        return bool(intents.unfinished(self._database, INTENT))
-
     def recover(self) -> list[str]:
         """Finish what a crash left half done."""
         messages = []

@@ -1,107 +1,45 @@
 """Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles which.
 
-Kept in memory, read in the background at the start, written by `graph_file`. Nothing is deleted: tasks and edges that
-are no longer valid are marked. Edges of `blocks`, and those of `derived_from`, never form a cycle.
+Kept in memory and read in the background at the start. Nothing is deleted: tasks and edges that are no longer valid are
+marked. Edges of `blocks`, and those of `derived_from`, never form a cycle.
+
+On disk it is `task_graph.json`, one JSON document with one task a line, and a journal of what came after it: a change
+is one more line, so that its cost does not grow with the graph. A line is a task with its edges; the last line of a
+task counts. To compact is to replace the document, whole or not at all, and then to empty the journal: a crash in
+between is harmless, for the journal's lines say again what the document says.
 """
 
 from __future__ import annotations
 
 import gc
-import logging
+import io
+import itertools
+import json
 import math
+import os
+import shutil
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
-from graphlib import CycleError, TopologicalSorter
-from itertools import islice
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from engine.background import run_in_thread
 from engine.clock import Clock
-from engine.memory.graph_file import GraphFiles, Record
+from engine.files import BUFFER_SIZE, sync_folder, write_atomic
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 from engine.storage.erasing import SearchTerms
 
-# Numbers and arrows of the task graph (SPEC 4.6): likeness, age, where arrows lead, and circles of them. Pure.
-
+SNAPSHOT = "task_graph.json"
+JOURNAL = "task_graph.journal.jsonl"
 
 SEMANTIC_WEIGHT = 0.7
 """Of what is found of tasks likeness counts so much, and recency the rest (SPEC 4.6)."""
 
 DECAY_DAYS = 14.0
-SIMILAR = 0.8
-"""Cosine from which two tasks are linked by themselves."""
-
-MAX_SIMILAR = 5
-"""Links that one new task gets by itself, the closest."""
-
-_DAY = timedelta(days=1)
-
-
-def recency(at: datetime, now: datetime) -> float:
-    """exp(-age in days / 14); 1 for what is new, or from the future."""
-    return math.exp(-max(0.0, (now - at) / _DAY) / DECAY_DAYS)
-
-
-def similar(tasks: Iterable[tuple[str, float]], own_id: str) -> list[tuple[str, float]]:
-    """Of tasks with their cosines, those to link to: 0.8 or more, the closest first, each once."""
-    best: dict[str, float] = {}
-    for task_id, cosine in tasks:
-        if task_id != own_id and cosine >= SIMILAR:
-            best[task_id] = max(cosine, best.get(task_id, 0.0))
-    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_SIMILAR]
-
-
-OutgoingEdges = Mapping[str, Sequence[GraphEdge]]
-"""The arrows of each task, by the task that they come from."""
-
-
-def targets(out: OutgoingEdges, task_id: str, relation: Relation) -> Iterator[str]:
-    """Where arrows that hold lead."""
-    return (item.target for item in out.get(task_id, ()) if item.relation is relation and not item.invalidated)
-
-
-def reaches(out: OutgoingEdges, into: Mapping[str, Sequence[str]], start: str, relation: Relation, goal: str) -> bool:
-    """Whether arrows of one relation lead from `start` to `goal`; `into` says from where any arrows lead to a task.
-
-    Looked for from both ends at once, so that a task that nothing points to yet, as every new one, costs nothing
-    however deep the graph is.
-    """
-    forward_queue, backward_queue = deque([start]), deque([goal])
-    seen_forward, seen_backward = {start}, {goal}
-    while forward_queue and backward_queue:
-        for target in targets(out, forward_queue.popleft(), relation):
-            if target in seen_backward:
-                return True
-            if target not in seen_forward:
-                seen_forward.add(target)
-                forward_queue.append(target)
-        task_id = backward_queue.popleft()
-        for source in into.get(task_id, ()):
-            if task_id not in targets(out, source, relation):
-                continue
-            if source in seen_forward:
-                return True
-            if source not in seen_backward:
-                seen_backward.add(source)
-                backward_queue.append(source)
-    return False
-
-
-def find_circle(out: OutgoingEdges, relation: Relation) -> list[str]:
-    """The members of a circle that arrows of one relation form, in their order; [] when there is none."""
-    try:
-        TopologicalSorter({task_id: targets(out, task_id, relation) for task_id in out}).prepare()
-    except CycleError as error:
-        members: list[str] = error.args[1]  # the first is the last, too; against the arrows
-        return members[:0:-1]
-    return []
-
-
-log = logging.getLogger(__name__)
 
 MAX_TITLE = 200
 MAX_DESCRIPTION = 600
@@ -111,11 +49,10 @@ MAX_NEIGHBOURS = 200
 """Neighbours of one task that are shown."""
 
 MAX_WHOLE = 2_000
-"""Tasks up to which the whole graph is written at the end of each session, in some milliseconds; a larger one has a
-journal, so that one more task does not rewrite it."""
+"""Tasks up to which the whole graph is written at the end of each session, in some milliseconds."""
 
 COMPACT_LINES = 2_000
-"""Lines of the journal, and at least half as many as there are tasks, after which it becomes part of the snapshot."""
+"""Lines of the journal, and at least half as many as there are tasks, after which it becomes part of the document."""
 
 FREEZE_EVERY = 5_000
 """Records read after which the garbage collector is told to ignore existing objects: it would walk a large graph again
@@ -123,6 +60,17 @@ and again, 150 ms at a time, and free nothing."""
 
 READY_TIMEOUT_S = 2.0
 """Seconds that a question waits for the graph to be read; longer, and it is refused."""
+
+_HEAD, _FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
+_TASK = TypeAdapter(GraphNode)
+
+Record = tuple[GraphNode, Sequence[GraphEdge]]
+"""A task, and the edges that begin at it."""
+
+
+def recency(at: datetime, now: datetime) -> float:
+    """exp(-age in days / 14); 1 for what is new, or from the future."""
+    return math.exp(-max(0.0, (now - at) / timedelta(days=1)) / DECAY_DAYS)
 
 
 class TaskGraph:
@@ -132,21 +80,16 @@ class TaskGraph:
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """Quick: nothing is read before `load` or `start`."""
-        self._folder = folder
         self._clock = clock
-        self._files = GraphFiles(folder)
-        self._lock = threading.Lock()
+        self._files = _Files(folder)
         self._write_lock = threading.Lock()
         self._loading: Future[None] | None = None
         self._closed = False
         self._nodes: dict[str, GraphNode] = {}
         self._outgoing: dict[str, Sequence[GraphEdge]] = {}
-        self._incoming: dict[str, list[str]] = {}
-        self._by_title: dict[tuple[str, str], str] = {}
-        self.faults: tuple[str, ...] = ()
-        """What could not be read, in words."""
-        self.is_ready = False
-        """Whether all of it was read."""
+        self._sources: dict[str, dict[str, None]] = {}
+        """Of each task the tasks from which an edge leads to it, in order."""
+        self._latest_named: dict[tuple[str, str], GraphNode] = {}
 
     # -- reading and closing
 
@@ -161,29 +104,29 @@ class TaskGraph:
         self._wait_until_ready(None)
 
     def _read_files(self) -> None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for number, record in enumerate(self._files.read(), 1):
-                self._add_record(record)
-                if number % FREEZE_EVERY == 0:
-                    gc.freeze()
-            self.faults = tuple(sanitise(fault) for fault in (*self._break_cycles(), *self._files.faults))
-            self.is_ready = True
-        except OSError as error:
-            log.exception("the task graph cannot be read")
-            self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
+        for number, (node, edges) in enumerate(self._files.read(), 1):
+            self._add(node, edges)
+            if number % FREEZE_EVERY == 0:
+                gc.freeze()
+        if self._files.faults:
+            self._files.replace(self._records())  # what is damaged was copied aside
 
     @property
-    def progress(self) -> float:
-        """The share of the files that was read."""
-        return 1.0 if self.is_ready else self._files.progress
+    def is_ready(self) -> bool:
+        """Whether all of it was read."""
+        return self._loading is not None and self._loading.done() and self._loading.exception() is None
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What could not be read, in words."""
+        error = self._loading.exception() if self._loading is not None and self._loading.done() else None
+        return (f"the task graph cannot be read: {error}",) if error else tuple(self._files.faults)
 
     @property
     def newest_at(self) -> datetime | None:
         """When the task that was added last began or ended."""
-        with self._lock:
-            last = next(reversed(self._nodes.values()), None)
-            return None if last is None else last.timestamp
+        last = next(reversed(tuple(self._nodes.values())), None)
+        return None if last is None else last.timestamp
 
     def close(self) -> None:
         """Give the files up. Safe to call twice."""
@@ -204,41 +147,37 @@ class TaskGraph:
     def latest_named(self, workspace: str, title: str) -> GraphNode | None:
         """The newest task of this title in a workspace."""
         self._wait_until_ready()
-        with self._lock:
-            task_id = self._by_title.get((workspace, _short(title, MAX_TITLE)))
-            return self._nodes[task_id] if task_id else None
+        return self._latest_named.get((workspace, _short(title, MAX_TITLE)))
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
-        """Tasks that hold, the last added first, those with all `words`."""
+        """Tasks, the last added first, those with all `words`."""
+        self._wait_until_ready()
         terms = words.casefold().split()
         matching = (
             node
-            for node in reversed(self._all_nodes())
+            for node in reversed(tuple(self._nodes.values()))
             if (workspace is None or node.workspace == workspace)
             and all(word in f"{node.title} {node.description}".casefold() for word in terms)
         )
-        return list(islice(matching, limit))
+        return list(itertools.islice(matching, limit))
 
     def neighbourhood(self, task_id: str) -> Neighbourhood:
-        """A task with what is one step away, what holds first. Raises `Refusal`: `unknown_task`, `not_ready`."""
+        """A task with what is one step away, what is valid first. Raises `Refusal`: `unknown_task`, `not_ready`."""
         self._wait_until_ready()
-        with self._lock:
-            node = self._existing(task_id)
-            edges = self._edges_around(task_id)
-            others = dict.fromkeys(edge.other_end(task_id) for edge in edges)
-            return Neighbourhood(node, tuple(edges), tuple(self._nodes[other] for other in others))
+        edges = self._edges_around(task_id)
+        others = dict.fromkeys(edge.other_end(task_id) for edge in edges)
+        return Neighbourhood(self._existing(task_id), tuple(edges), tuple(self._nodes[other] for other in others))
 
     def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
-        """What is one step from `task_ids` and holds, with the arrow that leads there; each once, not themselves."""
+        """What is one step from `task_ids` and valid, with the arrow that leads there; each once, not themselves."""
         self._wait_until_ready()
         visited, results = set(task_ids), []
-        with self._lock:
-            for task_id in task_ids:
-                for edge in self._edges_around(task_id):
-                    neighbour = self._nodes[edge.other_end(task_id)]
-                    if neighbour.task_id not in visited and not edge.invalidated and neighbour.invalidated_at is None:
-                        visited.add(neighbour.task_id)
-                        results.append((edge, neighbour))
+        for task_id in task_ids:
+            for edge in self._edges_around(task_id):
+                neighbour = self._nodes[edge.other_end(task_id)]
+                if neighbour.task_id not in visited and not edge.invalidated and neighbour.invalidated_at is None:
+                    visited.add(neighbour.task_id)
+                    results.append((edge, neighbour))
         return results
 
     # -- writing
@@ -246,7 +185,8 @@ class TaskGraph:
     def put(self, node: GraphNode) -> None:
         """Add a task, or say something new of it. The same again writes nothing. Raises `Refusal`, OSError."""
         self._wait_until_ready()
-        node = _cleaned(node)
+        title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
+        node = replace(node, title=title, description=description)
         with self._write_lock:
             if self._nodes.get(node.task_id) != node:
                 self._write(node, self._outgoing.get(node.task_id, ()))
@@ -257,27 +197,25 @@ class TaskGraph:
         with self._write_lock:
             self._existing(source)
             self._existing(target)
-            if source == target:
-                raise Refusal("cycle", f"{source} cannot be related to itself", "name two tasks")
-            existing = self._edge(source, relation, target)
-            if existing is not None and not existing.invalidated:
+            edge = GraphEdge(source, relation, target, round(weight, 4))
+            if any(_is_same(edge, other) and not other.invalidated for other in self._outgoing.get(source, ())):
                 return False
-            if relation in ACYCLIC and reaches(self._outgoing, self._incoming, target, relation, source):
+            if source == target or (relation in ACYCLIC and self._leads(target, relation, source)):
                 raise Refusal(
                     "cycle", f"{target} leads to {source} by `{relation}` already", "reverse the arrow, or leave it out"
                 )
-            self._write(*self._with_edge(GraphEdge(source, relation, target, round(weight, 4))))
+            self._draw(edge)
         return True
 
     def cut(self, edge: GraphEdge) -> None:
-        """Mark an arrow as holding no longer. Raises OSError."""
+        """Mark an arrow as no longer valid. Raises OSError."""
         with self._write_lock:
-            self._write(*self._with_edge(replace(edge, invalidated=True)))
+            self._draw(replace(edge, invalidated=True))
 
     def flush(self, *, whole: bool = False) -> None:
-        """Wait until everything is on the disk for good; with `whole`, and at most `MAX_WHOLE` tasks, in the one file
-        `task_graph.json`. A long journal becomes part of it too. Raises OSError."""
-        if (whole and len(self) <= MAX_WHOLE) or self._files.lines > max(COMPACT_LINES, len(self) // 2):
+        """Wait until everything is on the disk for good. A long journal becomes part of the document; with `whole`, and
+        at most `MAX_WHOLE` tasks, any does. Raises OSError."""
+        if self._files.lines > (0 if whole and len(self) <= MAX_WHOLE else max(COMPACT_LINES, len(self) // 2)):
             self.compact()
             return
         with self._write_lock:
@@ -285,43 +223,37 @@ class TaskGraph:
                 self._files.sync()
 
     def compact(self) -> None:
-        """Make the journal part of the snapshot. Writers wait meanwhile. Raises OSError."""
+        """Make the journal part of the document. Writers wait meanwhile. Raises OSError."""
         self._wait_until_ready()
         with self._write_lock:
-            if not self._closed and self._files.lines:
-                self._files.replace((node, self._outgoing.get(node.task_id, ())) for node in list(self._nodes.values()))
+            if not self._closed:
+                self._files.replace(self._records())
 
     # -- forgetting
 
     def find(self, search_terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Tasks whose words are `search_terms`."""
-        for node in self._all_nodes():
+        """Tasks that contain `search_terms`."""
+        self.load()
+        for node in self.newest(limit=len(self)):
             if any(map(search_terms.match, (node.title, node.description, node.why))):
                 yield node.task_id, node.title or node.description
 
     def erase(self, terms: SearchTerms) -> int:
         """Empty and invalidate them, in the files too; how many. Their places in the graph stay (SPEC 4.10)."""
-        nodes = [node for task_id, _ in self.find(terms) if (node := self.get(task_id)) is not None]
+        nodes = [self._nodes[task_id] for task_id, _ in self.find(terms)]
         for node in nodes:
             at = node.invalidated_at or self._clock.now()
             self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))
-        self.compact()  # always: what a crash left blank in the journal is in the snapshot still
+        self.compact()  # always: what a crash left blank in the journal is in the document still
         return len(nodes)
 
     # -- inside
 
     def _wait_until_ready(self, timeout_s: float | None = READY_TIMEOUT_S) -> None:
-        if self.is_ready:
-            return
         if self._loading is None or wait([self._loading], timeout_s).not_done:
-            raise Refusal("not_ready", f"the task graph is being read ({self.progress:.0%})", "try again in a moment")
-        if not self.is_ready:
+            raise Refusal("not_ready", "the task graph is being read", "try again in a moment")
+        if self._loading.exception() is not None:
             raise Refusal("unwritable_home", self.faults[0], f"see {self._files.snapshot}")
-
-    def _all_nodes(self) -> list[GraphNode]:
-        self._wait_until_ready()
-        with self._lock:
-            return list(self._nodes.values())
 
     def _existing(self, task_id: str) -> GraphNode:
         node = self._nodes.get(task_id)
@@ -329,64 +261,154 @@ class TaskGraph:
             raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
         return node
 
+    def _records(self) -> Iterator[Record]:
+        return ((node, self._outgoing.get(node.task_id, ())) for node in tuple(self._nodes.values()))
+
     def _write(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
         if self._closed:
             raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
         self._files.append((node, edges))
-        self._add_record((node, edges))
+        self._add(node, edges)
 
-    def _add_record(self, record: Record) -> None:
+    def _draw(self, edge: GraphEdge) -> None:
+        """Write the task that an arrow begins at, with this arrow in the place of the one like it, or as one more."""
+        others = (other for other in self._outgoing.get(edge.source, ()) if not _is_same(edge, other))
+        self._write(self._nodes[edge.source], (*others, edge))
+
+    def _add(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
         """Put a record into memory; twice is as once."""
-        node, edges = _cleaned(record[0]), record[1]
-        with self._lock:
-            self._nodes[node.task_id] = node
-            if node.title:
-                self._by_title[node.workspace, node.title] = node.task_id
-            known_targets = {edge.target for edge in self._outgoing.get(node.task_id, ())}
-            if edges:
-                self._outgoing[node.task_id] = tuple(edges)
-            for target in dict.fromkeys(edge.target for edge in edges):
-                if target not in known_targets:
-                    self._incoming.setdefault(target, []).append(node.task_id)
+        self._nodes[node.task_id] = node
+        if node.title:
+            self._latest_named[node.workspace, node.title] = node
+        if edges:
+            self._outgoing[node.task_id] = tuple(edges)
+        for edge in edges:
+            self._sources.setdefault(edge.target, {})[node.task_id] = None
 
-    def _with_edge(self, edge: GraphEdge) -> Record:
-        """The task that an arrow begins at, with this arrow in the place of the one like it, or as one more."""
-        others = (
-            other
-            for other in self._outgoing.get(edge.source, ())
-            if (other.relation, other.target) != (edge.relation, edge.target)
-        )
-        return self._nodes[edge.source], (*others, edge)
-
-    def _break_cycles(self) -> Iterable[str]:
-        """Open circles of arrows that must not have any: only a hand that wrote in the file can have drawn them. The
-        arrow that closes one is taken as holding no longer; in words, which and how it is mended."""
-        for relation in ACYCLIC:
-            while circle := find_circle(self._outgoing, relation):
-                source, target = circle[-1], circle[0]
-                path = " → ".join((*circle[:8], *(["…", source] if len(circle) > 8 else []), target))
-                yield (
-                    f"{self._files.snapshot.name}: {path} is a circle of `{relation}`; {source} → {target} is "
-                    "treated as not valid. Quit, remove the wrong arrow from the file, and restart"
-                )
-                edge = self._edge(source, relation, target)
-                assert edge is not None, "the circle was made of it"
-                self._add_record(self._with_edge(replace(edge, invalidated=True)))
-
-    def _edge(self, source: str, relation: Relation, target: str) -> GraphEdge | None:
-        edges = self._outgoing.get(source, ())
-        return next((edge for edge in edges if edge.relation is relation and edge.target == target), None)
+    def _leads(self, start: str, relation: Relation, goal: str) -> bool:
+        """Whether arrows of one relation lead from `start` to `goal`. Nothing points to a new task yet, so that one
+        costs nothing however deep the graph is."""
+        waiting = [start] if goal in self._sources else []
+        reached = set(waiting)
+        while waiting and goal not in reached:
+            edges = self._outgoing.get(waiting.pop(), ())
+            targets = {edge.target for edge in edges if edge.relation is relation and not edge.invalidated}
+            waiting += targets - reached
+            reached |= targets
+        return goal in reached
 
     def _edges_around(self, task_id: str) -> list[GraphEdge]:
         edges = [edge for edge in self._outgoing.get(task_id, ()) if edge.target in self._nodes]
-        sources = self._incoming.get(task_id, ())
+        sources = tuple(self._sources.get(task_id, ()))
         edges += [edge for source in sources for edge in self._outgoing[source] if edge.target == task_id]
         return sorted(edges, key=lambda edge: edge.invalidated)[:MAX_NEIGHBOURS]
 
 
-def _cleaned(node: GraphNode) -> GraphNode:
-    title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
-    return replace(node, title=title, description=description)
+class _Files:
+    """The files of one graph in `folder`. Not thread-safe: its owner has the lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.snapshot, self._journal = folder / SNAPSHOT, folder / JOURNAL
+        self._file: io.FileIO | None = None
+        self.lines = 0
+        """Lines of the journal."""
+        self.faults: list[str] = []
+        """What could not be read, in words."""
+
+    def read(self) -> Iterator[Record]:
+        """Every record, oldest first; then the journal is open for writing. A last line that a crash tore is cut off. A
+        file of which anything else cannot be read is copied aside, and named in `faults`. Raises OSError."""
+        self.snapshot.parent.mkdir(parents=True, exist_ok=True)
+        for path in (self.snapshot, self._journal):
+            faults, self.lines = [], 0
+            for self.lines, line in enumerate(_lines(path), 1):
+                try:
+                    yield _record(line)
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    faults.append(f"line {self.lines}: {' '.join(sanitise(str(error)).split())[:200]}")
+            if faults:
+                copies = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+                copy = shutil.copyfile(path, next(copy for copy in copies if not copy.exists()))
+                self.faults.append(f"{path.name}: {faults[0]}; {len(faults)} in all; the file is kept as {copy.name}")
+        self._journal.touch(0o600)
+        self._file = self._journal.open("ab", buffering=0)
+        sync_folder(self.snapshot.parent)
+
+    def append(self, record: Record) -> None:
+        """Write a task; it is on the disk for good after `sync`. Raises OSError; then nothing of it is kept."""
+        assert self._file is not None, "it was read"
+        data = _line(record) + b"\n"
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError:
+            self._file.truncate(end)
+            raise
+        self.lines += 1
+
+    def sync(self) -> None:
+        """Wait until what was appended is on the disk."""
+        assert self._file is not None, "it was read"
+        os.fsync(self._file)
+
+    def replace(self, records: Iterable[Record]) -> None:
+        """Make `records`, which is everything, the document, and empty the journal.
+
+        One task is dumped and written at a time: a single dump of a large graph would hold the interpreter for a third
+        of a second. Raises OSError; the files then still say the same as before.
+        """
+        assert self._file is not None, "it was read"
+        separators = itertools.chain([b""], itertools.repeat(b",\n"))
+        lines = (separator + _line(record) for separator, record in zip(separators, records, strict=False))
+        write_atomic(self.snapshot, itertools.chain([_HEAD], lines, [_FOOT]))
+        self._file.truncate(0)
+        self.lines = 0
+
+    def close(self) -> None:
+        """Close the journal. Safe to call twice."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file with a record each; a last one that has no end is cut off."""
+    if not path.exists():
+        return
+    with path.open("rb", buffering=BUFFER_SIZE) as file:
+        complete_bytes = 0
+        for line in file:
+            if not line.endswith(b"\n"):
+                os.truncate(path, complete_bytes)
+                return
+            complete_bytes += len(line)
+            if line not in (_HEAD, _FOOT[1:]):
+                yield line
+
+
+def _line(record: Record) -> bytes:
+    node, outgoing = record
+    edges = [
+        [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
+        for edge in outgoing
+    ]
+    line = {"task": _TASK.dump_python(node, mode="json"), "edges": edges}
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def _record(line: bytes) -> Record:
+    """Raises ValueError and the like for what is no task."""
+    fields = json.loads(line.rstrip().removesuffix(b","))
+    node = _TASK.validate_python(fields["task"])
+    return node, [
+        GraphEdge(node.task_id, Relation(relation), target, weight, bool(rest))
+        for relation, target, weight, *rest in fields["edges"]
+    ]
+
+
+def _is_same(edge: GraphEdge, other: GraphEdge) -> bool:
+    """Whether both say the same of the same tasks."""
+    return (edge.source, edge.relation, edge.target) == (other.source, other.relation, other.target)
 
 
 def _short(text: str, max_length: int) -> str:

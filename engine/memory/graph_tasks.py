@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.memory.captures import ENDED, Work, session_of
-from engine.memory.graph import TaskGraph, similar
+from engine.memory.graph import TaskGraph
 from engine.model import PROBLEM_FOUND, GraphEdge, GraphNode, Refusal, Relation, Task
 from engine.storage.ledger import LedgerEntry, NotReady
 
@@ -17,16 +17,26 @@ SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
 """What of the outcomes of SPEC 2.12 says that a task succeeded, or that it is still to be done; the others say
 neither."""
 
+SIMILAR = 0.8
+"""Cosine from which two tasks are linked by themselves."""
+
+MAX_SIMILAR = 5
+"""Links that one new task gets by itself, the closest."""
+
+SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
+"""`(session, k, cosine)`: see `MemorySearch.sessions_like`."""
+
 
 class GraphProducer:
     """Keeps the graph in step with sessions and tasks."""
 
-    def __init__(self, graph: TaskGraph, work: Work) -> None:
+    def __init__(self, graph: TaskGraph, work: Work, similar_sessions: SimilarSessions) -> None:
         self._graph = graph
         self._work = work
+        self._similar_sessions = similar_sessions
 
     def handle(self, fact: LedgerEntry) -> None:
-        """Take one fact of `KINDS` in. Again changes nothing."""
+        """Take one fact of `KINDS` in. Again changes nothing. Raises `NotReady` while the graph is read."""
         if not self._graph.is_ready:
             raise NotReady
         try:
@@ -35,11 +45,28 @@ class GraphProducer:
             elif fact.kind == "WorkOverlapped":
                 self._relate(fact.payload["session_id"], Relation.RELATED_TO, fact.payload["other_session_id"])
             else:
-                self._task(fact.subject)
+                self._task(self._work.task(fact.subject))
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
         self._graph.flush(whole=fact.kind in ENDED)
+
+    def link_similar(self, fact: LedgerEntry) -> None:
+        """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
+        still to be made."""
+        if not self._graph.is_ready:
+            raise NotReady
+        if self._graph.get(fact.subject) is None:
+            return
+        similar = self._similar_sessions(fact.subject, 20, SIMILAR)
+        if similar is None:
+            raise NotReady
+        linked = {edge.source for edge in self._edges(fact.subject) if edge.relation is Relation.SIMILAR_TO}
+        for other_id in [session for session in similar if session != fact.subject][:MAX_SIMILAR]:
+            other_node = self._graph.get(other_id)
+            if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
+                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
+        self._graph.flush()
 
     def _session(self, session_id: str) -> None:
         view = self._work.get(session_id)
@@ -59,36 +86,32 @@ class GraphProducer:
             )
         )
         continued_id = self._work.continues(view.id)
+        if not continued_id and previous is not None and previous.task_id != view.id and previous.success is not True:
+            continued_id = previous.task_id  # the same again: a retry
         if continued_id:
             self._relate(view.id, Relation.DERIVED_FROM, continued_id)
-        elif previous is not None and previous.task_id != view.id and previous.success is not True:
-            self._relate(view.id, Relation.DERIVED_FROM, previous.task_id)  # the same again: a retry
 
-    def _task(self, task_id: str) -> None:
-        task = self._work.task(task_id)
+    def _task(self, task: Task) -> None:
         if task.source != "session":  # else the session itself is the task
-            self._board_task(task)
+            existing = self._graph.get(task.id)
+            outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
+            self._graph.put(
+                GraphNode(
+                    task_id=task.id,
+                    title=task.title,
+                    timestamp=max(existing.timestamp, task.updated_at) if existing else task.updated_at,
+                    success=SUCCESS_BY_OUTCOME.get(outcome),
+                    description=task.note,
+                    workspace=task.workspace,
+                    outcome=outcome,
+                )
+            )
+            if task.session_id:
+                self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
         for needed in task.needs:
             self._blocks(self._work.task(needed), task)
         for waiting in self._work.needing(task.id):
             self._blocks(task, waiting)
-
-    def _board_task(self, task: Task) -> None:
-        existing = self._graph.get(task.id)
-        outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
-        self._graph.put(
-            GraphNode(
-                task_id=task.id,
-                title=task.title,
-                timestamp=max(existing.timestamp, task.updated_at) if existing else task.updated_at,
-                success=SUCCESS_BY_OUTCOME.get(outcome),
-                description=task.note,
-                workspace=task.workspace,
-                outcome=outcome,
-            )
-        )
-        if task.session_id and self._graph.get(task.session_id) is not None:
-            self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
 
     def _blocks(self, needed: Task, waiting: Task) -> None:
         """The failure of a session that worked on a task blocks those that need it, until the task is done."""
@@ -115,32 +138,3 @@ class GraphProducer:
             if refusal.code not in ("unknown_task", "cycle"):
                 raise
             log.info("no %s from %s to %s: %s", relation, source, target, refusal.message)
-
-
-class SimilarityLinker:
-    """Links tasks whose summaries resemble each other, cosine 0.8 and more."""
-
-    def __init__(self, graph: TaskGraph, nearest: Callable[[str, int], Sequence[tuple[str, float]] | None]) -> None:
-        """`nearest(session, k)`: the sessions whose summaries are closest to its own, with their cosines; () when it
-        has no summary, None while its vector is still to be made."""
-        self._graph = graph
-        self._nearest = nearest
-
-    def handle(self, fact: LedgerEntry) -> None:
-        """Link one session that ended to those before it. Raises `NotReady` while vectors are still to be made."""
-        if not self._graph.is_ready:
-            raise NotReady
-        if self._graph.get(fact.subject) is None:
-            return
-        sessions = self._nearest(fact.subject, 20)
-        if sessions is None:
-            raise NotReady
-        for other_id, cosine in similar(sessions, fact.subject):
-            other_node = self._graph.get(other_id)
-            is_linked_back = any(
-                edge.relation is Relation.SIMILAR_TO and edge.source == other_id
-                for edge in self._graph.neighbourhood(fact.subject).edges
-            )
-            if other_node is not None and other_node.invalidated_at is None and not is_linked_back:
-                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other_id, cosine)
-        self._graph.flush()

@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 
 from engine.background import Background
 from engine.frozen import frozen
-from engine.memory import helper
 from engine.memory.helper import Helper, HelperFailed, HelperGone
-from engine.memory.store import MemoryStore
+from engine.memory.store import LAYERS, MemoryStore
 from engine.model import Layer
 
 log = logging.getLogger(__name__)
@@ -115,8 +114,7 @@ class Index:
         self._reopen_wanted = self._compare_wanted = False
         self._clear_wanted = self._is_disconnected = False
         self._opened: tuple[int | None, int | ChromaServer, str] | None = None  # helper's process, where, model
-        self._last_chunk = self._failures = 0
-        self._size = self._removed = 0
+        self._last_chunk = self._failures = self._removed = 0
 
     def wake(self) -> None:
         """There is something to take in. Returns at once."""
@@ -179,12 +177,10 @@ class Index:
     def _failed(self, error: Exception) -> float | None:
         """When to try again, None for not before it is checked. Nothing of ours is at fault when a server is lost."""
         self._opened = None
-        server, is_gone, is_hanging = self._server(), isinstance(error, HelperGone), isinstance(error, TimeoutError)
-        if is_hanging:
-            self._helper.end()  # in a folder that another holds; or whatever hangs would keep the next question waiting
-        if server is not None and is_gone:
-            return helper.RESTART_DELAY_S
-        if server is not None and (is_hanging or str(error).startswith(UNREACHABLE)):
+        server, is_gone = self._server(), isinstance(error, HelperGone)
+        if server is None or isinstance(error, TimeoutError):
+            self._helper.end()  # what hangs would keep the next question waiting; and it cannot let go of a folder
+        if server is not None and (isinstance(error, HelperGone | TimeoutError) or str(error).startswith(UNREACHABLE)):
             self._disconnected(server, error)
             return RETRY_SECONDS
         self._failures += 1
@@ -196,12 +192,9 @@ class Index:
         self._set_state("building", f"built again: {error}", 0.0)
         if server is not None:
             self._clear_wanted = True
-            return 0.0
-        if self._failures > 1:
-            self._helper.end()  # it cannot let go of a former folder
-        if not is_gone or self._failures > 1:  # once it may have been killed; twice it was the folder that killed it
+        elif not is_gone or self._failures > 1:  # once it may have been killed; twice it was the folder that killed it
             self._move_aside()
-        return helper.RESTART_DELAY_S if is_gone else 0.0
+        return 0.0
 
     def _disconnected(self, server: ChromaServer, error: Exception) -> None:
         reason = str(error).removeprefix(f"{UNREACHABLE}: ") or f"{server.host} does not answer"
@@ -213,15 +206,14 @@ class Index:
 
     def _sync(self) -> None:
         if self._reopen_wanted or not self._is_open():
-            self._reopen_wanted = self._compare_wanted = False
+            self._reopen_wanted, self._compare_wanted = False, True
             self._open()
-        elif self._compare_wanted:
-            self._compare_wanted = False
-            if repaired := self._reconcile(self._model()):
-                log.warning("the index differed from the database in %d places; it is fixed", repaired)
         self._add_new()
-        if self._removed > max(500, CHURN * self._size):
-            raise DamagedIndex("many entries were removed")
+        if self._compare_wanted:
+            self._compare_wanted = False
+            repaired = self._reconcile()
+            if repaired and self.state.state == "ready":
+                log.warning("the index differed from the database in %d places; it is fixed", repaired)
         if not self._background.woken:
             self._set_state("ready")
 
@@ -250,17 +242,15 @@ class Index:
             if self._is_disconnected:
                 log.info("the Chroma server at %s is back", server.host)
             self._clear_wanted = self._is_disconnected = False
-        numbers = [number for ids in self._store.indexed(model).values() for number in ids]
-        self._last_chunk = max(numbers, default=0)
-        self._reconcile(model)
-        self._size, self._removed = len(numbers), 0
+        self._last_chunk = max((max(ids, default=0) for ids in self._store.indexed(model).values()), default=0)
+        self._removed = 0
         self._opened = (self._helper.pid, self._where(), model)
 
-    def _reconcile(self, model: str) -> int:
+    def _reconcile(self) -> int:
         """Have it hold what the database does, a page of ids at a time: questions are answered in between. How much it
         lacked or had too much. Raises `DamagedIndex`."""
-        repaired = 0
-        for layer in (Layer.VECTORS, Layer.CONTEXT):
+        repaired = size = 0
+        for layer in sorted(LAYERS):
             indexed: set[int] = set()
             offset = 0
             while not self._background.closed:
@@ -270,7 +260,7 @@ class Index:
                 if len(ids) < IDS_PAGE:
                     break
             # What came since the last page was taken in is none of its faults.
-            expected = {number for number in self._store.indexed(model)[layer] if number <= self._last_chunk}
+            expected = {number for number in self._store.indexed(self._model())[layer] if number <= self._last_chunk}
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
             if len(surplus) > MAX_SURPLUS + CHURN * len(indexed):
                 raise DamagedIndex(f"it holds {len(surplus)} of {len(indexed)} that no longer exist")
@@ -281,8 +271,11 @@ class Index:
                 if len(missing) > PAGE:
                     self._set_state("building", f"{start} of {len(missing)}", start / len(missing))
                 self._add(layer, self._store.vectors(missing[start : start + PAGE]))
+            size += len(expected)
             self._removed += len(surplus)
             repaired += len(surplus) + len(missing)
+        if self._removed > max(500, CHURN * size):
+            raise DamagedIndex("many entries were removed")
         return repaired
 
     def _check_sample(self, layer: Layer, ids: Sequence[int]) -> None:
@@ -298,10 +291,9 @@ class Index:
             page = self._store.vector_page(self._model(), self._last_chunk, PAGE)
             if not page:
                 return
-            for layer in (Layer.VECTORS, Layer.CONTEXT):
+            for layer in sorted(LAYERS):
                 self._add(layer, {chunk: vector for chunk, _, of, vector in page if of is layer})
             self._last_chunk = page[-1][0]
-            self._size += len(page)
 
     def _add(self, layer: Layer, vectors: Mapping[int, bytes]) -> None:
         ids = list(vectors)

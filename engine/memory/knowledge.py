@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import ENDED, CaptureRow, Captures, Work
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles
-from engine.memory.graph import SIMILAR, TaskGraph
-from engine.memory.graph_tasks import KINDS, GraphProducer, SimilarityLinker
+from engine.memory.graph import TaskGraph
+from engine.memory.graph_tasks import KINDS, GraphProducer
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
-from engine.memory.ranking import MIN_RELEVANCE
 from engine.memory.recall import FactSource, GraphSource, LedgerSource
-from engine.memory.search import SUMMARY
 from engine.memory.summaries import SessionSummariser
-from engine.memory.vectors import NoIndex
 from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
 from engine.model.text import count
 from engine.storage.database import Transaction
@@ -69,18 +65,19 @@ class Knowledge:
             files=files,
             model=model,
         )
-        graph, linker = GraphProducer(self.graph, work), SimilarityLinker(self.graph, self._similar_sessions)
+        producer = GraphProducer(self.graph, work, memory.search.sessions_like)
         self._following = ConsumerThread(
             [
                 LedgerConsumer("capture", ledger, ENDED, self.captures.handle),
-                LedgerConsumer("graph", ledger, KINDS, graph.handle),
+                LedgerConsumer("graph", ledger, KINDS, producer.handle),
                 LedgerConsumer("context", ledger, ENDED, context.handle),  # may ask a model: the others first
-                LedgerConsumer("likeness", ledger, frozenset({"SessionEnded"}), linker.handle),
+                LedgerConsumer("likeness", ledger, frozenset({"SessionEnded"}), producer.link_similar),
             ],
             report,
         )
         # What a recall asks besides layers C and E.
-        memory.recaller.join(LedgerSource(ledger), GraphSource(self.graph, self._sessions_near), FactSource(self.para))
+        graph_source = GraphSource(self.graph, memory.search.sessions_near)
+        memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))
 
     def build_forgetting(
         self, others: Sequence[ErasableStore], text_of_other: Mapping[str, Callable[[str], str | None]]
@@ -104,11 +101,7 @@ class Knowledge:
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done; in words."""
-        words = self.para.recover()
-        if self.forgetting.unfinished():
-            self.graph.load()
-            words += self.forgetting.recover()
-        return words
+        return self.para.recover() + self.forgetting.recover()
 
     def start(self, *, follow: bool = True) -> None:
         """Read the graph in the background, and with `follow` take in what happened since."""
@@ -121,7 +114,7 @@ class Knowledge:
         self._following.close()
         try:
             self.para.flush()
-        except Refusal:
+        except (OSError, Refusal):
             log.warning("counts of facts could not be written", exc_info=True)
         self.graph.close()
 
@@ -147,10 +140,11 @@ class Knowledge:
         notes = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
         graph = self.graph
         state = "degraded" if graph.faults else "ready" if graph.is_ready else "building"
+        progress = 0.0 if state == "building" else 1.0
         newest = max((fact.created_at for fact in facts), default=None)
         return [
             LayerState(Layer.CAPTURE, capture_count, newest_capture, "ready"),
-            LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), graph.progress),
+            LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), progress),
             LayerState(Layer.PARA, len(facts), newest, "degraded" if problems else "ready", "; ".join(notes)),
         ]
 
@@ -173,37 +167,9 @@ class Knowledge:
                 return capture.text if capture else None
             if prefix in ("fact", "draft"):
                 return self.para.get(id).fact if prefix == "fact" else self.drafts.get(id).fact
+            if prefix in self._text_of_other:
+                return self._text_of_other[prefix](id)
+            node = self.graph.get(id)
+            return "\n".join((node.title, node.description)) if node else None
         except Refusal:
             return None
-        if prefix in self._text_of_other:
-            return self._text_of_other[prefix](id)
-        node = self.graph.get(id) if self.graph.is_ready and " " not in id else None
-        return "\n".join((node.title, node.description)) if node else None
-
-    # -- the summaries of layer E, by meaning
-
-    def _similar_sessions(self, session_id: str, k: int) -> Sequence[tuple[str, float]] | None:
-        """See `graph_tasks.SimilarityLinker`."""
-        import numpy
-
-        store = self._memory.store
-        summary = store.get(SUMMARY + session_id)
-        if summary is None or summary.forgotten:
-            return ()
-        vectors = store.vectors_of(seqs=[summary.seq])
-        if not vectors:
-            return None
-        return self._sessions_by_vector(numpy.frombuffer(vectors[0][2], dtype="<f4"), k, SIMILAR)
-
-    def _sessions_near(self, text: str, k: int) -> Sequence[tuple[str, float]]:
-        """See `layer_sources.NearestSessions`."""
-        question = self._memory.vectors.embed(text)
-        return () if question is None else self._sessions_by_vector(question.array, k, MIN_RELEVANCE)
-
-    def _sessions_by_vector(self, vector: Any, k: int, min_similarity: float) -> list[tuple[str, float]]:
-        try:
-            hits = self._memory.vectors.search(vector, k, frozenset({Layer.CONTEXT}), min_similarity)
-        except NoIndex:
-            return []
-        rows = self._memory.store.by_seq(hits).values()
-        return [(row.session, min(1.0, hits[row.seq])) for row in rows if not row.forgotten]

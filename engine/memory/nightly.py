@@ -22,7 +22,7 @@ from engine.events import FactPromoted, NightlyFinished
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts, draft, fact_of, heading, lines_for, synthesis
-from engine.memory.para_file import GROUP, MAX_FACT
+from engine.memory.para import GROUP, MAX_FACT
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, SessionView, Trust, sanitise
 from engine.model.secrets import redact
 from engine.model.text import validation_faults

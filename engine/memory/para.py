@@ -1,35 +1,40 @@
 """Layer G, PARA (SPEC 4.7): canonical facts in projects, areas, resources and archives.
 
-Files are the truth (`para_file`). A fact is never deleted: another supersedes it, and the chain of corrections can be
-walked both ways. A change that touches more than one file is an intent row first, with the facts as they shall be:
-applied twice it is as applied once.
+Files are the truth: `para/BUCKET/GROUP/items.json`, and the `summary.md` made of it. A fact is never deleted: another
+supersedes it, and the chain of corrections can be walked both ways. A change is an intent row first, with the facts as
+they shall be, for it may touch several files: applied twice it is as applied once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
+import json
+import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from engine.clock import Clock
+from engine.files import FileCache, json_bytes, write_atomic
 from engine.frozen import frozen
 from engine.memory.capture_rules import digest
-from engine.memory.para_file import FACT, GROUP, ITEMS, MAX_FACT, Group, read_group, write_group
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
+from engine.model.text import one_line, validation_faults
 from engine.storage import intents
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 
-log = logging.getLogger(__name__)
-
+ITEMS, SUMMARY = "items.json", "summary.md"
+GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+MAX_FACT = 1_000
 INTENT = "para"
-_COPIED_FIELDS = ("fact", "category", "bucket", "group", "source", "workspace", "trust", "approved_at")
-"""What a new fact and a kept one have in common."""
+
+_FACTS = TypeAdapter(list[ParaFact])
 
 
 @frozen
@@ -54,6 +59,16 @@ class NewFact:
         return digest(self.fact)
 
 
+@frozen
+class _Group:
+    """The facts in a folder, by id. `broken` says why its file cannot be used, "" when it can: it is never written
+    over."""
+
+    folder: Path
+    facts: Mapping[str, ParaFact] = field(default_factory=dict)
+    broken: str = ""
+
+
 class Para:
     """The facts of one home. All methods may be called from any thread."""
 
@@ -64,14 +79,13 @@ class Para:
         self._database = database
         self._clock = clock
         self._lock = threading.RLock()
-        self._cache: dict[Path, tuple[tuple[int, int, int], Group]] = {}
+        self._read: FileCache[_Group] = FileCache()
         self._accesses: dict[str, tuple[int, datetime]] = {}
 
     # -- reading
 
     def facts(self, *, words: str = "", active: bool = False, workspace: str | None = None) -> list[ParaFact]:
-        """Every fact that makes sense, the newest first; those with all `words`. A fact without a workspace belongs to
-        every one."""
+        """Every fact, the newest first; those with all `words`. A fact without a workspace belongs to every one."""
         terms = words.casefold().split()
         matching = [
             fact
@@ -84,45 +98,27 @@ class Para:
 
     def get(self, fact_id: str) -> ParaFact:
         """One fact. Raises `Refusal` `unknown_fact`."""
-        fact = self._all_facts().get(fact_id)
-        if fact is None:
-            raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
-        return fact
+        return _existing(self._all_facts(), fact_id)
 
     def corrections(self, fact_id: str) -> list[ParaFact]:
-        """The chain of corrections that a fact belongs to: what it took the place of, itself, what took its place.
+        """The chain of corrections that a fact belongs to, oldest first: all that led to the one which holds now.
+        Raises `Refusal` `unknown_fact`."""
+        facts = self._all_facts()
 
-        Oldest first; where two were superseded by one, both. Raises `Refusal` `unknown_fact`.
-        """
-        start = self.get(fact_id)
-        all_facts = self._all_facts()
-        chain = {start.id: start}
-        frontier = [start]
-        while frontier:
-            ids = {fact.id for fact in frontier}
-            predecessors = [fact for fact in all_facts.values() if fact.superseded_by in ids and fact.id not in chain]
-            frontier = sorted(predecessors, key=lambda fact: (fact.created_at, fact.id), reverse=True)
-            chain |= {item.id: item for item in frontier}
-        earlier = list(chain.values())[::-1]
-        successor = all_facts.get(start.superseded_by or "")
-        while successor is not None and successor.id not in chain:
-            chain[successor.id] = successor
-            successor = all_facts.get(successor.superseded_by or "")
-        return [*earlier, *list(chain.values())[len(earlier) :]]
+        def successors(fact: ParaFact) -> list[str]:
+            chain = [fact.id]
+            while (by := facts.get(facts[chain[-1]].superseded_by or "")) is not None:
+                chain.append(by.id)
+            return chain
+
+        chains = {fact.id: successors(fact) for fact in facts.values()}
+        last = chains[_existing(facts, fact_id).id][-1]
+        members = [fact for fact in facts.values() if chains[fact.id][-1] == last]
+        return sorted(members, key=lambda fact: (-len(chains[fact.id]), fact.created_at, fact.id))
 
     def problems(self) -> list[str]:
-        """What in the files makes no sense, in words; nothing of it is lost."""
-        problems = []
-        all_facts = self._all_facts()
-        for group in self._groups():
-            problems += [group.broken] if group.broken else []
-            problems += group.faults
-            problems += [
-                f"{group.place}: {fact.id} is superseded by {fact.superseded_by}, which is missing"
-                for fact in group.facts.values()
-                if fact.superseded_by and fact.superseded_by not in all_facts
-            ]
-        return problems
+        """Which files cannot be read, in words."""
+        return [group.broken for group in self._groups() if group.broken]
 
     # -- writing
 
@@ -133,8 +129,8 @@ class Para:
         """
         with self._lock:
             changes: dict[str, ParaFact] = {}
-            stored = [self._plan_fact(_validated(item), changes) for item in new]
-            self._write_changes(list(changes.values()))
+            stored = [self._plan(_validated(item), changes) for item in new]
+            self._change(list(changes.values()))
             return stored
 
     def count_access(self, fact_ids: Iterable[str]) -> None:
@@ -145,28 +141,18 @@ class Para:
                 self._accesses[fact_id] = (self._accesses.get(fact_id, (0, now))[0] + 1, now)
 
     def flush(self) -> None:
-        """Write the counts of `count_access` into the files. What cannot be written is kept for another time."""
+        """Write the counts of `count_access` into the files. Raises OSError; they are then written another time."""
         with self._lock:
-            if not self._accesses:
-                return
-            accesses, self._accesses = self._accesses, {}
-            for group in self._groups():
-                changed = [
-                    replace(
-                        fact, access_count=fact.access_count + accesses[fact.id][0], last_accessed=accesses[fact.id][1]
-                    )
-                    for fact in group.facts.values()
-                    if fact.id in accesses and not fact.forgotten
-                ]
-                if changed:
-                    try:
-                        write_group(group, changed)
-                    except (OSError, Refusal):
-                        log.warning("counts of %s could not be written", group.place, exc_info=True)
-                        self._accesses |= {fact.id: accesses[fact.id] for fact in changed}
+            facts = self._all_facts()
+            self._write_files([
+                replace(fact, access_count=fact.access_count + number, last_accessed=at)
+                for fact_id, (number, at) in self._accesses.items()
+                if (fact := facts.get(fact_id)) is not None and not fact.forgotten
+            ])  # fmt: skip
+            self._accesses.clear()
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Facts whose words are `terms`, for forgetting."""
+        """Facts that contain `terms`, for forgetting."""
         yield from ((fact.id, fact.fact) for fact in self._matching(terms))
 
     def erase(self, terms: SearchTerms) -> int:
@@ -176,46 +162,50 @@ class Para:
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
                 for fact in self._matching(terms)
             ]
-            self._write_changes(stubs)
+            self._change(stubs)
             return len(stubs)
-
-    def _matching(self, terms: SearchTerms) -> list[ParaFact]:
-        return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Says in words what cannot be."""
         problems = []
         for intent in intents.unfinished(self._database, INTENT):
-            facts = [FACT.validate_python(item) for item in intent.payload["facts"]]
             try:
-                self._write_files(facts)
+                self._write_files(_FACTS.validate_python(intent.payload["facts"]))
             except (OSError, Refusal) as error:
                 problems.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
-                continue
-            intents.drop(self._database, intent.id)
+            else:
+                intents.drop(self._database, intent.id)
         return problems
 
     # -- inside
 
-    def _plan_fact(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
-        new_digest = new.digest
-        all_facts = self._all_facts() | changes
-        for fact in all_facts.values():
+    def _matching(self, terms: SearchTerms) -> list[ParaFact]:
+        return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
+
+    def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
+        """The fact that `new` becomes, put into `changes` with what else changes for it."""
+        facts, new_digest = self._all_facts() | changes, new.digest
+        for fact in facts.values():
             is_in_group = (fact.bucket, fact.group) == (new.bucket, new.group)
             if fact.active and is_in_group and digest(fact.fact) == new_digest:
                 if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
                     fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
                 return fact
         fact = ParaFact(
-            id=_free_id(new, all_facts.keys()),
+            id=_free_id(new, facts),
+            fact=new.fact,
+            category=new.category,
+            source=new.source,
             status="active",
+            bucket=new.bucket,
+            group=new.group,
             created_at=self._clock.now(),
-            **{name: getattr(new, name) for name in _COPIED_FIELDS},
+            workspace=new.workspace,
+            trust=new.trust,
+            approved_at=new.approved_at,
         )
         if new.supersedes:
-            old = all_facts.get(new.supersedes)
-            if old is None:
-                raise Refusal("unknown_fact", f"there is no fact {sanitise(new.supersedes)}", "see layer G")
+            old = _existing(facts, new.supersedes)
             if not old.active:
                 raise Refusal(
                     "already_superseded",
@@ -226,14 +216,12 @@ class Para:
         changes[fact.id] = fact
         return fact
 
-    def _write_changes(self, facts: Sequence[ParaFact]) -> None:
+    def _change(self, facts: Sequence[ParaFact]) -> None:
         """Write changed facts, whichever files they are in, all or, after a crash, all at the next start."""
-        if not facts:
-            return
         for folder in {self._folder_of(fact) for fact in facts}:
-            self._group(folder).refuse_broken()
-        payload = {"facts": [FACT.dump_python(fact, mode="json") for fact in facts]}
-        intent = self._database.write(lambda tx: intents.begin(tx, INTENT, facts[0].id, payload))
+            _refuse_broken(self._group(folder))
+        payload = {"facts": _FACTS.dump_python(list(facts), mode="json")}
+        intent = self._database.write(lambda tx: intents.begin(tx, INTENT, "", payload))
         try:
             self._write_files(facts)
         except OSError as error:
@@ -244,33 +232,26 @@ class Para:
             ) from error
         intents.drop(self._database, intent)
 
-    def _write_files(self, facts: Sequence[ParaFact]) -> None:
-        by_folder: dict[Path, list[ParaFact]] = {}
-        for fact in facts:
-            by_folder.setdefault(self._folder_of(fact), []).append(fact)
+    def _write_files(self, changed: Sequence[ParaFact]) -> None:
         with self._lock:
-            for folder, changed in by_folder.items():
-                write_group(self._group(folder), changed)
+            for folder in {self._folder_of(fact): None for fact in changed}:
+                group = self._group(folder)
+                _refuse_broken(group)
+                facts = {**group.facts, **{fact.id: fact for fact in changed if self._folder_of(fact) == folder}}
+                folder.mkdir(parents=True, exist_ok=True)
+                items = _FACTS.dump_python(list(facts.values()), mode="json", exclude={"__all__": {"bucket", "group"}})
+                _write(folder / ITEMS, json_bytes(items))
+                _write(folder / SUMMARY, summary(folder, facts.values()).encode(errors="replace"))
 
     def _all_facts(self) -> dict[str, ParaFact]:
         return {fact.id: fact for group in self._groups() for fact in group.facts.values()}
 
-    def _groups(self) -> list[Group]:
+    def _groups(self) -> list[_Group]:
         folders = [path for bucket in Bucket for path in sorted((self._folder / bucket).glob("*"))]
         return [self._group(path) for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
 
-    def _group(self, folder: Path) -> Group:
-        """A group, read again when its file has changed."""
-        try:
-            status = (folder / ITEMS).stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except OSError:
-            return read_group(folder)
-        with self._lock:
-            cached = self._cache.get(folder)
-            if cached is None or cached[0] != stamp:
-                cached = self._cache[folder] = (stamp, read_group(folder))
-            return cached[1]
+    def _group(self, folder: Path) -> _Group:
+        return self._read.get(folder, (folder / ITEMS,), lambda: _read_group(folder))
 
     def _folder_of(self, fact: ParaFact) -> Path:
         return self._folder / fact.bucket / fact.group
@@ -278,12 +259,37 @@ class Para:
 
 def group_name(text: str) -> str:
     """A name of a group made of any words: small letters, digits, `-`; "general" for none that can be."""
-    name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())
-    return "-".join(part for part in name.split("-") if part)[:60].strip("-") or "general"
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return "-".join(words)[:60].strip("-") or "general"
+
+
+def _read_group(folder: Path) -> _Group:
+    """The group in `folder`; one that is not there is empty."""
+    bucket, group = folder.parts[-2:]
+    try:
+        items = json.loads((folder / ITEMS).read_text(encoding="utf-8-sig"))
+        facts = _FACTS.validate_python([item | {"bucket": bucket, "group": group} for item in items])
+    except FileNotFoundError:
+        return _Group(folder)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        reason = validation_faults(error)[0] if isinstance(error, ValidationError) else error
+        return _Group(folder, broken=sanitise(f"para/{bucket}/{group}/{ITEMS} cannot be read: {reason}"))
+    return _Group(folder, {fact.id: fact for fact in facts})
+
+
+def _refuse_broken(group: _Group) -> None:
+    if group.broken:
+        raise Refusal("para_damaged", group.broken, "fix the file, or move it away to start afresh")
+
+
+def _existing(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
+    if fact_id not in facts:
+        raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
+    return facts[fact_id]
 
 
 def _validated(new: NewFact) -> NewFact:
-    text = " ".join(sanitise(new.fact).split())
+    text = one_line(new.fact)
     if not text or len(text) > MAX_FACT:
         raise Refusal("bad_fact", f"a fact must have 1 to {MAX_FACT} characters", "write it in one sentence")
     if not GROUP.fullmatch(new.group):
@@ -300,3 +306,26 @@ def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
     basis = f"{new.bucket}/{new.group}/{new.digest}"
     candidates = ("fact_" + hashlib.sha256(f"{basis}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
     return next(name for name in candidates if name not in taken_ids)
+
+
+def summary(folder: Path, facts: Iterable[ParaFact]) -> str:
+    """The Markdown page of a group: what holds, by category, then what was superseded, and by what. Pure."""
+    by_category: dict[str, list[str]] = {}
+    history = []
+    for fact in facts:
+        if fact.active:
+            by_category.setdefault(one_line(fact.category) or "fact", []).append(f"- {one_line(fact.fact)} ({fact.id})")
+        elif not fact.forgotten:
+            by = f", superseded by {fact.superseded_by}" if fact.superseded_by else ""
+            history.append(f"- {one_line(fact.fact)} ({fact.id}{by})")
+    page = [f"# {folder.parent.name.capitalize()}: {folder.name}", "", f"Made from {ITEMS}; edit that one.", ""]
+    for category, lines in sorted(by_category.items()):
+        page += [f"## {category}", "", *lines, ""]
+    if history:
+        page += ["## Superseded", "", *history, ""]
+    return "\n".join(page)
+
+
+def _write(path: Path, data: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != data:
+        write_atomic(path, data)

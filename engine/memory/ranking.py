@@ -8,7 +8,7 @@ long messages, documentation and code are ranked by the same weights.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy
 
     Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
-    Positions = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
 @frozen
@@ -105,31 +104,17 @@ _PREFERENCE = re.compile(
 )
 
 
+Near = tuple[float, int, int]
+"""How near a chunk is, its id, and the number of its memory."""
+
 Row = tuple[int, str, str, str]
 """Of a memory its `seq`, speaker, session and time (ISO 8601 in UTC, as it is stored). A plain tuple: a recall reads
 hundreds of them."""
 
 
-@frozen
-class Pool:
-    """Candidates and the turns beside them, with what is known of each.
-
-    `before` and `after` are the places in the pool of the turn before and after in the same session, -1 where there is
-    none. `words` is BM25, 0 where a search by words did not find it; `meaning` the cosine of the nearest passage with
-    the question, NaN where it is not known.
-    """
-
-    rows: Sequence[Row]
-    before: Positions
-    after: Positions
-    words: Vector
-    meaning: Vector
-    now: datetime
-
-
 @dataclass(slots=True)
 class Candidates:
-    """Those of a pool that are looked at closely, the best first, and what speaks for each, by name of the feature."""
+    """Those that are looked at closely, the best first, and what speaks for each, by name of the feature."""
 
     question: Question
     now: datetime
@@ -149,30 +134,43 @@ class RankedCandidate:
     reason: str
 
 
-def select_candidates(question: Question, pool: Pool) -> Candidates:
-    """Fuse both searches, look at sessions, speakers and dates, and choose what to look at closely: no text is read."""
+def select_candidates(
+    question: Question,
+    rows: Sequence[Row],
+    previous: Mapping[int, int],
+    word_scores: Mapping[int, float],
+    near: Sequence[Near],
+    now: datetime,
+) -> Candidates:
+    """Fuse both searches, look at sessions, speakers and dates, and choose what to look at closely: no text is read.
+
+    `rows` are what the searches found and the turns beside them, `previous` the number (`seq`) of the turn before each
+    in its session. `word_scores` is BM25 of those that words found; `near` are chunks, nearest first.
+    """
     import numpy
 
-    words = _relative(pool.words, 0.0)
-    has_meaning = ~numpy.isnan(pool.meaning)
-    meaning = numpy.where(has_meaning, pool.meaning, 0.0).astype(numpy.float32)
+    similarities = {seq: similarity for similarity, _, seq in reversed(near)}
+    words = _relative(numpy.array([word_scores.get(row[0], 0.0) for row in rows], numpy.float32), 0.0)
+    meaning = numpy.array([similarities.get(row[0], 0.0) for row in rows], numpy.float32)
+    has_meaning = numpy.array([row[0] in similarities for row in rows], bool)
     floor = float(numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND][-1]) if has_meaning.any() else 0.0
     scaled_meaning = numpy.where(has_meaning, _relative(meaning, floor), 0.0)
     fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
-    session_numbers: dict[str | int, int] = {}
-    # A line without a session is a session of its own.
-    session_of = numpy.array(
-        [session_numbers.setdefault(session or seq, len(session_numbers)) for seq, _, session, _ in pool.rows],
-        numpy.int64,
-    )
-    session = numpy.zeros(len(session_numbers), numpy.float32)
-    numpy.maximum.at(session, session_of, fused)
-    neighbour = numpy.maximum(_values_at(fused, pool.before), _values_at(fused, pool.after))
-    asked = {speaker for speaker in {row[1] for row in pool.rows} if speaker.casefold() in question.speakers}
-    is_asked_speaker = numpy.array([row[1] in asked for row in pool.rows], numpy.float32)
-    date_fit = numpy.zeros(len(pool.rows), numpy.float32)
+    neighbour = numpy.zeros(len(rows), numpy.float32)
+    places = {row[0]: place for place, row in enumerate(rows)}
+    for seq, before in previous.items():
+        if seq in places and before in places:
+            for one, other in ((places[seq], places[before]), (places[before], places[seq])):
+                neighbour[one] = max(neighbour[one], fused[other])
+    sessions = [session or seq for seq, _, session, _ in rows]  # a line without one is a session of its own
+    best_of: dict[str | int, float] = {}
+    for name, value in zip(sessions, fused.tolist(), strict=True):
+        best_of[name] = max(value, best_of.get(name, 0.0))
+    asked = {speaker for speaker in {row[1] for row in rows} if speaker.casefold() in question.speakers}
+    is_asked_speaker = numpy.array([row[1] in asked for row in rows], numpy.float32)
+    date_fit = numpy.zeros(len(rows), numpy.float32)
     if question.dates:
-        date_fit[:] = [question.date_fit(row[3]) for row in pool.rows]
+        date_fit[:] = [question.date_fit(row[3]) for row in rows]
     chosen = numpy.argsort(-(fused + 0.3 * neighbour + 0.3 * is_asked_speaker + 0.15 * date_fit), kind="stable")[
         :MAX_CLOSE
     ]
@@ -180,16 +178,16 @@ def select_candidates(question: Question, pool: Pool) -> Candidates:
         "words": words,
         "meaning": numpy.clip(meaning, 0.0, 1.0),
         "beside": neighbour,
-        "session": session[session_of],
+        "session": numpy.array([best_of[name] for name in sessions], numpy.float32),
         "who": is_asked_speaker,
         "date": date_fit,
     }
-    rows = [pool.rows[position] for position in chosen.tolist()]
-    return Candidates(question, pool.now, rows, {name: values[chosen] for name, values in features.items()})
+    chosen_rows = [rows[place] for place in chosen.tolist()]
+    return Candidates(question, now, chosen_rows, {name: values[chosen] for name, values in features.items()})
 
 
 def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector, passages: Vector) -> None:
-    """Add the features that take texts: what was read of each candidate, what `token_vectors.maxsim` says of it, and
+    """Add the features that take texts: what was read of each candidate, what `minilm.maxsim` says of it, and
     how near its nearest passages are; and "coverage", the share of the question's words that each has, rare ones
     counting more."""
     import numpy
@@ -324,10 +322,3 @@ def _relative(values: Vector, floor: float) -> Vector:
     if best - floor < 1e-6:
         return numpy.zeros(len(values), numpy.float32)
     return numpy.asarray(numpy.clip((values - floor) / (best - floor), 0.0, 1.0), numpy.float32)
-
-
-def _values_at(values: Vector, positions: Positions) -> Vector:
-    """The values at other places, 0 where there is none."""
-    import numpy
-
-    return numpy.asarray(numpy.where(positions >= 0, values[positions], 0.0), numpy.float32)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
@@ -218,8 +218,8 @@ _EDGE_REASONS = {
     (Relation.SIMILAR_TO, False): "it resembles {}",
 }
 
-NearestSessions = Callable[[str, int], Sequence[tuple[str, float]]]
-"""Sessions whose summaries are close to words, with their cosines; () where nothing can say."""
+NearestSessions = Callable[[str, int], Mapping[str, float]]
+"""See `MemorySearch.sessions_near`."""
 
 
 class LedgerSource:
@@ -260,7 +260,7 @@ class GraphSource:
         the graph is read."""
         nodes = [
             (node, "semantic", cosine)
-            for name, cosine in self._nearest_sessions(query.text, 4 * query.k)
+            for name, cosine in self._nearest_sessions(query.text, 4 * query.k).items()
             if (node := self._graph.get(name)) is not None
         ]
         terms, near_ids = key_terms(query.text), {node.task_id for node, _, _ in nodes}

@@ -17,15 +17,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engine.frozen import frozen
-from engine.memory.candidate_reader import quote_words
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Refusal, RememberResult, Retention, Trust
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import as_stored, driver_of, shallow_dict
 
-# What may be remembered, and under which id (SPEC 4.3). Pure.
-
+LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 MAX_BYTES = 1024 * 1024
 """Maximum number of bytes of one memory, in UTF-8."""
@@ -51,11 +49,11 @@ def check_memory(new: NewMemory) -> NewMemory:
     text = redact(new.text.translate(_UNWRITABLE))
     if not text.strip():
         raise Refusal("empty_memory", "the memory has no text", "write what to remember")
-    size = len(text.encode())
-    if size > MAX_BYTES:
-        size_message = f"{size:,} bytes are too many for one memory"
-        raise Refusal("memory_too_long", size_message, f"at most {MAX_BYTES:,}; split it")
-    if new.layer not in (Layer.VECTORS, Layer.CONTEXT):
+    if (size := len(text.encode())) > MAX_BYTES:
+        raise Refusal(
+            "memory_too_long", f"{size:,} bytes are too many for one memory", f"at most {MAX_BYTES:,}; split it"
+        )
+    if new.layer not in LAYERS:
         raise Refusal("bad_memory", f"layer {new.layer.value} cannot be written this way", "layer C or E")
     if new.at is not None and new.at.tzinfo is None:
         raise Refusal("bad_memory", f"the time {new.at.isoformat()} has no zone", "give it one, for example +00:00")
@@ -112,16 +110,11 @@ class MemoryStore:
 
     def _insert(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
         ids = [memory_id(item) for item in items]
-        driver = tx.driver
-        existing = {
-            row[0] for row in driver.execute(f"SELECT id FROM memories WHERE id IN {_IN_ARRAY}", _json_array(ids))
-        }
         by_id = dict(zip(ids, items, strict=True))
-        new = by_id.keys() - existing
-        driver.executemany(_INSERT, [_row(id, item, tx.now) for id, item in by_id.items() if id in new])
-        tags = [(_json(by_id[id].tags), id) for id in existing if by_id[id].tags]
-        driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
-        return RememberResult(tuple(ids), len(new))
+        new = tx.driver.executemany(_INSERT, [_row(id, item, tx.now) for id, item in by_id.items()]).rowcount
+        tags = [(json.dumps(item.tags), id) for id, item in by_id.items() if item.tags]
+        tx.driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
+        return RememberResult(tuple(ids), new)
 
     def supersede(self, id: str, by: str) -> None:
         """Mark a memory as corrected by another; it stays as history and is no longer found."""
@@ -130,7 +123,7 @@ class MemoryStore:
 
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10)."""
-        id_array = _json_array(ids)
+        id_array = json_array(ids)
         tx.driver.execute(_EMPTY, id_array)
         tx.driver.execute(_DELETE_CHUNKS, id_array)
         tx.after_commit(self._on_removed)
@@ -156,7 +149,7 @@ class MemoryStore:
             "session": as_stored(tx.now - SESSION_GRACE),
             "limit": EXPIRE_BATCH,
         }
-        number = tx.driver.execute(_EXPIRE, ages | {"running": _json(sorted(running))}).rowcount
+        number = tx.driver.execute(_EXPIRE, ages | {"running": json.dumps(sorted(running))}).rowcount
         if number:
             tx.after_commit(self._on_removed)
         return number
@@ -169,28 +162,26 @@ class MemoryStore:
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; those that are not there any more are left out."""
-        return {memory.seq: memory for memory in self.load(f"WHERE seq IN {_IN_ARRAY}", _json_array(seqs))}
+        return {memory.seq: memory for memory in self.load(f"WHERE seq IN {IN_ARRAY}", json_array(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
-        match_query = " ".join(quote_words(words.split()))
-        if words.strip() and not match_query:
+        wanted = " ".join(quote_words(words.split()))
+        if words.strip() and not wanted:
             return []
-        condition = (
-            "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if match_query else ""
-        )
+        condition = "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if wanted else ""
         return self.load(
             f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {condition} ORDER BY seq DESC LIMIT :limit",
-            {"layer": layer.value, "before": before, "wanted": match_query, "limit": limit},
+            {"layer": layer.value, "before": before, "wanted": wanted, "limit": limit},
         )
 
     def previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:
         """For each memory the number of the one before it in its session, where there is one."""
         query = (
             "SELECT seq, (SELECT max(b.seq) FROM memories b WHERE b.session = m.session AND b.seq < m.seq) "
-            f"FROM memories m WHERE seq IN {_IN_ARRAY} AND session <> ''"
+            f"FROM memories m WHERE seq IN {IN_ARRAY} AND session <> ''"
         )
-        return {seq: before for seq, before in self._select(query, _json_array(seqs)) if before is not None}
+        return {seq: before for seq, before in self._select(query, json_array(seqs)) if before is not None}
 
     def count(self) -> int:
         """How many memories there are that are not forgotten."""
@@ -218,15 +209,15 @@ class MemoryStore:
         """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
         forgotten meanwhile is passed over."""
         driver = tx.driver
-        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_IN_ARRAY}", _json_array(passages))
-        existing = f"SELECT seq FROM memories WHERE seq IN {_IN_ARRAY} AND NOT forgotten"
-        for (seq,) in driver.execute(existing, _json_array(passages)).fetchall():
+        driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {IN_ARRAY}", json_array(passages))
+        existing = f"SELECT seq FROM memories WHERE seq IN {IN_ARRAY} AND NOT forgotten"
+        for (seq,) in driver.execute(existing, json_array(passages)).fetchall():
             for ordinal, passage in enumerate(passages[seq]):
                 chunk = driver.execute(
                     _INSERT_CHUNK, (seq, ordinal, passage.start, passage.stop, passage.tokens)
                 ).lastrowid
                 driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, passage.vector))
-        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {_IN_ARRAY}", (model, *_json_array(passages)))
+        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {IN_ARRAY}", (model, *json_array(passages)))
 
     def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
@@ -236,10 +227,10 @@ class MemoryStore:
         """(chunk id, seq, vector) of memories, in the order of their texts, or of chunks."""
         query = (
             "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
-            f"WHERE {{}} IN {_IN_ARRAY} ORDER BY c.seq, c.ordinal"
+            f"WHERE {{}} IN {IN_ARRAY} ORDER BY c.seq, c.ordinal"
         )
         seq_list = list(seqs)
-        return self._select(query.format("c.seq" if seq_list else "c.id"), _json_array(seq_list or chunks))
+        return self._select(query.format("c.seq" if seq_list else "c.id"), json_array(seq_list or chunks))
 
     def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """(chunk id, seq, layer, vector) of what `model` made, by growing chunk id: how an index reads all of it."""
@@ -251,7 +242,7 @@ class MemoryStore:
 
     def indexed(self, model: str) -> dict[Layer, list[int]]:
         """The ids of all chunks that have a vector of this model, by layer: what the index should hold."""
-        by_layer: dict[Layer, list[int]] = {Layer.VECTORS: [], Layer.CONTEXT: []}
+        by_layer: dict[Layer, list[int]] = {layer: [] for layer in sorted(LAYERS)}
         for number, layer in self._select(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):
             by_layer[Layer(layer)].append(number)
         return by_layer
@@ -279,7 +270,7 @@ def _row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:
         "created_at": as_stored(now),
         "at": as_stored(new.at or now),
         "retention": retention.value,
-        "tags": _json(new.tags),
+        "tags": json.dumps(new.tags),
         "layer": new.layer.value,
         "superseded_by": "",
         "forgotten": 0,
@@ -301,28 +292,32 @@ def _memory(row: Sequence[Any]) -> Memory:
     return Memory(**values | parsed)
 
 
-def _json(values: Iterable[Any]) -> str:
-    return json.dumps(list(values))
+def quote_words(words: Iterable[str]) -> list[str]:
+    """Words as FTS5 takes them: each in quotes, so that nothing in it is an operator; those without a letter or a digit
+    are left out."""
+    plain = (word.replace('"', " ").replace("\x00", " ").strip() for word in words)
+    return [f'"{word}"' for word in plain if any(map(str.isalnum, word))]
 
 
-def _json_array(values: Iterable[Any]) -> tuple[str]:
-    """One value for `_IN_ARRAY`."""
-    return (_json(values),)
+def json_array(values: Iterable[Any]) -> tuple[str]:
+    """One value for `IN_ARRAY`."""
+    return (json.dumps(list(values)),)
 
 
-_IN_ARRAY = "(SELECT value FROM json_each(?))"
+IN_ARRAY = "(SELECT value FROM json_each(?))"
 """Any number of values in one: SQLite takes a limited number of them."""
 
 _COLUMNS = tuple(Memory.__dataclass_fields__)
 _INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))
 _INSERT = (
-    f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)})"
+    f"INSERT INTO memories ({', '.join(_INSERT_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _INSERT_COLUMNS)}) "
+    "ON CONFLICT (id) DO NOTHING"
 )
 _EMPTY = (
     "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
-    f"WHERE id IN {_IN_ARRAY}"
+    f"WHERE id IN {IN_ARRAY}"
 )
-_DELETE_CHUNKS = f"DELETE FROM memory_chunks WHERE seq IN (SELECT seq FROM memories WHERE id IN {_IN_ARRAY})"
+_DELETE_CHUNKS = f"DELETE FROM memory_chunks WHERE seq IN (SELECT seq FROM memories WHERE id IN {IN_ARRAY})"
 _INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
 _EXPIRE = (
     "DELETE FROM memories WHERE seq IN (SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) "

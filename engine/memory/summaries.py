@@ -323,7 +323,7 @@ class SummarySharing:
         memories: MemoryStore,
         store: PostgresSummaries | None,
         *,
-        origin: Callable[[], str],
+        origin: str,
         projects: Callable[[], Mapping[str, str]],
         remember: Callable[[Sequence[NewMemory]], RememberResult],
     ) -> None:
@@ -364,7 +364,7 @@ class SummarySharing:
             rows = self._unsent(store, PAGE)
             if not rows:
                 return
-            new = [_shared(row, projects[row.workspace], self._origin()) for row in rows if projects.get(row.workspace)]
+            new = [_shared(row, projects[row.workspace], self._origin) for row in rows if projects.get(row.workspace)]
             if new:
                 store.push(new, ())
             self._put_cursor(f"{SENT}.{store.name}", rows[-1].seq)
@@ -376,7 +376,7 @@ class SummarySharing:
             summaries, after = store.fetch(project, cursor)
             if after == cursor:
                 return
-            theirs = [summary for summary in summaries if summary.origin != self._origin()]
+            theirs = [summary for summary in summaries if summary.origin != self._origin]
             self._remember_valid([summary for summary in theirs if not summary.gone], workspace)
             if gone := [summary.id for summary in summaries if summary.gone]:
                 self._database.write(lambda tx, gone=gone: self._memories.empty(tx, gone))  # type: ignore[misc]

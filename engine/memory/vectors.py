@@ -5,24 +5,21 @@ Vectors are unit vectors, so that similarity is their product in [-1, 1], and Ch
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.candidate_reader import LAYERS
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.index import Index
-from engine.memory.store import MemoryStore
+from engine.memory.ranking import Near
+from engine.memory.store import LAYERS, MemoryStore
 from engine.model import Layer
 
 if TYPE_CHECKING:
     import numpy
 
     Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
-    Near = tuple[float, int, int]
-    """How near a chunk is, its id, and the number of its memory."""
 
 MAX_EXACT = 20_000
 """Chunks up to which all vectors are held in memory and compared exactly (30 MB)."""
@@ -30,9 +27,6 @@ MAX_EXACT = 20_000
 PAGE = 2_000
 MAX_QUESTIONS = 256
 """Vectors of questions that are kept."""
-
-CHUNKS_PER_HIT = 4
-"""Chunks examined for each memory that is wanted, since long memories have several near ones."""
 
 MIN_SIMILARITY = 0.0
 """Similarity of candidates: less than the limit of what is returned (`ranking.MIN_RELEVANCE`), since a turn may belong
@@ -137,7 +131,9 @@ def _best(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
     best: dict[int, float] = {}
     for seq, value in hits:
         best.setdefault(seq, value)
-    return dict(itertools.islice(best.items(), k))
+        if len(best) == k:
+            break
+    return best
 
 
 def products(matrix: Matrix, vector: Matrix) -> Matrix:
@@ -187,7 +183,7 @@ class _Exact:
         return [(value, self._chunks[row], self._seqs[row]) for value, row in zip(near, rows, strict=True)]
 
     def search(self, query: Matrix, k: int, layers: frozenset[Layer], min_similarity: float) -> dict[int, float]:
-        """The `k` nearest memories, from enough chunks to have so many."""
+        """The `k` nearest memories."""
         import numpy
 
         size = len(self._chunks)
@@ -197,9 +193,6 @@ class _Exact:
         if not layers >= LAYERS:
             is_summary = numpy.frombuffer(bytes(self._is_summary[:size]), bool)
             near[is_summary != (Layer.CONTEXT in layers)] = -numpy.inf
-        count = min(size, k * min(CHUNKS_PER_HIT, 1 + (size - 1) // len(self._rows_of)))
-        best = numpy.argpartition(-near, count - 1)[:count] if count < size else numpy.arange(size)
-        best = best[near[best] >= min_similarity]
-        best = best[numpy.argsort(-near[best], kind="stable")]
-        seqs = [self._seqs[row] for row in best.tolist()]
-        return _best(zip(seqs, near[best].tolist(), strict=True), k)
+        rows = numpy.flatnonzero(near >= min_similarity)
+        rows = rows[numpy.argsort(-near[rows], kind="stable")]
+        return _best(((self._seqs[row], float(near[row])) for row in rows), k)

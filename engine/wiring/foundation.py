@@ -60,7 +60,7 @@ def _chroma_server(core: Services) -> ChromaServer | None:
         key = core.keys.get(KEY)
         return key.value if key else ""
 
-    return ChromaServer(url, chroma_database(core.profiles.stored_origin()), token)
+    return ChromaServer(url, chroma_database(core.profiles.origin), token)
 
 
 def chroma_database(origin: str) -> str:

@@ -175,7 +175,7 @@ def _build_memory_sources(core: Services, overrides: Overrides) -> None:
         core.database,
         core.memory.store,
         PostgresSummaries(url) if url else None,
-        origin=core.profiles.stored_origin,
+        origin=core.profiles.origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.remember,
     )

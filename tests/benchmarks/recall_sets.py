@@ -138,14 +138,14 @@ class Seen:
 
 def observe_question(port: MemoryService, question: Question) -> Seen:
     """Ask, and keep what the ranking saw on the way."""
-    looked = port.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
-    memories = port.store.by_seq(row[0] for row in looked.candidates.rows)
-    refs = tuple(memories[row[0]].ref for row in looked.candidates.rows)
+    looked, _, _ = port.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
+    memories = port.store.by_seq(row[0] for row in looked.rows)
+    refs = tuple(memories[row[0]].ref for row in looked.rows)
     recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = search_plainly(port, question.text)
     return Seen(
-        features=np.stack([looked.candidates.features[weight.feature] for weight in WEIGHTS], axis=1),
+        features=np.stack([looked.features[weight.feature] for weight in WEIGHTS], axis=1),
         right=np.array([ref in question.evidence for ref in refs], float),
         refs=refs,
         evidence=question.evidence,
@@ -159,7 +159,7 @@ def observe_question(port: MemoryService, question: Question) -> Seen:
 def search_plainly(port: MemoryService, text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
-    from engine.memory.candidate_reader import open_reader
+    from engine.memory.search import open_reader
 
     with open_reader(port.database, RecallQuery(text)) as reader:
         words = reader.by_words(re.findall(r"\w+", text), 300)

@@ -51,16 +51,16 @@ class Answer:
 
 
 def ask(port: MemoryService, text: str) -> Answer:
-    looked = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
-    seqs = [row[0] for row in looked.candidates.rows]
+    looked, _, _ = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
+    seqs = [row[0] for row in looked.rows]
     if not seqs:
         return Answer((), (), False)
-    found, memories = looked.candidates.features, port.store.by_seq(seqs)
+    found, memories = looked.features, port.store.by_seq(seqs)
     refs = [memories[seq].ref for seq in seqs]
     scores = sum(weight.weight * found[weight.feature] for weight in WEIGHTS)
     every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
     before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)
-    return Answer(tuple(refs[one.number] for one in rank(looked.candidates, limit=10)), every, bool(before.any()))
+    return Answer(tuple(refs[one.number] for one in rank(looked, limit=10)), every, bool(before.any()))
 
 
 def shares_without_answer(answers: Sequence[Answer]) -> tuple[float, float]:

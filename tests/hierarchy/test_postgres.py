@@ -262,9 +262,9 @@ def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
         two.call(2, two.engine.recall_part)
         [hit] = two.facts("CloudMemoryRecalled")
         [entry] = two.engine.memory.entries(Layer.CONTEXT)
-        assert (entry.text, entry.source) == (text, f"shared:{one.engine.profiles.stored_origin()}")
+        assert (entry.text, entry.source) == (text, f"shared:{one.engine.profiles.origin}")
         assert hit["memories"] == [entry.id]
-        assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.profiles.stored_origin()])
+        assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.profiles.origin])
         one.call(3, one.engine.recall_part)
         assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
 

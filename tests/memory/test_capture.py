@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +15,9 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.memory.capture_rules import MAX_LENGTH, MIN_LENGTH, capture, classify, corrected_by
 from engine.memory.captures import Captures
+from engine.memory.transcript_import import Importer
+from engine.model import RETENTION_BY_KIND, Retention
+from engine.model.agent_turns import MAX_LINE_BYTES, read_turn
 from engine.storage.database import Database
 from tests.memory.fake_work import FakeWork, view
 
@@ -191,3 +198,95 @@ class TestStoring:
 
     def test_a_session_that_nobody_knows_is_nothing(self, captures: Captures) -> None:
         assert captures.capture_session("nobody") == []
+
+
+# -- other agents' transcripts
+
+
+def claude(number: int, speaker: str, text: str, **more: Any) -> str:
+    line = {
+        "type": speaker,
+        "uuid": f"u{number}",
+        "sessionId": "s1",
+        "cwd": "/home/me/shop",
+        "timestamp": "2026-01-05T09:30:00Z",
+        "message": {"role": speaker, "content": [{"type": "text", "text": text}]},
+    }
+    return json.dumps(line | more) + "\n"
+
+
+def importer_of(
+    database: Database,
+    work: FakeWork,
+    folders: Callable[[], Sequence[str]],
+    *,
+    ours: Callable[[str], bool] = lambda folder: False,
+    report: Callable[[str, str], None] = lambda where, problems: None,
+) -> Importer:
+    return Importer(
+        database, work.remember, folders, workspace_of=lambda folder: folder, ours=ours, secrets=tuple, report=report
+    )
+
+
+class TestImporting:
+    def test_turns_come_in_once_and_bad_lines_are_named(self, tmp_path: Path, database: Database) -> None:
+        folder = tmp_path / "projects/shop"
+        folder.mkdir(parents=True)
+        file = folder / "s1.jsonl"
+        tool = {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash", "input": {}}]}
+        file.write_text(
+            claude(1, "user", "Fix the parser")
+            + "{broken\n"
+            + claude(2, "assistant", "x", message=tool)
+            + json.dumps({"type": "summary", "summary": "x"})
+            + "\n"
+            + claude(3, "assistant", "The key is sk-" + "a1" * 15)
+            + claude(4, "user", "half a li")[:-1]
+        )
+        work = FakeWork()
+        folders = [str(tmp_path / "projects"), str(tmp_path / "none")]
+        reports: list[str] = []
+        importer = importer_of(database, work, lambda: folders, report=lambda where, problems: reports.append(problems))
+        assert importer.run() == 2
+        assert "s1.jsonl line 2: not JSON" in reports[0]
+        assert "is not a folder" in reports[0]
+        first = work.remembered["claude-code:s1:u1"]
+        assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")
+        assert first.source.endswith("s1.jsonl:1")
+        assert first.retention is None  # as its kind: for a month
+        assert RETENTION_BY_KIND[first.kind] is Retention.MONTH
+        assert "a1a1" not in work.remembered["claude-code:s1:u3"].text
+        times = work.times
+        assert importer.run() == 0
+        assert work.times == times
+        file.write_text(file.read_text() + "\n" + claude(5, "user", "and then?"))
+        assert importer.run() == 2
+
+    def test_codex_is_read_too(self) -> None:
+        payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+        line = json.dumps({"timestamp": "2026-01-05T09:30:00Z", "type": "response_item", "payload": payload}).encode()
+        turn = read_turn(line, "rollout-1")
+        assert turn is not None
+        assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
+
+    def test_our_own_sessions_are_not_read_and_a_folder_said_once_counts(
+        self, tmp_path: Path, database: Database
+    ) -> None:
+        (tmp_path / "ours.jsonl").write_text(claude(1, "user", "Do it", cwd="/ours/ses_1"))
+        payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+        meta = json.dumps({"type": "session_meta", "payload": {"cwd": "/home/me/shop"}}) + "\n"
+        file = tmp_path / "rollout-1.jsonl"
+        file.write_text(meta)
+        work = FakeWork()
+        importer = importer_of(database, work, lambda: [str(tmp_path)], ours=lambda folder: folder.startswith("/ours"))
+        assert importer.run() == 0
+        file.write_text(meta + json.dumps({"type": "response_item", "payload": payload}) + "\n")
+        assert importer.run() == 1
+        assert [one.workspace for one in work.remembered.values()] == ["/home/me/shop"]
+
+    @pytest.mark.parametrize(
+        "line", [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"']
+    )
+    def test_what_is_malformed_is_said(self, line: bytes) -> None:
+        with pytest.raises(ValueError):
+            read_turn(line, "s")

@@ -33,7 +33,7 @@ from engine.model import (
     SourceKind,
 )
 from engine.services import Overrides
-from engine.storage import erasing
+from engine.storage import erasing, intents
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
@@ -186,7 +186,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
     again = opened(tmp_path / "home")
     try:
         assert holders(tmp_path / "home") == []
-        assert not again.knowledge.forgetting.unfinished()
+        assert intents.unfinished(again.database, "forget") == []
         assert len(again.knowledge.graph.neighbourhood("session_1").edges) == 1
     finally:
         again.close()

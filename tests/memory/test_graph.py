@@ -1,39 +1,55 @@
-"""The task graph: what it keeps, refuses and recovers (SPEC 4.6)."""
+"""The task graph (SPEC 4.6): what it keeps, refuses and recovers, who writes it, and what recall hears of it."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import graph_file
-from engine.memory.graph import TaskGraph, recency, similar
-from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
+from engine.memory import graph as graph_module
+from engine.memory.graph import TaskGraph, recency
+from engine.memory.graph_tasks import SIMILAR, GraphProducer
+from engine.memory.para import NewFact, Para
+from engine.memory.recall import FactSource, GraphSource, describe_task
+from engine.model import (
+    ACYCLIC,
+    CheckResult,
+    GraphEdge,
+    GraphNode,
+    RecallQuery,
+    Refusal,
+    Relation,
+    SessionState,
+    Task,
+)
+from engine.storage.database import Database
+from engine.storage.ledger import LedgerEntry
+from tests.memory.fake_work import FakeWork, view
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-def node(name: str, **more: object) -> GraphNode:
-    return GraphNode(**{"task_id": name, "title": f"Task {name}", "timestamp": NOW} | more)  # type: ignore[arg-type]
-
-
-def opened(folder: Path) -> TaskGraph:
+def opened(folder: Path, *names: str) -> TaskGraph:
+    """The graph of a folder, with tasks of these names in it."""
     graph = TaskGraph(folder, FakeClock(NOW))
     graph.load()
+    for name in names:
+        graph.put(GraphNode(name, f"Task {name}", NOW))
     return graph
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Iterator[TaskGraph]:
-    graph = opened(tmp_path)
+    graph = opened(tmp_path, *"abcd")
     yield graph
     graph.close()
 
@@ -42,80 +58,61 @@ def everything(graph: TaskGraph) -> list[object]:
     return [graph.neighbourhood(one.task_id) for one in graph.newest(limit=10_000)]
 
 
-class TestKeeping:
-    def test_what_was_put_is_there_after_a_restart(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a", success=True, description="built it"))
-        graph.put(node("b"))
-        graph.relate("b", Relation.DERIVED_FROM, "a")
-        graph.put(node("b", success=False))
-        before = everything(graph)
-        graph.close()
-        again = opened(tmp_path)
-        assert everything(again) == before
-        assert again.get("b").success is False  # type: ignore[union-attr]
-        again.close()
-
-    def test_the_snapshot_is_one_json_document_with_the_seeds_fields(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a", success=True, description="built it"))
-        graph.put(node("b"))
-        graph.relate("a", Relation.BLOCKS, "b")
-        graph.compact()
-        document = json.loads((tmp_path / "task_graph.json").read_text())
-        first = document["tasks"][0]
-        assert {"task_id", "title", "timestamp", "success", "description"} <= first["task"].keys()
-        assert first["edges"] == [["blocks", "b", 1.0]]
-
-    def test_one_hop_goes_both_ways_and_no_further(self, graph: TaskGraph) -> None:
-        for name in "abcd":
-            graph.put(node(name))
-        graph.relate("a", Relation.BLOCKS, "b")
-        graph.relate("c", Relation.RELATED_TO, "a")
-        graph.relate("b", Relation.BLOCKS, "d")
-        assert {found.task_id for _, found in graph.neighbours(["a"])} == {"b", "c"}
+def reopened(graph: TaskGraph, folder: Path) -> TaskGraph:
+    graph.close()
+    return opened(folder)
 
 
-class TestAcyclic:
-    @pytest.mark.parametrize("relation", sorted(ACYCLIC))
-    def test_a_circle_is_refused(self, graph: TaskGraph, relation: Relation) -> None:
-        for name in "abc":
-            graph.put(node(name))
-        graph.relate("a", relation, "b")
-        graph.relate("b", relation, "c")
-        with pytest.raises(Refusal) as refusal:
-            graph.relate("c", relation, "a")
-        assert refusal.value.code == "cycle"
-        with pytest.raises(Refusal):
-            graph.relate("a", relation, "a")
+# -- the graph and its files
 
-    @settings(max_examples=60, deadline=None)
-    @given(
-        st.lists(
-            st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()),
-            max_size=60,
-        )
+
+def test_what_was_put_is_there_after_a_restart(graph: TaskGraph, tmp_path: Path) -> None:
+    graph.relate("b", Relation.DERIVED_FROM, "a")
+    graph.put(GraphNode("b", "Task b", NOW, success=False))
+    before = everything(graph)
+    again = reopened(graph, tmp_path)
+    assert everything(again) == before
+    again.compact()
+    third = reopened(again, tmp_path)
+    assert everything(third) == before
+    document = json.loads((tmp_path / "task_graph.json").read_text())
+    assert {"task_id", "title", "timestamp", "success", "description"} <= document["tasks"][0]["task"].keys()
+    assert document["tasks"][1]["edges"] == [["derived_from", "a", 1.0]]
+
+
+def test_one_hop_goes_both_ways_and_no_further(graph: TaskGraph) -> None:
+    graph.relate("a", Relation.BLOCKS, "b")
+    graph.relate("c", Relation.RELATED_TO, "a")
+    graph.relate("b", Relation.BLOCKS, "d")
+    assert {found.task_id for _, found in graph.neighbours(["a"])} == {"b", "c"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()), max_size=60
     )
-    def test_however_arrows_are_drawn_and_cut_there_is_never_a_circle(
-        self, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, Relation, int, bool]]
-    ) -> None:
-        graph = opened(tmp_path_factory.mktemp("graph"))
-        model: dict[Relation, set[tuple[str, str]]] = {relation: set() for relation in ACYCLIC}
-        for number in range(8):
-            graph.put(node(str(number)))
-        for source, relation, target, cut in steps:
-            arrow = (str(source), str(target))
-            if cut and arrow in model[relation]:
-                graph.cut(GraphEdge(arrow[0], relation, arrow[1]))
-                model[relation].discard(arrow)
-                continue
-            circle = has_circle(model[relation] | {arrow})
-            try:
-                graph.relate(arrow[0], relation, arrow[1])
-            except Refusal:
-                assert circle
-            else:
-                assert not circle
-                model[relation].add(arrow)
-        graph.close()
+)
+def test_however_arrows_are_drawn_and_cut_there_is_never_a_circle(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, Relation, int, bool]]
+) -> None:
+    graph = opened(tmp_path_factory.mktemp("graph"), *"01234567")
+    model: dict[Relation, set[tuple[str, str]]] = {relation: set() for relation in ACYCLIC}
+    for source, relation, target, cut in steps:
+        arrow = (str(source), str(target))
+        if cut and arrow in model[relation]:
+            graph.cut(GraphEdge(arrow[0], relation, arrow[1]))
+            model[relation].discard(arrow)
+            continue
+        circle = has_circle(model[relation] | {arrow})
+        try:
+            graph.relate(arrow[0], relation, arrow[1])
+        except Refusal:
+            assert circle
+        else:
+            assert not circle
+            model[relation].add(arrow)
+    graph.close()
 
 
 def has_circle(arrows: set[tuple[str, str]]) -> bool:
@@ -129,158 +126,219 @@ def has_circle(arrows: set[tuple[str, str]]) -> bool:
     return False
 
 
-class TestScore:
-    def test_recency_falls_by_e_in_14_days(self) -> None:
-        assert recency(NOW, NOW) == 1.0
-        assert recency(NOW - timedelta(days=14), NOW) == pytest.approx(math.exp(-1))
-        assert recency(NOW - timedelta(days=28), NOW) == pytest.approx(math.exp(-2))
-        assert recency(NOW + timedelta(days=3), NOW) == 1.0
-
-    @settings(max_examples=40, deadline=None)
-    @given(st.floats(-1000, 100_000))
-    def test_recency_is_always_between_0_and_1(self, days: float) -> None:
-        assert 0 <= recency(NOW - timedelta(days=days), NOW) <= 1
-
-    def test_similar_begins_at_a_cosine_of_exactly_0_8(self) -> None:
-        found = similar([("just", 0.8), ("not", 0.79995), ("close", 0.95), ("itself", 1.0)], "itself")
-        assert [name for name, _ in found] == ["close", "just"]
-        assert found[1][1] == 0.8
+@pytest.mark.parametrize(("days", "left"), [(0, 1.0), (14, math.exp(-1)), (28, math.exp(-2)), (-3, 1.0)])
+def test_recency_falls_by_e_in_14_days(days: int, left: float) -> None:
+    assert recency(NOW - timedelta(days=days), NOW) == pytest.approx(left)
 
 
-class TestFiles:
-    def test_a_torn_last_line_is_cut_off(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a"))
-        graph.close()
-        journal = tmp_path / "task_graph.journal.jsonl"
-        whole = journal.read_bytes()
-        for cut in range(1, 40, 7):
-            journal.write_bytes(whole + whole[:cut])
-            again = opened(tmp_path)
-            assert len(again) == 1
-            assert again.faults == ()
-            again.put(node("b"))
-            again.close()
-            lines = journal.read_text().splitlines()
-            assert [json.loads(line)["task"]["task_id"] for line in lines] == ["a", "b"]
-            journal.write_bytes(whole)
+def test_a_torn_last_line_is_cut_off(graph: TaskGraph, tmp_path: Path) -> None:
+    journal = tmp_path / "task_graph.journal.jsonl"
+    whole = journal.read_bytes()
+    for cut in range(1, 40, 7):
+        journal.write_bytes(whole + whole[:cut])
+        graph = reopened(graph, tmp_path)
+        assert (len(graph), graph.faults) == (4, ())
+        assert journal.read_bytes() == whole
 
-    def test_a_line_that_cannot_be_read_is_named_and_kept(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a"))
-        graph.close()
-        journal = tmp_path / "task_graph.journal.jsonl"
-        lines = journal.read_text().splitlines()
-        bad = [
-            "{broken",
-            '{"task": {"task_id": ""}}',
-            lines[0].replace('"edges":[]', '"edges":[["adores","b",1]]'),
-            '{"task": {"task_id": "z"}}',
-        ]
-        journal.write_text(journal.read_text() + "\n".join(bad) + "\n")
-        again = opened(tmp_path)
-        assert len(again) == 1
-        assert len(again.faults) == len(bad)
-        assert "line 2" in again.faults[0]
-        again.compact()
-        again.close()
-        assert (tmp_path / graph_file.REJECTED_LINES).read_text().splitlines() == bad
-        clean = opened(tmp_path)
-        assert clean.faults == ()
-        clean.close()
 
-    def test_a_snapshot_in_another_layout_is_read_all_the_same(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a"))
-        graph.put(node("b"))
-        graph.relate("a", Relation.BLOCKS, "b")
-        graph.compact()
-        before = everything(graph)
-        graph.close()
-        file = tmp_path / "task_graph.json"
-        file.write_text(json.dumps(json.loads(file.read_text()), indent=2))
-        again = opened(tmp_path)
-        assert everything(again) == before
-        again.close()
+@pytest.mark.parametrize("file", ["task_graph.json", "task_graph.journal.jsonl"])
+def test_a_file_that_cannot_be_read_in_part_is_kept_aside_and_named(
+    graph: TaskGraph, tmp_path: Path, file: str
+) -> None:
+    graph.compact()
+    graph.put(GraphNode("e", "Task e", NOW))
+    graph.close()
+    bad = ["{broken", '{"task": {"task_id": "z"}}', '{"task": 3, "edges": []}', "[]", "[" * 100_000]
+    path = tmp_path / file
+    path.write_text("\n".join([*bad, path.read_text()]))
+    damaged = path.read_bytes()
+    again = opened(tmp_path)
+    assert len(again) == 5
+    assert [fault.partition(":")[0] for fault in again.faults] == [file]
+    assert "5 in all" in again.faults[0]
+    assert (tmp_path / f"{file}.damaged-1").read_bytes() == damaged
+    clean = reopened(again, tmp_path)
+    assert (len(clean), clean.faults) == (5, ())
+    clean.close()
 
-    def test_a_circle_drawn_by_hand_is_named_and_opened_and_the_rest_is_read(
-        self, graph: TaskGraph, tmp_path: Path
-    ) -> None:
-        for name in "abcd":
-            graph.put(node(name))
-        graph.relate("a", Relation.BLOCKS, "b")
-        graph.relate("b", Relation.BLOCKS, "c")
-        graph.relate("c", Relation.RELATED_TO, "a")
-        graph.relate("d", Relation.DERIVED_FROM, "a")
-        graph.compact()
-        graph.close()
-        file = tmp_path / "task_graph.json"
-        by_hand = file.read_text().replace('["related_to","a",1.0]', '["blocks","a",1.0]')
-        file.write_text(by_hand)
-        again = opened(tmp_path)
-        assert len(again) == 4
-        (fault,) = again.faults
-        assert "a → b → c → a is a circle of `blocks`; c → a is treated as not valid" in fault
-        assert "remove the wrong arrow from the file" in fault
-        held = [(edge.source, edge.target) for edge, _ in again.neighbours(["c"])]
-        assert held == [("b", "c")]
-        assert again.neighbourhood("d").edges[0].relation is Relation.DERIVED_FROM
-        with pytest.raises(Refusal, match="leads to"):
-            again.relate("c", Relation.BLOCKS, "a")
-        again.close()
-        assert file.read_text() == by_hand, "the file is the operator's until he has fixed it, or it is compacted"
 
-    def test_a_snapshot_that_is_no_json_is_kept_aside_and_named(self, graph: TaskGraph, tmp_path: Path) -> None:
-        graph.put(node("a"))
-        graph.close()
-        (tmp_path / "task_graph.json").write_text("what?")
-        again = opened(tmp_path)
-        assert len(again) == 1  # the journal's
-        assert "task_graph.damaged-1.json" in again.faults[0]
-        assert (tmp_path / "task_graph.damaged-1.json").read_text() == "what?"
-        again.close()
+def test_a_folder_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "task_graph.json").mkdir()
+    graph = TaskGraph(tmp_path, FakeClock(NOW))
+    with pytest.raises(Refusal) as refusal:
+        graph.load()
+    assert refusal.value.code == "unwritable_home"
+    assert "cannot be read" in graph.faults[0]
 
-    @pytest.mark.parametrize("step", ["begin", "write", "empty"])
-    def test_a_crash_at_any_step_of_compacting_loses_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-    ) -> None:
-        graph = opened(tmp_path)
-        for number in range(20):
-            graph.put(node(str(number)))
-            if number:
-                graph.relate(str(number), Relation.DERIVED_FROM, str(number - 1))
-        before = everything(graph)
-        with monkeypatch.context() as patch:
-            if step == "begin":
-                patch.setattr(graph_file.GraphFiles, "replace", crash)
-            elif step == "write":
-                patch.setattr(graph_file, "write_atomic", crash)
-            else:
-                patch.setattr(os, "ftruncate", crash)
-            with pytest.raises(InterruptedError):
-                graph.compact()
-        graph.put(node("after"))
-        before = everything(graph)
-        graph.close()
-        again = opened(tmp_path)
-        assert everything(again) == before
-        again.compact()
-        again.close()
-        third = opened(tmp_path)
-        assert everything(third) == before
-        assert (tmp_path / "task_graph.journal.jsonl").read_bytes() == b""
-        third.close()
 
-    def test_a_long_journal_becomes_part_of_the_snapshot_by_itself(
-        self, graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("engine.memory.graph.COMPACT_LINES", 10)
-        for number in range(60):
-            graph.put(node(str(number)))
-        graph.flush()
-        graph.close()
-        assert (tmp_path / "task_graph.json").exists()
-        again = opened(tmp_path)
-        assert len(again) == 60
-        again.close()
+@pytest.mark.parametrize("step", ["write_atomic", "_line", "truncate"])
+def test_a_crash_at_any_step_of_compacting_loses_nothing(
+    graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    graph.relate("a", Relation.BLOCKS, "b")
+    with monkeypatch.context() as patch:
+        if step == "truncate":
+            patch.setattr(graph._files, "_file", CannotTruncate())
+        else:
+            patch.setattr(graph_module, step, crash)
+        with pytest.raises(InterruptedError):
+            graph.compact()
+    graph.put(GraphNode("after", "Task after", NOW))
+    before = everything(graph)
+    again = reopened(graph, tmp_path)
+    assert everything(again) == before
+    again.close()
+
+
+class CannotTruncate:
+    def truncate(self, size: int) -> None:
+        crash()
 
 
 def crash(*_: object, **__: object) -> None:
     raise InterruptedError("the power went")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_session_that_ends_leaves_one_document(graph: TaskGraph, tmp_path: Path, whole: bool) -> None:
+    graph.flush(whole=whole)
+    assert (tmp_path / "task_graph.json").exists() is whole
+    assert (tmp_path / "task_graph.journal.jsonl").read_bytes().count(b"\n") == (0 if whole else 4)
+
+
+def test_a_long_journal_becomes_part_of_the_document_by_itself(
+    graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_module, "COMPACT_LINES", 4)
+    graph.flush()
+    assert not (tmp_path / "task_graph.json").exists()
+    graph.put(GraphNode("e", "Task e", NOW))
+    graph.flush()
+    assert len(json.loads((tmp_path / "task_graph.json").read_text())["tasks"]) == 5
+
+
+# -- who puts tasks into it
+
+
+@pytest.fixture
+def work() -> FakeWork:
+    return FakeWork()
+
+
+@pytest.fixture
+def producer(graph: TaskGraph, work: FakeWork) -> GraphProducer:
+    return GraphProducer(graph, work, lambda session, k, cosine: {})  # type: ignore[arg-type]
+
+
+def fact(kind: str, subject: str, **payload: Any) -> LedgerEntry:
+    return LedgerEntry(1, NOW, kind, subject, "/home/me/shop", payload)
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome", "success"),
+    [
+        ({}, "succeeded", True),
+        ({"state": SessionState.FAILED}, "failed", False),
+        ({"check": CheckResult("pytest", 3, 1)}, "problem found", False),
+        ({"state": SessionState.CANNOT_RUN}, "cannot_run", None),
+        ({"discarded_at": NOW}, "discarded", None),
+    ],
+)
+def test_a_session_becomes_a_task_with_its_outcome(
+    producer: GraphProducer,
+    graph: TaskGraph,
+    work: FakeWork,
+    fields: dict[str, Any],
+    outcome: str,
+    success: bool | None,
+) -> None:
+    work.add(view(**fields))
+    producer.handle(fact("SessionEnded", "session_1"))
+    node = graph.get("session_1")
+    assert node is not None
+    assert (node.outcome, node.success) == (outcome, success)
+    assert describe_task(node) == f"Fix the parser ({outcome}): The parser reads dates again."
+
+
+def test_a_retry_and_a_continuation_come_from_what_was_before(
+    producer: GraphProducer, graph: TaskGraph, work: FakeWork
+) -> None:
+    work.add(view("session_1", state=SessionState.FAILED))
+    work.add(view("session_2"))
+    work.add(view("session_3", prompt="Go on"))
+    work.add(view("session_4"))
+    work.followed["session_3"] = "session_2"
+    for number in range(1, 5):
+        producer.handle(fact("SessionEnded", f"session_{number}"))
+    derived = {
+        (edge.source, edge.target)
+        for number in range(1, 5)
+        for edge in graph.neighbourhood(f"session_{number}").edges
+        if edge.relation is Relation.DERIVED_FROM
+    }
+    # The fourth is the second once more, which had succeeded: no retry.
+    assert derived == {("session_2", "session_1"), ("session_3", "session_2")}
+
+
+def test_a_failure_blocks_what_needs_it_until_that_is_done(
+    producer: GraphProducer, graph: TaskGraph, work: FakeWork
+) -> None:
+    build = Task("task_1", "Build", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
+    deploy = Task("task_2", "Deploy", "open", "", "/home/me/shop", "operator", NOW, NOW, needs=("task_1",))
+    work.tasks = {"task_1": build, "task_2": deploy}
+    work.add(view("session_1", prompt="Build", check=CheckResult("pytest", 3, 1)))
+    for kind, subject in (("TaskAdded", "task_1"), ("SessionEnded", "session_1"), ("TaskAdded", "task_2")):
+        producer.handle(fact(kind, subject, title="x"))
+    producer.handle(fact("TaskChanged", "task_1", state="open"))
+    (edge,) = graph.neighbourhood("task_2").edges
+    assert (edge.source, edge.relation, edge.invalidated) == ("session_1", Relation.BLOCKS, False)
+    work.add(view("session_2", prompt="Build", state=SessionState.SUCCEEDED))
+    work.tasks["task_1"] = replace(build, state="done", session_id="session_2")
+    producer.handle(fact("SessionEnded", "session_2"))
+    producer.handle(fact("TaskChanged", "task_1", state="done"))
+    (edge,) = graph.neighbourhood("task_2").edges
+    assert edge.invalidated
+
+
+def test_tasks_alike_are_linked_once(graph: TaskGraph, work: FakeWork) -> None:
+    similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}
+    asked = []
+
+    def sessions_like(session: str, k: int, cosine: float) -> dict[str, float]:
+        asked.append(cosine)
+        return similar[session]
+
+    producer = GraphProducer(graph, work, sessions_like)  # type: ignore[arg-type]
+    for session in ("a", "b"):
+        producer.link_similar(fact("SessionEnded", session))
+    (edge,) = graph.neighbourhood("a").edges
+    assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
+    assert asked == [SIMILAR] * 2 == [0.8] * 2
+
+
+# -- what recall hears of it
+
+
+def test_the_graph_tells_what_is_like_it_and_what_is_beside_that(graph: TaskGraph) -> None:
+    graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), False))
+    graph.put(GraphNode("deploy", "Deploy it", NOW, False))
+    graph.put(GraphNode("old", "Old", NOW))
+    graph.relate("build", Relation.BLOCKS, "deploy")
+    graph.relate("old", Relation.RELATED_TO, "deploy")
+    graph.put(GraphNode("old", "Old", NOW, invalidated_at=NOW, why="wrong"))
+    source = GraphSource(graph, lambda text, k: {"deploy": 0.8})
+    found = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items
+    assert [one.id for one in found] == ["deploy", "build"]
+    assert found[0].score == pytest.approx(0.7 * 0.8 + 0.3)
+    assert "its failure blocked “Deploy it”" in found[1].reason
+    elsewhere = RecallQuery("why", workspace="/home/me/other")
+    assert source.find(elsewhere, NOW, 1.0).items == ()
+
+
+def test_half_of_the_telling_words_are_enough(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    para = Para(tmp_path / "para", database, clock)
+    para.add([NewFact("The service listens on port 8000")])
+    source = FactSource(para)
+    assert len(source.find(RecallQuery("which port has the gateway"), NOW, 1.0).items) == 1  # of port, gateway
+    assert source.find(RecallQuery("which port has the new gateway"), NOW, 1.0).items == ()
+    assert source.find(RecallQuery("which kind of fruit is yellow"), NOW, 1.0).items == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -15,7 +16,6 @@ from engine.memory.question import read_question
 from engine.memory.ranking import (
     COMPANION_DIVISOR,
     MIN_RELEVANCE,
-    Pool,
     RankedCandidate,
     add_text_features,
     rank,
@@ -32,16 +32,12 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
     size = len(turns)
     moments = times or [LONG_AGO] * size
-    pool = Pool(
-        rows=[(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))],
-        before=np.array([n - 1 if session else -1 for n in range(size)], np.int64),
-        after=np.array([n + 1 if session and n + 1 < size else -1 for n in range(size)], np.int64),
-        words=np.array(words or [0.0] * size, np.float32),
-        meaning=np.array(meaning or [0.5] * size, np.float32),
-        now=NOW,
-    )
+    rows = [(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))]
+    previous = {n: n - 1 for n in range(1, size) if session}
+    near = sorted(((value, n, n) for n, value in enumerate(meaning or [0.5] * size)), reverse=True)
     question = read_question(text, {who for who, _ in turns}, now=NOW)
-    seen = select_candidates(question, pool)
+    known = [one for one in near if not math.isnan(one[0])]
+    seen = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), known, NOW)
     places = [row[0] for row in seen.rows]
     matched = np.array(tokens or [0.0] * size, np.float32)[places]
     add_text_features(seen, [turns[place][1] for place in places], matched, seen.features["meaning"])

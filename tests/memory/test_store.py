@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import candidate_reader, vectorising
-from engine.memory.candidate_reader import quote_words
+from engine.memory import search, store, vectorising
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES, memory_id
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
@@ -92,7 +91,7 @@ def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryService, ne
 
 @given(st.text())
 def test_no_word_of_a_text_is_an_operator(text: str) -> None:
-    for word in quote_words(text.split()):
+    for word in store.quote_words(text.split()):
         assert word.startswith('"')
         assert word.endswith('"')
         assert '"' not in word[1:-1]
@@ -102,10 +101,10 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rarest words choose whom to compare; of a word that is everywhere the newest lines are compared."""
-    monkeypatch.setattr(candidate_reader, "MAX_SCORED", 10)
+    monkeypatch.setattr(search, "MAX_SCORED", 10)
     memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
-    with candidate_reader.open_reader(database, RecallQuery("")) as reader:
+    with search.open_reader(database, RecallQuery("")) as reader:
         assert len(reader.by_words(["common", "rare"], 300)) == 3
         everywhere = reader.by_words(["common"], 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))

@@ -89,7 +89,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[Shared, Machine, Machine]]:
         base = Database(tmp_path / f"{name}.db", clock=clock, bus=EventBus(), durable=False)
         store, projects, gone = MemoryStore(base), {f"/home/{name}/shop": PROJECT}, []  # type: ignore[var-annotated]
         sharing = SummarySharing(
-            base, store, shared, origin=lambda name=name: f"home_{name}",  # type: ignore[misc]
+            base, store, shared, origin=f"home_{name}",
             projects=lambda projects=projects: projects, remember=store.remember,  # type: ignore[misc]
         )  # fmt: skip
         made.append(Machine(name, store, base, sharing, projects, gone))
