@@ -10,7 +10,7 @@ from __future__ import annotations
 from engine.events.bus import Event as Event
 from engine.events.bus import EventBus as EventBus
 from engine.events.bus import Subscription as Subscription
-from engine.events.cards import *  # noqa: F403  # noqa: F403
-from engine.events.engine import *  # noqa: F403  # noqa: F403
-from engine.events.learning import *  # noqa: F403
-from engine.events.work import *  # noqa: F403
+from engine.events.cards import *
+from engine.events.engine import *
+from engine.events.learning import *
+from engine.events.work import *

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from engine.events.bus import Event, because, by, event, listed, local, money
+from engine.events.bus import Event, because, listed
 from engine.model import Tier
 from engine.model.text import count
 
 
-@event
-class CycleFinished(Event):
+class CycleFinished(Event, topics="cards autonomy", says="cards: {created} new, {withdrawn} withdrawn{errors:listed}"):
     """A prediction cycle came to its end. `seconds` of wall time; `errors` in words, one for each failed collector."""
-
-    topics: ClassVar = ("cards", "autonomy")
 
     created: int
     withdrawn: int
     seconds: float
     errors: tuple[str, ...] = ()
 
-    def sentence(self) -> str:
-        return f"cards: {self.created} new, {self.withdrawn} withdrawn" + listed(self.errors)
 
-
-@event
 class AutonomousCycleFinished(Event):
     """A cycle that may act came to its end (SPEC 7.2). `acted` is the card it started, "" for none; `blocked` and
     `kept` say for each other card what held it back (`pred_…: gate: …`); `reason` why the cycle ended early."""
@@ -42,11 +33,8 @@ class AutonomousCycleFinished(Event):
         return ", ".join([f"autonomous cycle: {done}", *holds]) + listed(self.errors)
 
 
-@event
-class PredictionCreated(Event):
+class PredictionCreated(Event, topics="cards"):
     """A card is pending. `tier` is 1 to 4 (SPEC 2.11); `stated`: its confidence says something."""
-
-    topics: ClassVar = ("cards",)
 
     flow: str
     channel: str
@@ -60,42 +48,23 @@ class PredictionCreated(Event):
         return f"card {self.subject}: {self.flow or 'a prompt'} on {self.channel}, {sure}{Tier(self.tier).word}"
 
 
-@event
-class PredictionConfirmed(Event):
-    topics: ClassVar = ("cards", "phase")
+class PredictionConfirmed(Event, topics="cards phase", says="approved by {decided_by:by}: {subject}"):
     decided_by: str
     edited: bool = False
 
-    def sentence(self) -> str:
-        return f"approved by {by(self.decided_by)}: {self.subject}"
 
-
-@event
-class PredictionRejected(Event):
-    topics: ClassVar = ("cards", "phase")
+class PredictionRejected(Event, topics="cards phase", says="dismissed by {decided_by:by}: {subject}"):
     decided_by: str
 
-    def sentence(self) -> str:
-        return f"dismissed by {by(self.decided_by)}: {self.subject}"
 
-
-@event
-class DismissalExplained(Event):
+class DismissalExplained(Event, topics="cards phase", says="dismissed as {reason:words}: {subject}"):
     """The operator gave a reason for dismissing a card: a `DismissReason`."""
-
-    topics: ClassVar = ("cards", "phase")
 
     reason: str
 
-    def sentence(self) -> str:
-        return f"dismissed as {self.reason.replace('-', ' ')}: {self.subject}"
 
-
-@event
-class MuteLifted(Event):
+class MuteLifted(Event, topics="cards"):
     """What was muted by dismissals may come back; `card_kind` is the kind of its cards, `title` its title."""
-
-    topics: ClassVar = ("cards",)
 
     card_kind: str
     title: str = ""
@@ -104,18 +73,11 @@ class MuteLifted(Event):
         return f"unmuted: cards “{self.title or self.card_kind}” ({self.subject})"
 
 
-@event
-class PredictionSnoozed(Event):
-    topics: ClassVar = ("cards",)
+class PredictionSnoozed(Event, topics="cards", says="snoozed until {until:local}: {subject}"):
     until: str
 
-    def sentence(self) -> str:
-        return f"snoozed until {local(self.until)}: {self.subject}"
 
-
-@event
-class PredictionExpired(Event):
-    topics: ClassVar = ("cards",)
+class PredictionExpired(Event, topics="cards"):
     withdrawn: bool
     reason: str
 
@@ -123,23 +85,14 @@ class PredictionExpired(Event):
         return f"{'withdrawn' if self.withdrawn else 'expired'}: {self.subject}, {self.reason}"
 
 
-@event
-class PredictionReopened(Event):
+class PredictionReopened(Event, topics="cards phase", says="pending again: {subject}"):
     """An approval or a dismissal was taken back; the card is pending again."""
-
-    topics: ClassVar = ("cards", "phase")
 
     was: str
 
-    def sentence(self) -> str:
-        return f"pending again: {self.subject}"
 
-
-@event
-class PredictionReassigned(Event):
+class PredictionReassigned(Event, topics="cards"):
     """Another would do a pending card of prose now: `served`, "" when nobody would, for want of what `note` names."""
-
-    topics: ClassVar = ("cards",)
 
     served: str
     note: str
@@ -150,45 +103,25 @@ class PredictionReassigned(Event):
         return f"nothing can run card {self.subject}{because(self.note)}"
 
 
-@event
-class PredictionExecuted(Event):
-    topics: ClassVar = ("cards", "phase")
+class PredictionExecuted(Event, topics="cards phase", says="finished: {subject}, {outcome:words}"):
     outcome: str
 
-    def sentence(self) -> str:
-        return f"finished: {self.subject}, {self.outcome.replace('_', ' ')}"
 
-
-@event
-class TaskAdded(Event):
-    topics: ClassVar = ("tasks",)
+class TaskAdded(Event, topics="tasks", says="task {subject}: {title}"):
     title: str
 
-    def sentence(self) -> str:
-        return f"task {self.subject}: {self.title}"
 
-
-@event
-class TaskChanged(Event):
-    topics: ClassVar = ("tasks",)
+class TaskChanged(Event, topics="tasks", says="task {subject}: {state}"):
     state: str
 
-    def sentence(self) -> str:
-        return f"task {self.subject}: {self.state}"
 
-
-@event
-class PairsExported(Event):
+class PairsExported(Event, says="{pairs:count preference pair} written to {file}"):
     """A batch of preference pairs was brought out (SPEC 8.3)."""
 
     pairs: int
     file: str
 
-    def sentence(self) -> str:
-        return f"{count(self.pairs, 'preference pair')} written to {self.file}"
 
-
-@event
 class TwinAnswered(Event):
     """The Twin model (the subject) was asked. `reason`: why its answer could not be used (SPEC 2.3)."""
 
@@ -201,101 +134,59 @@ class TwinAnswered(Event):
         return f"Twin model {self.subject} gave no usable answer{because(self.reason)}"
 
 
-@event
-class TrainingMoved(Event):
+class TrainingMoved(Event, topics="training", says="training {subject} is {state:words}{note:because}"):
     """A training run came to another state (SPEC 8.4); `note` says why."""
-
-    topics: ClassVar = ("training",)
 
     state: str
     note: str
-
-    def sentence(self) -> str:
-        return f"training {self.subject} is {self.state.replace('_', ' ')}{because(self.note)}"
 
 
 # Triggers, permits, costs and holds (SPEC 3).
 
 
-@event
-class TriggerBlocked(Event):
-    topics: ClassVar = ("cards", "log")
+class TriggerBlocked(Event, topics="cards log", says="blocked by {rail}: {subject}, {reason}"):
     rail: str
     verdict: str
     reason: str
 
-    def sentence(self) -> str:
-        return f"blocked by {self.rail}: {self.subject}, {self.reason}"
 
-
-@event
-class PermitIssued(Event):
-    topics: ClassVar = ("log",)
+class PermitIssued(Event, topics="log"):
     prediction_id: str
     digest: str
 
 
-@event
-class LoopDetected(Event):
-    topics: ClassVar = ("log",)
+class LoopDetected(Event, topics="log", says="loop: {reason}"):
     reason: str
 
-    def sentence(self) -> str:
-        return f"loop: {self.reason}"
 
-
-@event
-class CostReserved(Event):
-    topics: ClassVar = ("costs",)
+class CostReserved(Event, topics="costs"):
     amount: int
     channel: str
 
 
-@event
-class CostSettled(Event):
-    topics: ClassVar = ("costs",)
+class CostSettled(Event, topics="costs"):
     amount: int
     channel: str
 
 
-@event
-class CostWarned(Event):
+class CostWarned(Event, topics="costs", says="cost: {spent:money} of {cap:money} this {window}"):
     """A window passed 80 % of its cap, or reached it."""
-
-    topics: ClassVar = ("costs",)
 
     window: str
     spent: int
     cap: int
 
-    def sentence(self) -> str:
-        return f"cost: {money(self.spent)} of {money(self.cap)} this {self.window}"
 
-
-@event
-class BudgetExceeded(Event):
+class BudgetExceeded(Event, says="budget of {subject}: {spent:money} of {budget:money}"):
     """An agent (`subject`) passed, or would have passed, its own budget of the day (SPEC 3.4)."""
 
     spent: int
     budget: int
 
-    def sentence(self) -> str:
-        return f"budget of {self.subject}: {money(self.spent)} of {money(self.budget)}"
 
-
-@event
-class HoldPlaced(Event):
-    topics: ClassVar = ("costs", "autonomy")
+class HoldPlaced(Event, topics="costs autonomy", says="{subject}: {reason}"):
     reason: str
 
-    def sentence(self) -> str:
-        return f"{self.subject}: {self.reason}"
 
-
-@event
-class HoldLifted(Event):
-    topics: ClassVar = ("costs", "autonomy")
+class HoldLifted(Event, topics="costs autonomy", says="the {subject} ended: {reason}"):
     reason: str
-
-    def sentence(self) -> str:
-        return f"the {self.subject} ended: {self.reason}"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
-from engine.events.bus import Event, because, event, joined
+from engine.events.bus import Event, joined
 from engine.model.text import count
 
 
-@event
 class EngineStarted(Event):
     version: str
     recovered: tuple[str, ...] = ()
@@ -18,28 +16,19 @@ class EngineStarted(Event):
         return "; ".join([f"engine {self.version} started", *self.recovered])
 
 
-@event
 class EngineStopped(Event):
     pass
 
 
-@event
-class StateChanged(Event):
+class StateChanged(Event, topics="autonomy", says="{before} → {after}: {cause}"):
     """The state machine of SPEC 7.1 moved."""
-
-    topics: ClassVar = ("autonomy",)
 
     before: str
     after: str
     cause: str
 
-    def sentence(self) -> str:
-        return f"{self.before} → {self.after}: {self.cause}"
 
-
-@event
-class SettingChanged(Event):
-    topics: ClassVar = ("settings", "autonomy", "costs", "phase")
+class SettingChanged(Event, topics="settings autonomy costs phase"):
     value: str
 
     def sentence(self) -> str:
@@ -48,65 +37,36 @@ class SettingChanged(Event):
         return f"setting {self.subject} is now {self.value or 'empty'}"
 
 
-@event
-class WorkspaceAdded(Event):
+class WorkspaceAdded(Event, topics="place settings autonomy", says="{subject} is looked after too"):
     """A repository (`subject`) is looked after from now on, until the engine ends: a console was opened in it."""
 
-    topics: ClassVar = ("place", "settings", "autonomy")
 
-    def sentence(self) -> str:
-        return f"{self.subject} is looked after too"
-
-
-@event
-class GatewayOpened(Event):
+class GatewayOpened(Event, topics="place", says="listening at {subject} ({words})"):
     """The gateway listens at an address (`subject`); `words` say who reaches it and where its token comes from."""
-
-    topics: ClassVar = ("place",)
 
     words: str
 
-    def sentence(self) -> str:
-        return f"listening at {self.subject} ({self.words})"
 
-
-@event
-class GatewayClosed(Event):
+class GatewayClosed(Event, topics="place", says="no longer listening at {subject}"):
     """The gateway at an address (`subject`) listens no more."""
 
-    topics: ClassVar = ("place",)
 
-    def sentence(self) -> str:
-        return f"no longer listening at {self.subject}"
-
-
-@event
-class NotificationsGivenUp(Event):
+class NotificationsGivenUp(
+    Event, topics="changes", says="{number:count notification} to your {subject} not delivered{reason:because}"
+):
     """A number of notifications for a surface (the subject) were not delivered and are tried no further (SPEC 10.2)."""
-
-    topics: ClassVar = ("changes",)
 
     number: int
     reason: str
 
-    def sentence(self) -> str:
-        return f"{count(self.number, 'notification')} to your {self.subject} not delivered{because(self.reason)}"
 
-
-@event
-class FaultReported(Event):
+class FaultReported(Event, topics="settings", says="fault in {where}: {message}"):
     """Something went wrong that work can go on without: said once, with what, where and how to mend it."""
-
-    topics: ClassVar = ("settings",)
 
     where: str
     message: str
 
-    def sentence(self) -> str:
-        return f"fault in {self.where}: {self.message}"
 
-
-@event
 class RowsLetGo(Event):
     """Rows that were kept for the days of the settings went, so many by table; their sums by day stay (SPEC 4.2)."""
 
@@ -120,40 +80,23 @@ class RowsLetGo(Event):
 # Agents, the guidance and findings that pass between them, and what they share (SPEC 1).
 
 
-@event
-class AgentAdded(Event):
-    topics: ClassVar = ("agents",)
+class AgentAdded(Event, topics="agents", says="{subject} was added under {reports_to:or nobody}"):
     reports_to: str
 
-    def sentence(self) -> str:
-        return f"{self.subject} was added under {self.reports_to or 'nobody'}"
 
-
-@event
-class AgentMoved(Event):
-    topics: ClassVar = ("agents",)
+class AgentMoved(Event, topics="agents", says="{subject} moved from {before:or nobody} to {after:or nobody}"):
     before: str
     after: str
 
-    def sentence(self) -> str:
-        return f"{self.subject} moved from {self.before or 'nobody'} to {self.after or 'nobody'}"
+
+class AgentRetired(Event, topics="agents", says="{subject} was retired"):
+    pass
 
 
-@event
-class AgentRetired(Event):
-    topics: ClassVar = ("agents",)
-
-    def sentence(self) -> str:
-        return f"{self.subject} was retired"
-
-
-@event
-class AgentFileChanged(Event):
+class AgentFileChanged(Event, topics="agents memory"):
     """A file of an agent (`subject`) was edited (SPEC 4.1), or, without `file`, a folder came or went that has none of
     an agent's files. `how`: "in the console", "by the engine", or "on disk" when another program did it, or nobody said
     who."""
-
-    topics: ClassVar = ("agents", "memory")
 
     file: str
     how: str
@@ -164,11 +107,8 @@ class AgentFileChanged(Event):
         return f"{self.file} of {self.subject} was edited {self.how}"
 
 
-@event
-class TierAssigned(Event):
+class TierAssigned(Event, topics="agents"):
     """The operator said which tier an agent is; None lets the other rules decide again (SPEC 1.2)."""
-
-    topics: ClassVar = ("agents",)
 
     tier: int | None
 
@@ -178,8 +118,7 @@ class TierAssigned(Event):
         return f"you set the tier of {self.subject} to {self.tier}"
 
 
-@event
-class GuidanceApplied(Event):
+class GuidanceApplied(Event, says="guidance of {sources:joined} went to {subject}: {tokens:count token}"):
     """A call of an agent's model (`subject` is the agent) carried its leaders' guidance (SPEC 1.10). `items` lead to
     what was said, for instance `cto#patterns/api_first`, `wordings` tell how, in the same order."""
 
@@ -191,36 +130,26 @@ class GuidanceApplied(Event):
     wordings: tuple[str, ...]
     tokens: int
 
-    def sentence(self) -> str:
-        return f"guidance of {joined(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
 
-
-@event
-class SoulRewritten(Event):
+class SoulRewritten(Event, topics="agents", says="the soul of {subject} was updated from {leaders:joined}"):
     """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
-
-    topics: ClassVar = ("agents",)
 
     leaders: tuple[str, ...]
 
-    def sentence(self) -> str:
-        return f"the soul of {self.subject} was updated from {joined(self.leaders)}"
 
-
-@event
-class TeachingRefreshed(Event):
+class TeachingRefreshed(Event, says="teaching: {taught:count soul} updated, {unchanged} unchanged"):
     """A round of soul enrichment reached every worker (SPEC 1.6): so many souls were rewritten, so many said already
     what they would."""
 
     taught: int
     unchanged: int
 
-    def sentence(self) -> str:
-        return f"teaching: {count(self.taught, 'soul')} updated, {self.unchanged} unchanged"
 
-
-@event
-class GuidanceFoundNoisy(Event):
+class GuidanceFoundNoisy(
+    Event,
+    says="guidance {subject} may harm {agent}: {told_bad} of {told} sessions with it failed, "
+    "{untold_bad} of {untold} without",
+):
     """Something that leaders say (`subject`, for instance `cto#patterns/api_first`) goes with worse work of an agent.
 
     Of `told` sessions that carried it `told_bad` ended badly, of `untold` of the same agent without it `untold_bad`;
@@ -237,12 +166,7 @@ class GuidanceFoundNoisy(Event):
     untold_bad: int
     harm: float
 
-    def sentence(self) -> str:
-        counts = f"{self.told_bad} of {self.told} sessions with it failed, {self.untold_bad} of {self.untold} without"
-        return f"guidance {self.subject} may harm {self.agent}: {counts}"
 
-
-@event
 class GuidanceFoundStale(Event):
     """Something that leaders say (`subject`) has outlived its time: it is `days` old where `most` are the rule, or
     names files that are `gone` (see `hierarchy.outcomes`). `told` sessions of the last 30 days carried it."""
@@ -260,52 +184,33 @@ class GuidanceFoundStale(Event):
         return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
 
 
-@event
-class BubbleQueued(Event):
+class BubbleQueued(Event, topics="changes agents", says="a finding of {agent} is waiting to go to {leader}"):
     """A learning passed all gates of SPEC 1.7 and waits to go up to `leader`."""
 
-    topics: ClassVar = ("changes", "agents")
-
     agent: str
     leader: str
 
-    def sentence(self) -> str:
-        return f"a finding of {self.agent} is waiting to go to {self.leader}"
 
-
-@event
-class BubbleApproved(Event):
+class BubbleApproved(Event, topics="changes agents", says="you approved a finding of {agent} for {leader}"):
     """The operator lets words of others go up to `leader`: the next round takes them."""
 
-    topics: ClassVar = ("changes", "agents")
-
     agent: str
     leader: str
 
-    def sentence(self) -> str:
-        return f"you approved a finding of {self.agent} for {self.leader}"
 
-
-@event
-class BubbleRefused(Event):
+class BubbleRefused(Event, topics="changes agents", says="a finding of {agent} was refused by {gate}: {reason}"):
     """A learning stays where it is; `gate` says which gate refused it, `reason` why."""
-
-    topics: ClassVar = ("changes", "agents")
 
     agent: str
     gate: str
     reason: str
 
-    def sentence(self) -> str:
-        return f"a finding of {self.agent} was refused by {self.gate}: {self.reason}"
 
-
-@event
-class MemoryBubbleFlushed(Event):
+class MemoryBubbleFlushed(
+    Event, topics="changes agents", says="{bubbles:count finding} of {agents:joined} went to {subject}"
+):
     """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8), with the confidence and
     importance, 0 to 1, that took each through the gates."""
-
-    topics: ClassVar = ("changes", "agents")
 
     bubbles: tuple[str, ...]
     patterns: tuple[str, ...]
@@ -313,37 +218,23 @@ class MemoryBubbleFlushed(Event):
     confidences: tuple[float, ...]
     importances: tuple[float, ...]
 
-    def sentence(self) -> str:
-        return f"{count(len(self.bubbles), 'finding')} of {joined(self.agents)} went to {self.subject}"
 
-
-@event
-class ProfileEdited(Event):
+class ProfileEdited(Event, topics="agents", says="the profile of {subject} was edited: {section}, {key}"):
     """A leader's profile (`subject`) was changed by the operator: which section, and which item of it."""
-
-    topics: ClassVar = ("agents",)
 
     section: str
     key: str
 
-    def sentence(self) -> str:
-        return f"the profile of {self.subject} was edited: {self.section}, {self.key}"
 
-
-@event
-class CloudSyncFailed(Event):
+class CloudSyncFailed(Event, says="{subject} not shared with other machines: {message}; {unsent} unsent"):
     """What machines share could not be sent or fetched (SPEC 1.8, 1.9, 4.5): `subject` is "leadership" or "summaries".
     What is unsent waits."""
 
     message: str
     unsent: int
 
-    def sentence(self) -> str:
-        return f"{self.subject} not shared with other machines: {self.message}; {self.unsent} unsent"
 
-
-@event
-class CloudMemoryRecalled(Event):
+class CloudMemoryRecalled(Event, says="{subject} received {memories:count shared note} from {origins:joined}"):
     """A call of an agent's model (`subject` is the agent) was served summaries that other machines shared (SPEC 4.5):
     which `memories`, and from which homes."""
 
@@ -351,6 +242,3 @@ class CloudMemoryRecalled(Event):
     call: str
     memories: tuple[str, ...]
     origins: tuple[str, ...]
-
-    def sentence(self) -> str:
-        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {joined(self.origins)}"

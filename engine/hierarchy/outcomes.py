@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections import Counter, defaultdict
@@ -19,7 +18,7 @@ from engine.frozen import frozen
 from engine.hierarchy.guidance import Speaker, read_items
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
-from engine.model.confidence_sequence import Arms, evidence, upper_end
+from engine.statistics import Arms, difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 from engine.storage.rows import Row, json_field, utc_field
@@ -135,9 +134,7 @@ MIN_SESSIONS = 10
 
 ERROR_RATE = 0.05
 """In so many of all cases, at most, is an item that does no harm called noisy at any look at the sessions of
-`MAX_DECISIONS`: half of what an effect on trial is granted, for there are dozens of items. Measured over 200 sessions:
-of items that change nothing 0 to 1 in a hundred, where a bound for one look (99 %) made it 2 to 9; of those that make
-three sessions in four bad instead of one all, half of them by the 35th session where every other is told."""
+`MAX_DECISIONS`: half of what an effect on trial is granted, for there are dozens of items."""
 
 MAX_DECISIONS = timedelta(days=90)
 """Sessions that ended longer ago count no more."""
@@ -163,22 +160,16 @@ class Tally:
     @property
     def harm(self) -> float:
         """By how much more of the sessions with it end badly, at least (95 % sure at every look); -1 while there are
-        too few."""
-        return -1.0 if self._few else -upper_end([self._arms], ERROR_RATE)
+        too few. Nobody drew which sessions are told it: leaders say it or do not."""
+        if min(self.told, self.untold) < MIN_SESSIONS:
+            return -1.0
+        arms = Arms(self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
+        return -difference_interval([arms], ERROR_RATE)[2]
 
     @property
     def is_noisy(self) -> bool:
         """Whether it does harm."""
-        return not self._few and evidence([self._arms], 0.0) >= math.log(1 / ERROR_RATE)
-
-    @property
-    def _few(self) -> bool:
-        return min(self.told, self.untold) < MIN_SESSIONS
-
-    @property
-    def _arms(self) -> Arms:
-        """Nobody drew which sessions are told it: leaders say it or do not."""
-        return Arms(None, self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
+        return self.harm > 0
 
 
 def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import secrets
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -33,7 +32,7 @@ class Randomness:
 
     def __init__(self, seed: int | None = None) -> None:
         self._seed = seed
-        self._random: random.Random = random.Random(seed) if seed is not None else secrets.SystemRandom()
+        self._random: random.Random = random.Random(seed) if seed is not None else random.SystemRandom()
         self._ids: dict[str, random.Random] = {}
         self._lock = threading.Lock()
 

@@ -8,7 +8,6 @@ worlds in which it was called harmful at some look, "at" the session by which ha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,11 +18,13 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.learning.candidates.overlays import ERROR_RATE
-from engine.model.confidence_sequence import Arms, _bet, evidence
+from engine.statistics import Arms, difference_interval
 
 pytestmark = pytest.mark.benchmark
 
 WORLDS, SESSIONS, DRAWN = 200, 200, 0.2
+
+ACTED_ON = "confidence sequence (acted on)"
 
 Numbers = NDArray[Any]
 
@@ -47,13 +48,7 @@ class Seen:
 
     def arms(self, world: int, look: int) -> Arms:
         at = (world, look)
-        return Arms(
-            DRAWN,
-            int(self.told[at]),
-            int(self.with_good[at]),
-            int(self.without[at]),
-            int(self.without_good[at]),
-        )
+        return Arms(*(int(counts[at]) for counts in (self.told, self.with_good, self.without, self.without_good)))
 
 
 @dataclass(frozen=True)
@@ -92,8 +87,7 @@ HARM = (Kind("-.2", 0.5, 0.7), Kind("-.3", 0.45, 0.75), Kind("-.5", 0.25, 0.75))
 def test_what_many_looks_do(capsys: pytest.CaptureFixture[str]) -> None:
     rules: Mapping[str, Callable[[Seen], Numbers]] = {
         "as if each look were the only one, 90 %": lambda seen: enough(seen) & (one_look(seen) > 0.9),
-        "bet, arms as drawn": lambda seen: each(seen, as_drawn),
-        "bet, as drawn and as seen (acted on)": lambda seen: each(seen, acted_on),
+        ACTED_ON: lambda seen: each(seen, acted_on),
     }
     kinds = (*NOTHING, *GOOD, *HARM)
     with capsys.disabled():
@@ -108,11 +102,11 @@ def test_what_many_looks_do(capsys: pytest.CaptureFixture[str]) -> None:
             ever = called.any(axis=1)
             found.setdefault(name, {})[kind] = float(ever.mean())
             middle = numpy.median(numpy.where(ever, called.argmax(axis=1) + 1, numpy.inf))
-            at = f" ({middle:3.0f})" if kind in HARM and middle < math.inf else ""
+            at = f" ({middle:3.0f})" if kind in HARM and middle < numpy.inf else ""
             cells.append(f"{100 * ever.mean():5.1f}{at}")
         with capsys.disabled():
             print(f"{name:40}" + "".join(f"{cell:>13}" for cell in cells))
-    acted = found["bet, as drawn and as seen (acted on)"]
+    acted = found[ACTED_ON]
     assert all(acted[kind] <= ERROR_RATE for kind in NOTHING), "what does nothing is left alone over its whole life"
     assert all(acted[kind] <= 0.02 for kind in GOOD[1:])
     assert acted[HARM[2]] >= 0.99
@@ -157,11 +151,4 @@ def each(seen: Seen, rule: Callable[[Arms], bool]) -> Numbers:
 
 @cache
 def acted_on(arms: Arms) -> bool:
-    return evidence([arms], 0.0) >= math.log(1 / ERROR_RATE)
-
-
-@cache
-def as_drawn(arms: Arms) -> bool:
-    """Half of what is acted on: exact however the shares drift, and wrong when runs of one arm are lost."""
-    both = arms.with_runs and arms.without_runs
-    return bool(both) and _bet([arms], [arms.propensity], 0.0) >= math.log(1 / ERROR_RATE)
+    return difference_interval([arms], ERROR_RATE)[2] < 0

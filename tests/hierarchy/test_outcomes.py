@@ -161,7 +161,7 @@ def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
     work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 1
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip slow tests when it is late")
-    for _ in range(13):
+    for _ in range(17):
         work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 2  # the new wording is a new thing
 

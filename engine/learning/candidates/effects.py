@@ -101,7 +101,7 @@ def free_name(name: str, used_names: Collection[str]) -> str:
 
 def effect_texts(effect: Effect) -> tuple[str, ...]:
     """Every text of an effect."""
-    values = effect.to_json().values()
+    values = (value for key, value in effect.to_json().items() if key != "kind")
     return tuple(
         text for value in values for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
     )

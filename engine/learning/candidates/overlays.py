@@ -1,6 +1,8 @@
-"""The active effects of candidates (overlays), by agent, kind of run and workspace (SPEC 5.4, 5.5).
+"""Overlays: the active effects of candidates, their trials, and the part of prompts with fragments (SPEC 5.4 to 5.7).
 
-They are read for every prompt, model choice and failing test, so they are cached until a candidate changes.
+An overlay is withheld from a share of the sessions, chosen by a hash. Each session is followed up to the operator's
+decision on its changes: discarded work did not succeed, whatever its tests say. The *lift* is how much better the
+sessions with it went.
 """
 
 from __future__ import annotations
@@ -8,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 from xml.sax.saxutils import escape
 
 import sqlalchemy
+from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func
 
 from engine import tokenizer
@@ -22,6 +25,7 @@ from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.outcomes import SessionFollower
 from engine.learning.candidates.candidates import CandidateReader, CandidateRow
+from engine.learning.candidates.effects import effect_texts
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, Refusal, SourceKind, Trust
 from engine.model.adaptation import (
     CandidateStatus,
@@ -34,10 +38,10 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.model.confidence_sequence import Arms, upper_end
 from engine.model.learnings import lessons_of
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import approved_text, without_invalid_xml
+from engine.statistics import Arms, difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, utc_field
@@ -96,13 +100,7 @@ class Overlays:
         return sorted(overlays, key=lambda overlay: (overlay.since, overlay.id))
 
 
-# Measures from sessions with and without an overlay how much better those with it went (SPEC 5.7). Pure.
-#
-# The lift is read after every session, so its interval is a confidence sequence (`confidence_sequence`). Measured over
-# 200 sessions, a fifth of them without the overlay (`tests/benchmarks/test_lift_looks.py`): of effects that do nothing,
-# 0 to 6 % are called harmful; of those that help by 15 points, 1 %; of those that cost 50 points all, half of them by
-# the 32nd session; of those that cost 30 points five in six; of those that cost 20 points half.
-
+# -- lift
 
 ERROR_RATE = 0.1
 """Maximum probability that an end of the interval is ever wrong."""
@@ -113,55 +111,19 @@ NEGLIGIBLE = 0.1
 
 def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
     """The lift of an overlay. Runs with the same probability of going without it are a stratum."""
-    difference, low, high = _interval(tuple(strata))
-    return Lift(
-        overlay_id,
-        with_runs=sum(arms.with_runs for arms in strata),
-        with_good=sum(arms.with_good for arms in strata),
-        without_runs=sum(arms.without_runs for arms in strata),
-        without_good=sum(arms.without_good for arms in strata),
-        difference=difference,
-        low=low,
-        high=high,
-        verdict=_verdict(low, high),
-    )
-
-
-def _verdict(low: float, high: float) -> LiftVerdict:
+    difference, low, high = difference_interval(strata, ERROR_RATE)
     if high < 0:
-        return LiftVerdict.HARMS
-    if low > 0:
-        return LiftVerdict.HELPS
-    if low >= -NEGLIGIBLE and high <= NEGLIGIBLE:
-        return LiftVerdict.NO_DIFFERENCE
-    return LiftVerdict.NOT_ENOUGH
+        verdict = LiftVerdict.HARMS
+    elif low > 0:
+        verdict = LiftVerdict.HELPS
+    else:
+        is_small = max(high, -low) <= NEGLIGIBLE
+        verdict = LiftVerdict.NO_DIFFERENCE if is_small else LiftVerdict.NOT_ENOUGH
+    with_runs, with_good, without_runs, without_good = map(sum, zip(*map(astuple, strata), strict=True))
+    return Lift(overlay_id, with_runs, with_good, without_runs, without_good, difference, low, high, verdict)
 
 
-@lru_cache(maxsize=1_000)
-def _interval(strata: tuple[Arms, ...]) -> tuple[float, float, float]:
-    """Difference, low and high end of its interval. Cached, since it takes milliseconds and every prompt reads it."""
-    low, high = -upper_end([arms.swapped for arms in strata], ERROR_RATE), upper_end(strata, ERROR_RATE)
-    return min(high, max(low, _difference(strata))), low, high
-
-
-def _difference(strata: Sequence[Arms]) -> float:
-    """The difference of the shares, as the mean of the strata where each weighs by its precision; an even prior draws
-    it a little to 0 while there are few runs."""
-    weighted_sum, weights = 0.0, 0.0
-    for arms in strata:
-        with_share = (arms.with_good + 1) / (arms.with_runs + 2)
-        without_share = (arms.without_good + 1) / (arms.without_runs + 2)
-        precision = 1 / (1 / (arms.with_runs + 2) + 1 / (arms.without_runs + 2))
-        weighted_sum += precision * (with_share - without_share)
-        weights += precision
-    return weighted_sum / weights
-
-
-# Trials of overlays: which sessions go with and without each, and how they ended (SPEC 5.4, 5.7).
-#
-# An overlay is withheld from a share of the sessions, chosen by a hash. Each session is followed up to the operator's
-# decision on its changes: discarded work did not succeed, whatever its tests say.
-
+# -- trials
 
 TRIAL_CURSOR = "adaptation.trials"
 
@@ -234,19 +196,11 @@ class Trials(SessionFollower[OverlayRun]):
         self, tx: Transaction, provenance: Mapping[str, Any], *, session_id: str, agent: str, workspace: str
     ) -> None:
         """Store the overlays in the provenance of a prompt that is sent, the withheld ones too; once for a session."""
-        for overlay in provenance.get(PROVENANCE, ()):
-            if tx.session.get(OverlayRun, (overlay["id"], session_id)) is None:
-                tx.session.add(
-                    OverlayRun(
-                        overlay_id=overlay["id"],
-                        session_id=session_id,
-                        agent=agent,
-                        workspace=workspace,
-                        withheld=overlay["withheld"],
-                        propensity=overlay["propensity"],
-                        at=tx.now,
-                    )
-                )
+        new = insert(OverlayRun).on_conflict_do_nothing()
+        for draw in provenance.get(PROVENANCE, ()):
+            values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
+            where = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
+            tx.session.execute(new, values | where)
 
     def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
         """Earlier repairs of the tests that fail now, newest first, each once. A trial withholds them from a share of
@@ -273,10 +227,9 @@ class Trials(SessionFollower[OverlayRun]):
     def harmful(self) -> list[tuple[Overlay, Lift]]:
         """The active overlays that do harm, most certain first."""
         lifts = self.lifts()
-        measured = [(overlay, lifts[overlay.id]) for overlay in self.overlays.active() if overlay.id in lifts]
-        return sorted(
-            (pair for pair in measured if pair[1].verdict == LiftVerdict.HARMS), key=lambda pair: pair[1].high
-        )
+        pairs = [(overlay, lifts[overlay.id]) for overlay in self.overlays.active() if overlay.id in lifts]
+        harmful = (pair for pair in pairs if pair[1].verdict is LiftVerdict.HARMS)
+        return sorted(harmful, key=lambda pair: pair[1].high)
 
     def on_state_change(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
         """Record the event of an overlay that does harm, once."""
@@ -311,17 +264,12 @@ def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str,
     if overlays is not None:
         statement = statement.where(id_column.in_(sorted(overlays)))
     strata: dict[str, list[Arms]] = {}
-    for overlay_id, *arms in session.execute(statement):
+    for overlay_id, _, *arms in session.execute(statement):
         strata.setdefault(overlay_id, []).append(Arms(*arms))
     return {overlay_id: measure_lift(overlay_id, arms) for overlay_id, arms in strata.items()}
 
 
-# The part of a prompt with active prompt fragments (SPEC 5.4, 5.5, 5.7).
-#
-# Fragments are escaped, so they cannot close the tags around them; quoted ones are labelled as approved by the operator
-# (SPEC 6.8). Over budget, whole fragments are left out: the least helpful first, then the oldest. A fragment that a
-# trial withholds still takes up its room, so that runs with and without it differ in nothing else.
-
+# -- prompts
 
 BLOCK = "learned-guidance"
 
@@ -352,59 +300,56 @@ class LearnedGuidance:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without fragments. Its provenance names all fragments that fit, the withheld
         ones too; the notes say how many are left out for want of room, and how many a trial withheld."""
-        overlays = self._overlays.get_prompt_fragments(
-            agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
-        )
-        if not overlays:
-            return Contribution(None)
-        fitting, left_out = self._fit(overlays)
+        overlays = self._fragments(request)
+        fitting = self._fit(overlays)
         draws = self._trials.draw(fitting, request.session_id)
         lines = [line for draw in draws if not draw.withheld for line in fragment_lines(draw.overlay)]
-        withheld = sum(draw.withheld for draw in draws)
-        notes = [f"learned guidance: {len(left_out)} of {len(overlays)} fragments had no room"] if left_out else []
-        notes += (
-            [f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does"]
+        left_out, withheld = len(overlays) - len(fitting), sum(draw.withheld for draw in draws)
+        notes = (
+            f"learned guidance: {left_out} of {len(overlays)} fragments had no room" if left_out else "",
+            f"learned guidance: {withheld} of {len(draws)} left out by chance, to measure what it does"
             if withheld
-            else []
+            else "",
         )
         part = PromptPart(BLOCK, (*_HEAD, *lines, _END)) if lines else None
-        return Contribution(part, {PROVENANCE: [draw.to_json() for draw in draws]} if draws else {}, tuple(notes))
+        provenance = {PROVENANCE: [draw.to_json() for draw in draws]} if draws else {}
+        return Contribution(part, provenance, tuple(filter(None, notes)))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in the fragments of this request, the withheld ones too: no other block may contain them, or a
         trial would withhold nothing."""
-        overlays = self._overlays.get_prompt_fragments(
+        fitting = self._fit(self._fragments(request))
+        return lessons_of(text for overlay in fitting for text in effect_texts(overlay.effect))
+
+    def _fragments(self, request: PromptRequest) -> Sequence[Overlay]:
+        return self._overlays.get_prompt_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
-        texts = (
-            overlay.effect.guidance for overlay in self._fit(overlays)[0] if isinstance(overlay.effect, PromptFragment)
-        )
-        return lessons_of(text for lines in texts for text in lines)
 
-    def _fit(self, overlays: Sequence[Overlay]) -> tuple[list[Overlay], list[Overlay]]:
-        """The fragments that fit the budget, oldest first, and those that do not."""
+    def _fit(self, overlays: Sequence[Overlay]) -> list[Overlay]:
+        """The fragments that fit the budget, oldest first: the most helpful ones where there is a verdict, then the
+        newest. A withheld fragment takes up its room, so that runs with and without it differ in nothing else."""
+        if not overlays:
+            return []
+        measured = {
+            id: lift.difference
+            for id, lift in self._trials.lifts().items()
+            if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
+        }
         budget = self._settings.current.adaptation.fragment_tokens
         room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
-        fits: list[Overlay] = []
-        left_out: list[Overlay] = []
-        for overlay in sorted(overlays, key=self._rank, reverse=True):
+        fitting = set[str]()
+        for overlay in sorted(overlays, key=lambda item: (measured.get(item.id, 0.0), item.since), reverse=True):
             tokens = sum(self._count(line.text) for line in fragment_lines(overlay))
-            (fits if tokens <= room else left_out).append(overlay)
-            room -= tokens if tokens <= room else 0
-        fitting = {item.id for item in fits}
-        return [item for item in overlays if item.id in fitting], left_out
-
-    def _rank(self, overlay: Overlay) -> tuple[float, float]:
-        """Sort key: by lift where there is a verdict, then by age."""
-        lift = self._trials.lifts().get(overlay.id)
-        difference = (
-            lift.difference if lift is not None and lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS) else 0.0
-        )
-        return difference, overlay.since.timestamp()
+            if tokens <= room:
+                fitting.add(overlay.id)
+                room -= tokens
+        return [overlay for overlay in overlays if overlay.id in fitting]
 
 
 def fragment_lines(overlay: Overlay) -> list[PromptLine]:
-    """The lines of a fragment in a prompt, with their source."""
+    """The lines of a fragment in a prompt, with their source: escaped, so that they cannot close the tags around them;
+    quoted ones are labelled as approved by the operator (SPEC 6.8)."""
     assert isinstance(overlay.effect, PromptFragment)
     approved = overlay.trust is Trust.QUOTED
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
