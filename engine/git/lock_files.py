@@ -1,24 +1,40 @@
 """Lock files that do not fit their manifests: `package.json` asks for what `package-lock.json` does not have.
 
-Only the two files are read; no tool is started and nothing is resolved. What cannot be compared for certain (a
-constraint in a form that the tool rewrites, a manifest that is a program, an option that changes what is asked for) is
-left out: a lock file that the tool itself calls up to date is never named here. One module for each family of tools.
+Only the two files are read; no tool is started and nothing is resolved. A lock file that its tool calls up to date is
+never named here, so what cannot be compared for certain is left out: a constraint in a form that the tool rewrites, a
+manifest that is a program. Some lock files do not keep the constraints that they were made from: of those only names
+are compared. `FORMATS` has a function for each tool, which says what a manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from engine.frozen import frozen
-from engine.git import lock_formats
-from engine.git.lock_formats import FileStamps, LockPair, read_text, stamp
 from engine.model import sanitise
+from engine.plain_files import read_plain
 
 MAX_NAMED: Final = 5
 """Differences of one lock file that are named; the rest is counted."""
+MAX_BYTES: Final = 32_000_000
+"""A larger manifest or lock file is taken for up to date."""
+MAX_MEMBERS: Final = 300
+"""Packages of one workspace that are looked at."""
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError)
+"""The errors of parsing a file of an unexpected shape."""
+
+Requirements = dict[str, set[str] | None]
+"""Constraints by package; None where the constraint cannot be compared."""
+
+Comparison = tuple[str, Requirements, Requirements]
+"""The path of a manifest, what it asks for, and what the lock file has for it."""
 
 
 @frozen
@@ -39,64 +55,30 @@ class LockMismatch:
         return f"{self.folder}/{self.lock}".removeprefix("/")
 
 
-class LockFormat(NamedTuple):
-    """Who writes the lock file, what the two files are called, and how they are compared: one sentence a difference."""
+@frozen
+class LockPair:
+    """A manifest and its lock file, as text, and the folder they lie in."""
 
-    tool: str
+    folder: Path
     manifest: str
     lock: str
-    compare: Callable[[LockPair], Iterator[str]]
+    manifest_name: str
+
+    def members(self, folders: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+        """Folder, path and text of the manifests of a workspace's packages. What is absent, not below the folder, no
+        plain file or too large is left out."""
+        for folder in islice(folders, MAX_MEMBERS):
+            name = self.manifest_name if folder in ("", ".") else f"{folder}/{self.manifest_name}"
+            if ".." not in name and (text := read_text(self.folder, name)) is not None:
+                yield folder, name, text
 
 
-FORMATS: Final = (
-    LockFormat("npm", "package.json", "package-lock.json", lock_formats.compare_npm),
-    LockFormat("pnpm", "package.json", "pnpm-lock.yaml", lock_formats.compare_pnpm),
-    LockFormat("yarn", "package.json", "yarn.lock", lock_formats.compare_yarn),
-    LockFormat("uv", "pyproject.toml", "uv.lock", lock_formats.compare_uv),
-    LockFormat("poetry", "pyproject.toml", "poetry.lock", lock_formats.compare_poetry),
-    LockFormat("pdm", "pyproject.toml", "pdm.lock", lock_formats.compare_pdm),
-    LockFormat("cargo", "Cargo.toml", "Cargo.lock", lock_formats.compare_cargo),
-    LockFormat("go", "go.mod", "go.sum", lock_formats.compare_go),
-    LockFormat("bundler", "Gemfile", "Gemfile.lock", lock_formats.compare_bundler),
-    LockFormat("composer", "composer.json", "composer.lock", lock_formats.compare_composer),
-)
-
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
-"""The errors of parsing a file of an unexpected shape."""
-
-
-class LockFileReader:
-    """Compares lock files again only when a file that it read was written. Safe to call from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cache: dict[Path, tuple[tuple[str, ...], FileStamps, tuple[LockMismatch, ...]]] = {}
-
-    def mismatches(self, root: Path, folders: Iterable[str], manifests: Iterable[str] = ()) -> tuple[LockMismatch, ...]:
-        """See `find_mismatches`. `manifests`: the manifests of all packages, relative to `root`; a new one may be that
-        of a new package of the workspace."""
-        folders, manifests = tuple(folders), tuple(manifests)
-        with self._lock:
-            cached = self._cache.get(root)
-        if cached and cached[0] == (*folders, *manifests) and all(stamp(file) == at for file, at in cached[1].items()):
-            return cached[2]
-        stamps = {file: stamp(file) for file in (root / name for name in manifests)}
-        mismatches = find_mismatches(root, folders, stamps)
-        with self._lock:
-            self._cache[root] = ((*folders, *manifests), stamps, mismatches)
-        return mismatches
-
-
-def find_mismatches(
-    root: Path, folders: Iterable[str] = ("",), stamps: FileStamps | None = None
-) -> tuple[LockMismatch, ...]:
+def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMismatch, ...]:
     """The lock files in `folders` (relative to `root`, "" for itself) that do not fit their manifests.
 
     Files that are absent or cannot be read, that lie elsewhere, and what is not understood, are passed over: it never
-    raises. Costs the reading of both files, a few milliseconds for a lock file of a megabyte. What was read is noted in
-    `stamps`.
+    raises. Costs the reading of both files, some ten milliseconds for a lock file of a megabyte.
     """
-    stamps = {} if stamps is None else stamps
     top = root.resolve()
     mismatches = []
     for name in dict.fromkeys(folders):
@@ -104,15 +86,297 @@ def find_mismatches(
         for tool, manifest, lock, compare in FORMATS:
             if not (folder / lock).is_file() or not folder.resolve().is_relative_to(top):
                 continue
-            manifest_text, lock_text = read_text(folder, manifest, stamps), read_text(folder, lock, stamps)
+            manifest_text, lock_text = read_text(folder, manifest), read_text(folder, lock)
             if manifest_text is None or lock_text is None:
                 continue
-            pair = LockPair(folder, manifest_text, lock_text, manifest, lock, stamps)
             try:
-                differences = list(dict.fromkeys(compare(pair)))
+                pair = LockPair(folder, manifest_text, lock_text, manifest)
+                differences = list(dict.fromkeys(_sentences(compare(pair), lock)))
             except _UNREADABLE:
                 continue  # half-written, or of a form that nobody knows yet
             if differences:
                 shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
                 mismatches.append(LockMismatch(name, tool, manifest, lock, shown, len(differences) - len(shown)))
     return tuple(mismatches)
+
+
+def read_text(folder: Path, name: str) -> str | None:
+    """A file below the folder; None for one that lies elsewhere, by its name or through a link."""
+    try:
+        file = (folder / name).resolve(strict=True)
+        return read_plain(file, MAX_BYTES, follow=False).decode() if file.is_relative_to(folder.resolve()) else None
+    except (OSError, ValueError, RuntimeError):  # a loop of links raises RuntimeError before Python 3.13
+        return None
+
+
+def _sentences(comparisons: Iterable[Comparison], lock: str) -> Iterator[str]:
+    """A sentence for each difference. A constraint of None on either side fits any."""
+    for manifest, required, locked in comparisons:
+        for name, wanted in required.items():
+            constraint = " and ".join(sorted(wanted or ()))
+            if name not in locked:
+                yield f"{manifest} asks for {f'{name} {constraint}'.strip()}, but {lock} does not have it"
+            elif wanted and (present := locked[name]) and wanted.isdisjoint(present):
+                yield f"{manifest} asks for {name} {constraint}, but {lock} has {' and '.join(sorted(present))}"
+        for name in locked:
+            if name not in required:
+                yield f"{lock} has {name}, but {manifest} no longer asks for it"
+
+
+def _gather(entries: Iterable[tuple[str, str | None]]) -> Requirements:
+    """Names with their constraints, of which a name may have several."""
+    gathered: dict[str, set[str | None]] = {}
+    for name, constraint in entries:
+        gathered.setdefault(name, set()).add(constraint)
+    return {name: None if None in found else {*filter(None, found)} for name, found in gathered.items()}
+
+
+def _only(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
+    """What a lock file has of what is asked for: it also has what those packages need, and says not which is which."""
+    return {name: locked[name] for name in required if name in locked}
+
+
+# npm, pnpm, yarn
+
+
+_SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
+
+
+def _node(manifest: Mapping[str, Any], *sections: str) -> Requirements:
+    """The requirements in these sections of a package.json. Of a path, an address or an alias, which tools write in
+    several ways, only the name counts."""
+    entries = [item for section in sections for item in (manifest.get(section) or {}).items()]
+    plain = [(name, " ".join(text.split()).removeprefix("npm:") or "*") for name, text in entries]
+    return _gather((name, None if re.search(r"[:/@]", text) else text) for name, text in plain)
+
+
+def _npm(pair: LockPair) -> Iterator[Comparison]:
+    packages = json.loads(pair.lock).get("packages", {})  # version 1 has none, and keeps no constraints
+    for path, name, text in pair.members(path for path in packages if "node_modules" not in path.split("/")):
+        sections = (*_SECTIONS, "peerDependencies")
+        yield name, _node(json.loads(text), *sections), _node(packages[path], *sections)
+
+
+def _yaml(text: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        document = yaml.load(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))  # every value is text
+    except yaml.YAMLError as error:
+        raise ValueError("no YAML") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _pnpm(pair: LockPair) -> Iterator[Comparison]:
+    lock = _yaml(pair.lock.split("\npackages:")[0])
+    if {"overrides", "pnpmfileChecksum", "packageExtensionsChecksum", "ignoredOptionalDependencies"} & lock.keys():
+        return  # what the manifests ask for was changed
+    importers = lock.get("importers", {".": lock})
+    for path, name, text in pair.members(importers):
+        manifest = json.loads(text)
+        sections = [importers[path].get(section) or {} for section in _SECTIONS]
+        specifiers = {key: entry["specifier"] for section in sections for key, entry in section.items()}
+        required, locked = _node(manifest, *_SECTIONS), _node({"specifiers": specifiers}, "specifiers")
+        peers = manifest.get("peerDependencies") or {}  # pnpm installs those, too
+        yield name, required, {key: value for key, value in locked.items() if key in required or key not in peers}
+
+
+def _yarn(pair: LockPair) -> Iterator[Comparison]:
+    if "resolutions" in json.loads(pair.manifest):
+        return  # they change what is asked for
+    if "\n__metadata:" not in pair.lock:  # version 1 has a heading an entry, as `"ms@^2.0.0", ms@^2.1.0:`
+        headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
+        parts = [heading.strip().strip('"').rpartition("@") for entry in headings for heading in entry]
+        required = _node(json.loads(pair.manifest), *_SECTIONS)
+        yield pair.manifest_name, required, _only(_gather((name, text or "*") for name, _, text in parts), required)
+        return
+    for block in pair.lock.split("\n\n"):
+        if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
+            for _, name, text in pair.members([head[1]]):
+                entry = next(iter(_yaml(block).values()))
+                yield name, _node(json.loads(text), *_SECTIONS), _node(entry, "dependencies")
+
+
+# uv, Poetry, PDM
+
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(?:;.*)?", re.DOTALL)
+_CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
+
+
+def _dashed(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _specifier(text: str) -> str | None:
+    """A version specifier as it is compared; None for one that a tool may write differently, as pre-releases are."""
+    clauses = []
+    for clause in filter(None, ("".join(part.split()) for part in text.split(","))):
+        if (match := _CLAUSE.fullmatch(clause)) is None:
+            return None
+        clauses.append(match[1] + ".".join(str(int(part)) for part in match[2].split(".")) + (match[3] or ""))
+    return ",".join(sorted(clauses, reverse=True)) or "any version"
+
+
+def _python(pyproject: Mapping[str, Any]) -> Requirements:
+    """All that a pyproject.toml asks for, but for itself. Raises ValueError for a requirement of another form."""
+    project, tool = pyproject.get("project", {}), pyproject.get("tool", {})
+    lists = [
+        project.get("dependencies", []),
+        *project.get("optional-dependencies", {}).values(),
+        *pyproject.get("dependency-groups", {}).values(),
+        tool.get("uv", {}).get("dev-dependencies", []),
+    ]
+    found = []
+    for entry in (entry for entries in lists for entry in entries if isinstance(entry, str)):  # others name a group
+        if (match := _REQUIREMENT.fullmatch(entry)) is None:
+            raise ValueError(entry)
+        found.append((_dashed(match[1]), None if match[3] else _specifier(match[2])))
+    poetry = tool.get("poetry", {})
+    for table in (poetry, *poetry.get("group", {}).values()):
+        found += [(_dashed(name), None) for name in table.get("dependencies", {}) if name != "python"]
+    return _gather(item for item in found if item[0] != _dashed(project.get("name", "")))
+
+
+def _uv(pair: LockPair) -> Iterator[Comparison]:
+    header, *blocks = re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)
+    top = tomllib.loads(header)
+    listed = {".", *map(_dashed, top.get("manifest", {}).get("members", []))}
+    for block in blocks:
+        source = re.search(r'^source = \{ (?:editable|virtual) = "([^"\n]+)"', block[:2000], re.MULTILINE)
+        if source is None or top["version"] != 1:
+            continue  # not ours, or a format that is not known yet
+        package = tomllib.loads(f"[[package]]\n{block}")["package"][0]
+        own, metadata = package["name"], package.get("metadata", {})
+        if {source[1], own}.isdisjoint(listed):
+            continue  # no member of the workspace: it has a lock file of its own
+        for _, name, text in pair.members([source[1]]):
+            manifest = tomllib.loads(text)
+            project = manifest.get("project", {})
+            if {"dependencies", "optional-dependencies"} & {*project.get("dynamic", ())}:
+                continue
+            entries = [metadata.get("requires-dist", []), *metadata.get("requires-dev", {}).values()]
+            locked = _gather(
+                (entry["name"], _specifier(entry.get("specifier", "")) if entry.keys() <= _PLAIN_ENTRY else None)
+                for entry in (entry for part in entries for entry in part)
+                if entry["name"] != own
+            )
+            named = _dashed(project.get("name", own))
+            yield name, {**_python(manifest), named: None}, {**locked, own: None}
+
+
+_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
+"""The keys of a requirement that comes from the registry."""
+
+
+def _by_name(pair: LockPair, tool: str) -> Iterator[Comparison]:
+    """The lock files of Poetry and PDM keep no constraints."""
+    manifest = tomllib.loads(pair.manifest)
+    backend = manifest.get("build-system", {}).get("build-backend", "")
+    if (tool in manifest.get("tool", {}) or tool in backend) and not (pair.folder / "uv.lock").exists():
+        required = dict.fromkeys(_python(manifest))
+        names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
+        yield pair.manifest_name, {**required}, _only(dict.fromkeys(map(_dashed, names)), {**required})
+
+
+def _poetry(pair: LockPair) -> Iterator[Comparison]:
+    return _by_name(pair, "poetry")
+
+
+def _pdm(pair: LockPair) -> Iterator[Comparison]:
+    return _by_name(pair, "pdm")
+
+
+# Cargo, Go, Bundler, Composer
+
+
+_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
+
+
+def _cargo(pair: LockPair) -> Iterator[Comparison]:
+    own: dict[str, dict[str, Any]] = {}
+    for block in re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)[1:]:
+        if "\nsource = " not in block:
+            package = tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0])
+            own[package["name"]] = package
+    workspace = tomllib.loads(pair.manifest).get("workspace", {})
+    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
+    folders = [folder for pattern in patterns for folder in sorted(pair.folder.glob(pattern))]
+    for _, name, text in pair.members(["", *(folder.relative_to(pair.folder).as_posix() for folder in folders)]):
+        manifest = tomllib.loads(text)
+        package = manifest.get("package", {"name": ""})
+        if (locked := own.get(package["name"])) is None:
+            continue  # no package, or one that is excluded
+        version = package.get("version", "0.0.0")
+        if isinstance(version, dict):
+            version = workspace.get("package", {}).get("version", locked["version"])
+        required: Requirements = {package["name"]: {version}}
+        for table in (manifest, *manifest.get("target", {}).values()):
+            for section in filter(_CARGO_SECTION.fullmatch, table):
+                for key, entry in table[section].items():
+                    details = entry if isinstance(entry, dict) else {}
+                    if details.get("workspace"):
+                        details = workspace["dependencies"][key]
+                    required.setdefault(details.get("package", key) if isinstance(details, dict) else key, None)
+        dependencies = [entry.split()[0] for entry in locked.get("dependencies", [])]
+        yield name, required, {**dict.fromkeys(dependencies), locked["name"]: {locked["version"]}}
+
+
+def _go(pair: LockPair) -> Iterator[Comparison]:
+    if (pair.folder / "vendor").exists() or any((folder / "go.work").exists() for folder in pair.folder.parents):
+        return  # go reads another file
+    text = re.sub(r"//[^\n]*", "", pair.manifest)
+    replaced = {line.split()[0] for line in _go_lines(text, "replace")}
+    lines = [line.split() for line in _go_lines(text, "require")]
+    required = _gather((line[0], line[1]) for line in lines if line[0] not in replaced)
+    sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
+    yield pair.manifest_name, required, _only(_gather((at, v.removesuffix("/go.mod")) for at, v in sums), required)
+
+
+def _go_lines(text: str, word: str) -> Iterator[str]:
+    """The text after the directive `word`, on its line or in its block."""
+    for match in re.finditer(rf"^\s*{word}\s*(?:\(([^)]*)\)|([^\n(]+))", text, re.MULTILINE):
+        yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
+
+
+def _bundler(pair: LockPair) -> Iterator[Comparison]:
+    manifest = re.sub(r"#.*", "", pair.manifest)
+    section = re.search(r"^DEPENDENCIES\n((?:  .+\n?)*)", pair.lock, re.MULTILINE)
+    if section is None or re.search(r"\b(if|unless|case|eval\w*|def|while|for|each|ENV)\b", manifest):
+        return  # which gems it asks for is decided when it runs
+    required: Requirements = dict.fromkeys(re.findall(r"^\s*gem[ (]\s*[\"']([\w.-]+)", manifest, re.MULTILINE))
+    yield pair.manifest_name, required, _only(dict.fromkeys(re.findall(r"^  ([\w.-]+)", section[1], re.M)), required)
+
+
+def _composer(pair: LockPair) -> Iterator[Comparison]:
+    manifest, lock = json.loads(pair.manifest), json.loads(pair.lock)
+    sections = [manifest.get(name) or {} for name in ("require", "require-dev")]
+    required: Requirements = {name.lower(): None for section in sections for name in section if "/" in name}
+    locked: Requirements = {}
+    for package in [*lock.get("packages", []), *lock.get("packages-dev", [])]:
+        names = (package["name"], *(package.get("replace") or {}), *(package.get("provide") or {}))
+        locked |= dict.fromkeys(map(str.lower, names))
+    yield pair.manifest_name, required, _only(locked, required)
+
+
+class LockFormat(NamedTuple):
+    """Who writes the lock file, what the two files are called, and what is compared."""
+
+    tool: str
+    manifest: str
+    lock: str
+    compare: Callable[[LockPair], Iterator[Comparison]]
+
+
+FORMATS: Final = (
+    LockFormat("npm", "package.json", "package-lock.json", _npm),
+    LockFormat("pnpm", "package.json", "pnpm-lock.yaml", _pnpm),
+    LockFormat("yarn", "package.json", "yarn.lock", _yarn),
+    LockFormat("uv", "pyproject.toml", "uv.lock", _uv),
+    LockFormat("poetry", "pyproject.toml", "poetry.lock", _poetry),
+    LockFormat("pdm", "pyproject.toml", "pdm.lock", _pdm),
+    LockFormat("cargo", "Cargo.toml", "Cargo.lock", _cargo),
+    LockFormat("go", "go.mod", "go.sum", _go),
+    LockFormat("bundler", "Gemfile", "Gemfile.lock", _bundler),
+    LockFormat("composer", "composer.json", "composer.lock", _composer),
+)

@@ -19,7 +19,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.lock_files import LockFileReader, LockMismatch
+from engine.git.lock_files import find_mismatches
 from engine.git.reader import GitReader
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
@@ -117,7 +117,6 @@ class ContextReader:
         self._sources = sources
         self._git = sources.git
         self._calendars = CalendarReader()
-        self._locks = LockFileReader()
 
     def read_all(
         self,
@@ -173,7 +172,7 @@ class ContextReader:
             github=github,
             runs=runs,
             parts=parts,
-            locks=fetch.all("locks", lambda: self._lock_mismatches(folder, projects)),
+            locks=fetch.all("locks", lambda: find_mismatches(folder, _locked_folders(projects))),
             covered=fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing),
             prose=fetch("agents", lambda: sources.prose(workspace), ""),
             ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),
@@ -246,11 +245,6 @@ class ContextReader:
                 return tuple(item for item in marked if not (item.gone and is_byproduct(item.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
 
-    def _lock_mismatches(self, folder: Path, projects: Sequence[Project]) -> Iterable[LockMismatch]:
-        packages = [package for project in projects for package in project.packages]
-        locked = [package.folder for package in packages if package.lock]
-        return self._locks.mismatches(folder, locked, [package.manifest for package in packages])
-
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
         if git is None or not git.head:
             return frozenset()
@@ -265,3 +259,8 @@ def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
     """The folders of projects that measure their coverage."""
     tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))
+
+
+def _locked_folders(projects: Sequence[Project]) -> list[str]:
+    """The folders of packages that have a lock file."""
+    return [package.folder for project in projects for package in project.packages if package.lock]
