@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import pytest
@@ -81,75 +82,41 @@ OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
 PAIR = ("price.py,rules.toml", *OTHERS) * 12
 
 
-def missing(habits: CoChanges, *files: str) -> str | None:
-    partner = habits.missing(files)
-    return partner.path if partner else None
+def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
+    return commits * times
 
 
-def test_the_partner_with_its_evidence() -> None:
-    partner = CoChanges(history(*PAIR)).missing(["price.py"])
-    assert partner is not None
-    assert partner == Partner("rules.toml", "price.py", 12, 12, partner.score)
-    assert 0.8 < partner.score < 1.0
-
-
-def test_a_tie_of_two_commits_is_none() -> None:
-    assert missing(CoChanges(history(*OTHERS, *OTHERS, "a.py,b.py", *OTHERS, "a.py,b.py")), "a.py") is None
-
-
-def test_one_exception_does_not_untie_and_many_do() -> None:
-    assert missing(CoChanges(history(*PAIR, "price.py")), "price.py") == "rules.toml"
-    assert missing(CoChanges(history(*PAIR, *(["price.py"] * 12))), "price.py") is None
-
-
-def test_sweeps_tie_nothing() -> None:
-    everything = ",".join(f"f{number}.py" for number in range(project_habits.MAX_FILES + 1))
-    habits = CoChanges(history(*[everything] * 30))
-    assert missing(habits, "f1.py") is None
-
-
-def test_many_changed_files_are_not_asked_about() -> None:
-    habits = CoChanges(history(*PAIR))
-    assert missing(habits, "price.py", *(f"new{number}.txt" for number in range(project_habits.MAX_CHANGED))) is None
-
-
-def test_a_file_that_is_gone_is_not_missing_until_it_is_back() -> None:
-    assert missing(CoChanges(history(*PAIR, "-rules.toml")), "price.py") is None
-    assert missing(CoChanges(history(*PAIR, "-rules.toml", "price.py,rules.toml")), "price.py") == "rules.toml"
-
-
-def test_files_of_a_folder_share_their_habits() -> None:
-    pages = [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)]
-    partner = CoChanges(history(*[other for page in pages for other in (page, *OTHERS)])).missing(["docs/page3.md"])
-    assert partner is not None
-    assert (partner.path, partner.because, partner.together, partner.of) == ("mkdocs.yml", "docs/*.md", 16, 16)
-    assert is_group(partner.because)
-    assert not is_group(partner.path)
+@pytest.mark.parametrize(
+    ("commits", "files", "expected"),
+    [
+        (PAIR, ["price.py"], Partner("rules.toml", "price.py", 12, 12)),
+        (repeated("price.py,rules.toml", times=4), ["price.py"], Partner("rules.toml", "price.py", 4, 4)),
+        (repeated("price.py,rules.toml", times=3), ["price.py"], None),
+        ((*PAIR, "price.py"), ["price.py"], Partner("rules.toml", "price.py", 12, 13)),
+        ((*PAIR, *(["price.py"] * 12)), ["price.py"], None),
+        (repeated("price.py,rules.toml", "price.py"), ["price.py"], None),
+        (PAIR, ["price.py", "rules.toml"], None),
+        (PAIR, ["price.py", *(f"new{number}.txt" for number in range(project_habits.MAX_CHANGED))], None),
+        ((*PAIR, "-rules.toml"), ["price.py"], None),
+        ((*PAIR, "-rules.toml", "price.py,rules.toml"), ["price.py"], Partner("rules.toml", "price.py", 13, 13)),
+        (
+            [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)],
+            ["docs/page3.md"],
+            Partner("mkdocs.yml", "docs/*.md", 16, 16),
+        ),
+        (repeated(",".join(f"f{number}.py" for number in range(project_habits.MAX_FILES + 1))), ["f1.py"], None),
+    ],
+    ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
+         "a folder", "sweeps"],
+)  # fmt: skip
+def test_what_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
+    assert CoChanges(history(*commits)).missing(files) == expected
+    assert CoChanges([*history(*commits), *[Change("m", 0, 2, "merge")] * 50]).missing(files) == expected
 
 
 def test_only_the_past_is_known() -> None:
-    habits = CoChanges(history(*PAIR))
-    assert habits.missing(["price.py"], before=2) is None
-    whole = CoChanges(history(*PAIR[:40]))
-    assert habits.missing(["price.py"], before=40) == whole.missing(["price.py"])
-
-
-def test_a_project_without_habits_has_a_higher_bar() -> None:
-    """Where every third commit of a pair leaves its partner out, its own commits would often have been called
-    incomplete."""
-    regular = CoChanges(history(*("a.py,b.py", "c.py,d.py", "e.py") * 60))
-    loose = CoChanges(history(*("a.py,b.py,x.py", "c.py,d.py", "a.py,b.py,x.py", "a.py,x.py", "e.py") * 60))
-    assert regular.threshold() == project_habits.MIN_THRESHOLD
-    assert loose.threshold() > project_habits.MIN_THRESHOLD
-
-
-def test_merges_do_not_count() -> None:
-    merges = [Change("m", 0, 2, "merge") for _ in range(50)]
-    assert missing(CoChanges([*history(*PAIR), *merges]), "price.py") == "rules.toml"
-
-
-def test_what_changed_alone_as_often_is_no_partner() -> None:
-    assert missing(CoChanges(history(*("price.py,rules.toml", "price.py") * 12)), "price.py") is None
+    assert CoChanges(history(*PAIR)).missing(["price.py"], before=2) is None
+    assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
 
 
 def weekly(releases: int, commits: int = 5, log: str = "") -> list[Change]:
