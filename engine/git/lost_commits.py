@@ -7,11 +7,9 @@ else committed and was only checked out here, nor what stands in the files or on
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -22,17 +20,15 @@ from engine.git import Git
 from engine.git.commits import Commit, log_commits, read_file_at, to_datetime
 from engine.git.merges import is_merged, separate_objects
 from engine.git.patch import read_patch
-from engine.git.state import GitState
+from engine.git.state import GitState, modified_at
+from engine.plain_files import read_plain
 
-# Reads reflogs: where HEAD and branches have been.
-
-
-MAX_BYTES: Final = 1_000_000
-"""Bytes of the end of one reflog that are read: about 5,000 entries."""
+MAX_BYTES: Final = 8_000_000
+"""Bytes of a reflog; a longer one, of about 40,000 entries, counts as none."""
 
 MAX_LOGS: Final = 300
 
-_ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL)
+_ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
 
 
 @frozen
@@ -46,59 +42,31 @@ class Step:
 
 
 def read_reflog(git: Git, ref: str = "HEAD") -> list[Step]:
-    """The entries of one ref's log, oldest first, at most the last megabyte; none where it keeps none."""
+    """The entries of one ref's log, oldest first; none where it keeps none."""
     repository = git.repository
     file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
-    return [step for line in _read_end(file).split(b"\n") if (step := _parse_entry(line)) is not None]
+    try:
+        lines = read_plain(file, MAX_BYTES, follow=False).split(b"\n")
+    except (OSError, ValueError):
+        return []
+    entries = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line))]
+    return [
+        Step(former.decode(), commit.decode(), to_datetime(at.decode()), action.decode(errors="surrogateescape"))
+        for former, commit, at, action in entries
+    ]
 
 
 def branch_logs(git: Git) -> list[str]:
     """The branches that have a log, as refs, at most 300."""
     top = git.repository.common / "logs"
-    refs = (Path(folder, name).relative_to(top).as_posix() for folder, name in _walk_files(top / "refs" / "heads"))
-    return sorted(refs)[:MAX_LOGS]
+    return sorted(str(file.relative_to(top)) for file in (top / "refs/heads").rglob("*") if file.is_file())[:MAX_LOGS]
 
 
 def logs_stamp(git: Git) -> tuple[object, ...]:
-    """Changes whenever HEAD's log does, and so whenever anything is committed, reset or checked out here."""
-    try:
-        status = (git.repository.git_dir / "logs" / "HEAD").stat()
-    except OSError:
-        return ()
-    return status.st_mtime_ns, status.st_size
-
-
-def _walk_files(folder: Path) -> Iterator[tuple[str, str]]:
-    for place, _, names in os.walk(folder):
-        yield from ((place, name) for name in names)
-
-
-def _read_end(file: Path) -> bytes:
-    """The last megabyte of a plain file, from the beginning of a line; nothing for what is not a regular file."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return b""
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return b""
-        skipped = max(0, status.st_size - MAX_BYTES)
-        opened.seek(skipped)
-        text = opened.read(MAX_BYTES)
-    return text.partition(b"\n")[2] if skipped else text
-
-
-def _parse_entry(line: bytes) -> Step | None:
-    match = _ENTRY.fullmatch(line)
-    if match is None:
-        return None
-    return Step(
-        match[1].decode(), match[2].decode(), to_datetime(match[3].decode()), match[4].decode(errors="surrogateescape")
-    )
-
-
-# Reads the stashes, with the files that each changes.
+    """Changes whenever HEAD's log does, and so whenever anything is committed, reset or checked out here, and whenever
+    a stash is made or dropped."""
+    repository = git.repository
+    return modified_at(repository.git_dir / "logs/HEAD"), modified_at(repository.common / "logs/refs/stash")
 
 
 MAX_STASHES: Final = 50
@@ -125,15 +93,12 @@ class Stash:
 def read_stashes(git: Git) -> tuple[Stash, ...]:
     """The newest 50. Raises `GitError`."""
     steps = read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]
-    return tuple(_make_stash(git, number, step.commit, step.at, step.action) for number, step in enumerate(steps))
-
-
-def _make_stash(git: Git, number: int, commit: str, at: datetime, action: str) -> Stash:
-    """`WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes."""
-    where, _, words = action.partition(": ")
-    branch = where.removeprefix("WIP on ").removeprefix("On ")
-    named = "" if branch == "(no branch)" else branch
-    return Stash(number, commit, at, named, words, stash_files(git, commit))
+    stashes = []
+    for number, step in enumerate(steps):  # `WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes
+        where, _, words = step.action.partition(": ")
+        branch = where.removeprefix("WIP on ").removeprefix("On ").removeprefix("(no branch)")
+        stashes.append(Stash(number, step.commit, step.at, branch, words, stash_files(git, step.commit)))
+    return tuple(stashes)
 
 
 def stash_files(git: Git, commit: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Final
@@ -269,6 +270,7 @@ ACTIVE_WITHIN: Final = timedelta(days=90)
 
 MAX_COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
 MAX_COLLIDING: Final = 4  # branches that one forecast is about
+MAX_TRIALS: Final = 512  # outcomes that are remembered
 TIMEOUT_S: Final = 5.0  # until one merge that takes longer is given up
 
 
@@ -313,14 +315,25 @@ def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) ->
     return tree, tuple(dict.fromkeys(names)) if done.returncode else ()
 
 
-def try_merge(workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
-    """Files that would conflict, None when git cannot tell within `TIMEOUT_S`."""
+@frozen
+class MergeTrial:
+    """The outcome of a merge that was tried: the files that conflict, None when git could not tell, and whether it
+    would change anything."""
+
+    files: tuple[str, ...] | None
+    adds: bool
+
+
+@lru_cache(MAX_TRIALS)
+def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
+    """Merge the commit `other` into `onto`, within `TIMEOUT_S`. It is the same whenever it is asked."""
     git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
         try:
-            return merge_trees(git, ours, theirs, separate_objects(git, Path(folder)))[1]
+            tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
+            return MergeTrial(files, adds=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))
         except GitError:
-            return None
+            return MergeTrial(None, adds=True)
 
 
 def is_merged(git: Git, onto: str, other: str, objects: Mapping[str, str]) -> bool:
@@ -331,13 +344,6 @@ def is_merged(git: Git, onto: str, other: str, objects: Mapping[str, str]) -> bo
         return not conflicts and tree == git.text("rev-parse", f"{onto}^{{tree}}")
     except GitError:
         return False
-
-
-def adds_changes(workspace: Path, onto: str, other: str) -> bool:
-    """Whether a merge of `other` would change anything in `onto`; True where git cannot say so within `TIMEOUT_S`."""
-    git = Git(workspace, timeout=TIMEOUT_S)
-    with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
-        return not is_merged(git, onto, other, separate_objects(git, Path(folder)))
 
 
 def due_merges(state: GitState) -> list[Merge]:

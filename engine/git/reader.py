@@ -10,9 +10,9 @@ import hashlib
 import itertools
 import logging
 import os
-import threading
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from engine.files import read_plain
 from engine.git import Git, GitError, is_session_branch
 from engine.git.command import split_nul
 from engine.git.commits import count_apart, is_ancestor, log_commits, tags_by_commit, to_datetime
-from engine.git.inspection import GitAnswers, Inspection, Inspector
+from engine.git.inspection import Answers, Inspection, Look, inspect
 from engine.git.merges import operation_name
 from engine.git.project_habits import CoChanges, Partner, ReleaseRhythm, read_history, release_rhythm
 from engine.git.state import (
@@ -184,46 +184,40 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 15.0
 MAX_CONFIG_BYTES: Final = 4_000_000
+MAX_RELATIONS: Final = 512  # pairs of commits whose relation is remembered
 
 
 class GitReader:
     """Reads workspaces; safe to call from several threads. Remembers per workspace until its commits or refs move."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._answers: dict[Path, GitAnswers] = {}
+        self._answers = Answers()
 
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
         `no_folder`, `git_failed`, `no_git`."""
         git = Git(workspace, timeout=TIMEOUT_S).pin()
         repository = git.repository
-        answers = self._answers_of(workspace)
         status = read_status(git)
-        refs = git.output(
+        refs = git.text(
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
         )
-        key = _digest(
-            refs,
-            _worktree_stamp(repository.common),
-            *(part.encode() for part in (status.head, status.branch, status.upstream)),
+        # A branch may be checked out in another worktree.
+        heads = sorted((str(head), modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
+        key = (refs, heads, status.head, status.branch, status.upstream)
+        history = self._answers.latest(
+            (workspace, "refs"), key, lambda: read_ref_state(git, status, refs), keep_errors=False
         )
-        history = answers.latest(
-            "refs",
-            (key,),
-            lambda: read_ref_state(git, status, refs.decode(errors="surrogateescape")),
-            keep_errors=False,
-        )
-        tags = [line for line in refs.splitlines() if b" refs/tags/" in line]
-        habits, release = answers.latest(
-            "habits", (_digest(status.head.encode(), *tags),), lambda: _read_habits(git, status.head)
+        tags = [line for line in refs.splitlines() if " refs/tags/" in line]
+        habits, release = self._answers.latest(
+            (workspace, "habits"), (status.head, tags), lambda: _read_habits(git, status.head)
         )
         config = _read_config(repository.common)
         return replace(
             history,
-            partner=_find_partner(answers, habits, status, history),
+            partner=_find_partner(workspace, habits, status, history),
             release=release,
-            refs=key,
+            refs=hashlib.sha256(repr(key).encode(errors="replace")).hexdigest(),
             files=status.files,
             more_files=status.more_files,
             operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
@@ -232,37 +226,28 @@ class GitReader:
             touches=_list_touches(repository.git_dir, status.files),
         )
 
-    def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
-        """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
-        git = Git(workspace, timeout=TIMEOUT_S)
-        return self._answers_of(workspace).once(("ancestor", older, newer), lambda: is_ancestor(git, older, newer))
-
-    def files_between(self, workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
-        """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
-        that nobody ignores, and HEAD has none); None when one of the two is not there."""
-        git = Git(workspace, timeout=TIMEOUT_S)
-
-        def ask() -> tuple[str, ...] | None:
-            done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
-            if done.returncode:
-                return None
-            paths = map(os.fsdecode, split_nul(done.stdout))
-            return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
-
-        return self._answers_of(workspace).once(("files", old, new), ask)
-
     def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
-        """The results of all checks of a workspace in that state; see `Inspector`. Never raises."""
-        git = Git(workspace, timeout=TIMEOUT_S)
-        return Inspector(git, self._answers_of(workspace), state, now, today).inspect()
-
-    def _answers_of(self, workspace: Path) -> GitAnswers:
-        with self._lock:
-            return self._answers.setdefault(workspace, GitAnswers(workspace))
+        """The results of all checks of a workspace in that state; see `inspection`. Raises `Refusal` when there is no
+        repository any more."""
+        return inspect(Look(Git(workspace, timeout=TIMEOUT_S).pin(), state, now, today), self._answers)
 
 
-def _digest(*parts: bytes) -> str:
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+@lru_cache(MAX_RELATIONS)
+def in_history(workspace: Path, older: str, newer: str) -> bool:
+    """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
+    return is_ancestor(Git(workspace, timeout=TIMEOUT_S), older, newer)
+
+
+@lru_cache(MAX_RELATIONS)
+def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
+    """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
+    that nobody ignores, and HEAD has none); None when one of the two is not there."""
+    git = Git(workspace, timeout=TIMEOUT_S)
+    done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
+    if done.returncode:
+        return None
+    paths = map(os.fsdecode, split_nul(done.stdout))
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
 
 
 def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
@@ -275,24 +260,15 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     return CoChanges(past), release_rhythm(past)
 
 
-def _find_partner(answers: GitAnswers, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
+def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
     """The file that usually changes with what is uncommitted, or else with what this branch changed."""
-    changed = frozenset(file.path for file in status.files) or frozenset(history.own_files)
-    if status.more_files or not changed:
+    if status.more_files:
         return None
     # Asked by the commits before this branch where nothing is uncommitted: its own say nothing of what it lacks.
     before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
-    key = (status.head, str(before), _digest(*map(os.fsencode, sorted(changed))))
-    partner = answers.latest("partner", key, lambda: habits.missing(changed, before))
-    if partner is None or partner.path in history.own_files or not os.path.lexists(answers.workspace / partner.path):
-        return None
-    return partner
-
-
-def _worktree_stamp(common: Path) -> bytes:
-    """A value that changes when a branch is checked out in another worktree."""
-    heads = sorted((common / "worktrees").glob("*/HEAD"))
-    return repr([(str(head), modified_at(head)) for head in heads]).encode(errors="surrogateescape")
+    partner = habits.missing([file.path for file in status.files] or history.own_files, before)
+    is_there = partner is not None and os.path.lexists(workspace / partner.path)
+    return partner if partner and is_there and partner.path not in history.own_files else None
 
 
 def _read_config(common: Path) -> bytes:
@@ -304,9 +280,9 @@ def _read_config(common: Path) -> bytes:
 
 
 def _list_touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
-    touches = [Touch(file.path, file.modified_at, file.untracked) for file in files if file.modified_at is not None]
-    for name, path in ((".git/index", "index"), (".git/HEAD", "logs/HEAD")):
-        at = modified_at(folder / path)
-        if at is not None:
-            touches.append(Touch(name, at))
-    return tuple(touches)
+    touches = [(file.path, file.modified_at, file.untracked) for file in files]
+    touches += [(f".git/{name}", modified_at(folder / path), False) for name, path in _GIT_FILES]
+    return tuple(Touch(path, at, untracked) for path, at, untracked in touches if at is not None)
+
+
+_GIT_FILES: Final = (("index", "index"), ("HEAD", "logs/HEAD"))

@@ -115,8 +115,6 @@ class Unpushed:
     """See `Span`."""
     committed: tuple[UnpushedProblem, ...] = ()
     """Problems of the commits; secrets first."""
-    uncommitted: tuple[UnpushedProblem, ...] = ()
-    """Problems of the index and of tracked files; secrets first."""
 
 
 NOTHING_UNPUSHED: Final = Unpushed()

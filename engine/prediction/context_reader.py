@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.lock_files import find_mismatches
-from engine.git.reader import GitReader
+from engine.git.reader import GitReader, files_between, in_history
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
@@ -143,7 +143,9 @@ class ContextReader:
         sources, talks = self._sources, self._sources.talks
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        inspection = NOTHING_INSPECTED if git is None else self._git.inspect(folder, git, now, today)
+        inspection = NOTHING_INSPECTED
+        if git is not None:
+            inspection = fetch("git", lambda: self._git.inspect(folder, git, now, today), inspection)
         projects = fetch.all("tools", lambda: sources.projects.projects_of(workspace))
         runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
         tasks = fetch.all("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
@@ -238,7 +240,7 @@ class ContextReader:
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run."""
         for revision, exact in ((last.tree, True), (last.head, last.clean)):
-            between = self._git.files_between(folder, revision, git.head) if revision and git.head else None
+            between = files_between(folder, revision, git.head) if revision and git.head else None
             if between is not None:
                 changed = changed_since(last.ran_at, between, git.files, exact=exact)
                 marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
@@ -250,9 +252,7 @@ class ContextReader:
             return frozenset()
         recent = {commit.id for commit in git.recent}
         heads = [head for head in dict.fromkeys(run.head for run in runs if run.head) if head != git.head]
-        return frozenset(
-            head for head in heads[:GREEN_HEADS] if head in recent or self._git.is_ancestor(folder, head, git.head)
-        )
+        return frozenset(head for head in heads[:GREEN_HEADS] if head in recent or in_history(folder, head, git.head))
 
 
 def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:

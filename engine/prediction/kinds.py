@@ -113,6 +113,7 @@ KINDS_BY_INSPECTION: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "merges": ("rehearse_merge",),
         "collisions": ("forecast_conflicts",),
         "unpushed": ("secret", "large_file", "waiting_work"),
+        "uncommitted": ("secret", "large_file"),
         "own": ("leftovers", "remove_leftovers", "stale_docs", "update_docs", "uncovered_lines"),
         "quarantined": ("hunt_flakes", "quarantine"),
     }

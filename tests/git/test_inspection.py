@@ -11,7 +11,7 @@ import pytest
 from engine.git import Git
 from engine.git.leftovers import Quarantined, quarantined
 from engine.git.lost_commits import is_reachable, read_fixups, read_lost_commits, read_reflog
-from engine.git.merges import conflicted, operation_stamp, read_operation, try_merge
+from engine.git.merges import MergeTrial, conflicted, operation_stamp, read_operation, try_merge
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
@@ -30,9 +30,9 @@ def test_a_merge_is_tried_without_a_trace(repository: Repository) -> None:
     repository.git("checkout", "-q", "--orphan", "apart")
     repository.commit("another beginning", {"z.txt": "1\n"})
     before = {*(repository.path / ".git").rglob("*")}
-    assert try_merge(repository.path, "left", "right") == ("a.txt",)
-    assert try_merge(repository.path, "left", "main") == ()
-    assert try_merge(repository.path, "left", "apart") is None, "they have no common history"
+    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), adds=True)
+    assert try_merge(repository.path, "left", "main") == MergeTrial((), adds=False)
+    assert try_merge(repository.path, "left", "apart").files is None, "they have no common history"
     assert {*(repository.path / ".git").rglob("*")} == before
 
 

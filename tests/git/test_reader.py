@@ -12,7 +12,7 @@ import pytest
 from engine.execution.trees import create_branch, free_branch_name
 from engine.git import Git
 from engine.git.commits import to_datetime
-from engine.git.reader import GitReader
+from engine.git.reader import GitReader, files_between, in_history
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
@@ -224,7 +224,7 @@ def test_an_environment_that_a_run_saw_is_nothing_that_changed(repository: Repos
     repository.write(".venv/lib/site-packages/six.py", "1")
     repository.git("add", "--all")
     seen = repository.git("write-tree")
-    assert reader.files_between(repository.path, seen, head) == ("b.py",)
+    assert files_between(repository.path, seen, head) == ("b.py",)
 
 
 @pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
@@ -259,11 +259,11 @@ def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader
 def test_relations_of_commits(repository: Repository, reader: GitReader) -> None:
     first = repository.commit("one", {"a.py": "1", "b.py": "1"})
     second = repository.commit("two", {"a.py": "2"})
-    assert reader.is_ancestor(repository.path, first, second)
-    assert not reader.is_ancestor(repository.path, second, first)
-    assert not reader.is_ancestor(repository.path, "0" * 40, second)
-    assert reader.files_between(repository.path, first, second) == ("a.py",)
-    assert reader.files_between(repository.path, "1" * 40, second) is None
+    assert in_history(repository.path, first, second)
+    assert not in_history(repository.path, second, first)
+    assert not in_history(repository.path, "0" * 40, second)
+    assert files_between(repository.path, first, second) == ("a.py",)
+    assert files_between(repository.path, "1" * 40, second) is None
 
 
 def test_an_untracked_folder_names_at_most_300_files(repository: Repository, reader: GitReader) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
+from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
 from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
 from tests.conftest import Repository
@@ -16,10 +17,10 @@ from tests.conftest import Repository
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
 
 
-def inspect_unpushed(repository: Repository, now: datetime | None = None) -> Unpushed:
+def inspect(repository: Repository, now: datetime | None = None) -> Inspection:
     reader = GitReader()
     now = now or datetime.now(UTC)
-    return reader.inspect(repository.path, reader.read(repository.path), now, now).unpushed
+    return reader.inspect(repository.path, reader.read(repository.path), now, now)
 
 
 def problems_between(
@@ -44,20 +45,20 @@ def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: 
     add_remote(repository, tmp_path)
     repository.git("switch", "-q", "-c", "work")
     repository.commit("key", {"config.py": f"x = 1\nKEY = '{TOKEN}'\n"})
-    result = inspect_unpushed(repository)
+    result = inspect(repository).unpushed
     assert (result.commits, result.shared, places(result)) == (1, True, [("config.py", 2)])
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
-    assert inspect_unpushed(repository) == Unpushed()
+    assert inspect(repository).unpushed == Unpushed()
 
 
 def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) -> None:
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
-    result = inspect_unpushed(repository, now)
+    result = inspect(repository, now).unpushed
     assert (result.shared, places(result)) == (False, [("config.py", 1)])
-    assert places(inspect_unpushed(repository, now + timedelta(days=6))) == []
+    assert places(inspect(repository, now + timedelta(days=6)).unpushed) == []
 
 
 def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path
     add_remote(repository, tmp_path)
     repository.git("switch", "-q", "--detach")
     repository.commit("key", {"Schlüssel für alle.txt": f"{TOKEN}\n"})
-    assert places(inspect_unpushed(repository)) == [("Schlüssel für alle.txt", 1)]
+    assert places(inspect(repository).unpushed) == [("Schlüssel für alle.txt", 1)]
 
 
 def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
@@ -75,7 +76,7 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
     repository.write("b [1].py", f"y = '{TOKEN}'\n")
     repository.write(".env", f"KEY={TOKEN}\n")
-    uncommitted = inspect_unpushed(repository).uncommitted
+    uncommitted = inspect(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
@@ -83,7 +84,7 @@ def test_files_staged_for_the_first_commit(repository: Repository) -> None:
     repository.write("config.py", f"KEY = '{TOKEN}'\n")
     repository.write(".env", "PASSWORD=open\n")
     repository.git("add", ".")
-    uncommitted = inspect_unpushed(repository).uncommitted
+    uncommitted = inspect(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("config.py", 1), (".env", 0)]
 
 

@@ -269,12 +269,12 @@ def large_file(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
-    unpushed = context.inspection.unpushed
+    inspection = context.inspection
+    unpushed = inspection.unpushed
     committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
     paths = {problem.path for problem in committed}
-    uncommitted = [
-        problem for problem in unpushed.uncommitted if problem.is_secret is secrets and problem.path not in paths
-    ]
+    others = [problem for problem in inspection.uncommitted if problem.is_secret is secrets]
+    uncommitted = [problem for problem in others if problem.path not in paths]
     if committed:
         yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
     if uncommitted:
