@@ -77,6 +77,7 @@ class Prediction(Row, table=True):
     from_channel: str = "owner"
     evidence_at: datetime | None = utc_field(nullable=True)
     evidence_gone: bool = False
+    """No longer used."""
     expires_at: datetime = utc_field()
     shown_at: datetime | None = utc_field(nullable=True)
     snoozed_until: datetime | None = utc_field(nullable=True)

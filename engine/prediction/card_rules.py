@@ -1,11 +1,10 @@
-"""The order of the pending cards (SPEC 2.11), their maximum number (2.9), and the tier that follows from the operator's
-decisions (2.5). Pure.
-"""
+"""The rules of cards: quiet hours (SPEC 7.3), legal transitions and cool-downs (2.7), the order of the stack and its
+places (2.9, 2.11), the tier that follows from the operator's decisions (2.5). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from engine.config import Settings
@@ -13,10 +12,6 @@ from engine.model import Card, Outcome, Refusal, SessionState, Source, Status, T
 from engine.prediction.kinds import is_ordered, kind_of
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
-
-# Quiet hours (SPEC 7.3), and the end of time spans that do not count them. Pure.
-#
-# Hours are those of the local clock, also when it skips or repeats an hour.
 
 
 def is_quiet(local: datetime, start: int, end: int) -> bool:
@@ -26,43 +21,23 @@ def is_quiet(local: datetime, start: int, end: int) -> bool:
     return local.hour >= start or local.hour < end
 
 
-def next_hour(instant: datetime, hour: int, zone: tzinfo) -> datetime:
-    """The first instant after `instant` (UTC) at which the wall clock comes to `hour`:00.
-
-    On the day the clocks skip that hour, the moment they change.
-    """
-    local = instant.astimezone(zone)
-    for days in range(3):
-        day = local.date() + timedelta(days=days)
-        for fold in (0, 1):
-            candidate = datetime.combine(day, time(hour, fold=fold), tzinfo=zone).astimezone(UTC)
-            if candidate > instant:
-                return candidate
-    raise AssertionError("a clock comes to every hour within three days")
-
-
 def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
     """The instant (UTC) when `span` without quiet hours has passed since `instant`.
 
-    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all.
+    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all. All zones are whole
+    quarters of an hour from UTC, so nothing changes within one.
     """
     now, remaining = instant.astimezone(UTC), span
-    if start == end:
-        return now + remaining
     while True:
-        if is_quiet(now.astimezone(zone), start, end):
-            now = next_hour(now, end, zone)
-            continue
-        until = next_hour(now, start, zone)
-        if now + remaining <= until:
-            return now + remaining
-        remaining -= until - now
-        now = until
+        step = QUARTER - timedelta(seconds=now.timestamp() % QUARTER.total_seconds())
+        if not is_quiet(now.astimezone(zone), start, end):
+            if remaining <= step:
+                return now + remaining
+            remaining -= step
+        now += step
 
 
-# The legal transitions of a card, and the cool-down of its evidence after one (SPEC 2.7, 2.9). Pure; `card_store`
-# carries the transitions out.
-
+QUARTER = timedelta(minutes=15)
 
 LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
@@ -130,19 +105,6 @@ def next_status(card_id: str, status: Status, move: Move) -> Status:
     raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
 
 
-def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: bool) -> timedelta:
-    """The time after a card in which no card with the same evidence is made; see `dismissals` for dismissed ones.
-
-    7 days after work that succeeded or was undone, since the same evidence would propose it again; a day after any
-    other end; a day after a card that was shown and expired; none after one that was never shown.
-    """
-    if status is Status.EXECUTED:
-        return timedelta(days=7) if undone or outcome is Outcome.SUCCEEDED else timedelta(days=1)
-    if status is Status.EXPIRED and outcome is not Outcome.WITHDRAWN and shown:
-        return timedelta(days=1)
-    return timedelta(0)
-
-
 def is_cooling_down(
     now: datetime,
     kind: str,
@@ -152,12 +114,20 @@ def is_cooling_down(
     shown_at: datetime | None,
     undone_at: datetime | None,
 ) -> bool:
-    """Whether the cool-down of a card still lasts at `now`."""
+    """Whether no card with the same evidence is made yet after a card; see `dismissals` for dismissed ones.
+
+    7 days after work that succeeded or was undone, since the same evidence would propose it again; a day after any
+    other end; a day after a card that was shown and expired; not after one that was never shown, nor for a kind that
+    comes back until its reason is gone.
+    """
     if closed_at is None:
         return True
-    if kind_of(kind).comes_back:
-        return False
-    return now < closed_at + cool_down(status, outcome, shown=shown_at is not None, undone=undone_at is not None)
+    days = 0
+    if status is Status.EXECUTED:
+        days = 7 if undone_at or outcome is Outcome.SUCCEEDED else 1
+    elif status is Status.EXPIRED and outcome is not Outcome.WITHDRAWN and shown_at:
+        days = 1
+    return now < closed_at + timedelta(days=days) and not kind_of(kind).comes_back
 
 
 MAX_SUGGESTED = 3
@@ -170,51 +140,55 @@ FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """Steps of the age of evidence. Cards of the same step are ordered by kind (`kinds.Kind.place`), not by minutes."""
 
 
-class Room:
-    """The free places of the stack. `awake` are the pending cards that are not snoozed, also those without a place."""
+class Over(StrEnum):
+    """Which cards may have to give their place to another."""
 
-    def __init__(self, settings: Settings, awake: Iterable[Card]) -> None:
+    NONE = "none"
+    LOWER = "lower"  # those of a lower tier
+    ANY = "any"
+
+
+class Room:
+    """The places of the stack. `awake` are the pending cards that are not snoozed, also those without a place."""
+
+    def __init__(self, settings: Settings, awake: Iterable[Card], now: datetime) -> None:
         self._settings = settings
         self._awake = list(awake)
+        self._now = now
 
-    def take(self, card: Card, now: datetime) -> list[str] | None:
+    def take(self, card: Card, over: Over = Over.LOWER) -> list[str] | None:
         """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
-        A workspace has one upkeep card at most (SPEC 2.11). If all places are taken, the last card of a lower tier is
-        displaced, preferably one that was not shown yet.
+        A workspace has one upkeep card at most (SPEC 2.11); only a next step takes that place. If all places are taken,
+        the last card that may be displaced is, preferably one that was not shown yet.
         """
-        seated = [other for other in self._awake if takes_place(other, now)]
-        if _other_upkeep(card, self._awake):
+        upkeep = [other for other in self._awake if other.tier is Tier.UPKEEP and other.workspace == card.workspace]
+        displaced = [other.id for other in upkeep] if card.tier is Tier.UPKEEP else []
+        is_due = over is Over.ANY or (over is Over.LOWER and card.source is Source.FOLLOW_UP)
+        if displaced and not is_due:
             return None
-        if not takes_place(card, now):
-            self._awake.append(card)
-            return []
-        if sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated) >= MAX_SAME_KIND:
-            return None
-        displaced: set[str] = set()
-        limits = (self._settings.max_pending_cards, card.workspace), (self._settings.max_pending_cards_in_all, None)
-        for limit, workspace in limits:
-            others = [other for other in seated if workspace in (None, other.workspace) and other.id not in displaced]
-            if len(others) < limit:
-                continue
-            lower = [other for other in reversed(sort_cards(others, now)) if other.tier > card.tier]
-            if not lower:
+        if takes_place(card, self._now):
+            seated = [other for other in self._awake if takes_place(other, self._now)]
+            alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
+            if alike >= MAX_SAME_KIND and over is not Over.ANY:
                 return None
-            displaced.add(min(lower, key=lambda other: other.shown_at is not None).id)
+            limits = (self._settings.max_pending_cards, card.workspace), (self._settings.max_pending_cards_in_all, None)
+            for limit, workspace in limits:
+                others = [other for other in seated if workspace in (None, other.workspace)]
+                others = [other for other in others if other.id not in displaced]
+                if len(others) < limit:
+                    continue
+                tier = {Over.NONE: Tier.UPKEEP, Over.LOWER: card.tier, Over.ANY: 0}[over]
+                lower = [other for other in reversed(sort_cards(others, self._now)) if other.tier > tier]
+                if not lower:
+                    return None
+                displaced.append(min(lower, key=lambda other: other.shown_at is not None).id)
         self._awake = [other for other in self._awake if other.id not in displaced] + [card]
-        return sorted(displaced)
+        return displaced
 
     def leave(self, card: Card) -> None:
         """Free the place of this card."""
         self._awake.remove(card)
-
-
-def _other_upkeep(card: Card, awake: Iterable[Card]) -> list[str]:
-    """Ids of the other upkeep cards in the workspace of this upkeep card."""
-    if card.tier is not Tier.UPKEEP:
-        return []
-    seat = (card.workspace, card.tier)
-    return [other.id for other in awake if (other.workspace, other.tier) == seat and other.id != card.id]
 
 
 def takes_place(card: Card, now: datetime) -> bool:
@@ -245,44 +219,21 @@ def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     return [*own_prompts, *others]
 
 
-def ids_without_place(cards: Sequence[Card], now: datetime, settings: Settings) -> set[str]:
-    """Ids of woken cards without a place: they stay hidden until another card is decided.
-
-    Cards that were not snoozed keep their places; the woken ones get the free ones in order. A woken upkeep card also
-    waits while its workspace shows another.
-    """
+def ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) -> set[str]:
+    """Ids of woken cards without a place: they stay hidden until another card is decided. Cards that were not snoozed
+    keep their places; the woken ones get the free ones in order."""
     awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
-    shown = [card for card in awake if card.snoozed_until is None]
-    waiting = set()
-    for card in awake:
-        if card.snoozed_until is None:
-            continue
-        seated = [other for other in shown if takes_place(other, now)]
-        in_workspace = sum(other.workspace == card.workspace for other in seated)
-        full = in_workspace >= settings.max_pending_cards or len(seated) >= settings.max_pending_cards_in_all
-        if _other_upkeep(card, shown) or (full and takes_place(card, now)):
-            waiting.add(card.id)
-        else:
-            shown.append(card)
-    return waiting
+    room = Room(settings, [card for card in awake if card.snoozed_until is None], now)
+    return {card.id for card in awake if card.snoozed_until is not None and room.take(card, Over.NONE) is None}
 
 
 def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
     """Ids of the cards that the card `returning`, already in `cards`, displaces: the other upkeep card if it is one,
-    and the last of the others, unseen ones first, of its own workspace while that has too many. Woken cards without a
-    place are not displaced."""
-    waiting = ids_without_place(cards, now, settings)
-    shown = [card for card in sort_cards(cards, now) if not card.snoozed(now) and card.id not in waiting]
-    returning_card = next((card for card in shown if card.id == returning), None)
-    upkeep = _other_upkeep(returning_card, shown) if returning_card else []
-    counted = [card for card in shown if takes_place(card, now) and card.id not in upkeep]
-    home = returning_card.workspace if returning_card and takes_place(returning_card, now) else None
-    in_home = sum(card.workspace == home for card in counted)
-    others = [card for card in reversed(counted) if card.id != returning]
-    others.sort(key=lambda card: card.shown_at is not None)
-    home_ids = [card.id for card in others if card.workspace == home][: max(0, in_home - settings.max_pending_cards)]
-    rest_ids = [card.id for card in others if card.id not in home_ids]
-    return upkeep + home_ids + rest_ids[: max(0, len(counted) - len(home_ids) - settings.max_pending_cards_in_all)]
+    and the last of the others where there are too many."""
+    hidden = ids_without_place(cards, now, settings)
+    shown = [card for card in cards if not card.snoozed(now) and card.id not in hidden]
+    card = next(card for card in cards if card.id == returning)
+    return Room(settings, [other for other in shown if other is not card], now).take(card, Over.ANY) or []
 
 
 def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:

@@ -37,10 +37,9 @@ from engine.model import (
     Source,
     Status,
 )
-from engine.prediction import card_rules
 from engine.prediction.card_rows import Prediction, card_of, created_event, decided_card, load_card, load_pending
-from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, add_active_time, next_status
-from engine.prediction.dismissals import Dismissals
+from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, add_active_time, displaced_ids, next_status
+from engine.prediction.dismissals import MuteIndex, read_mutes, remove_dismissal, restart_count, store_dismissal
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
@@ -50,9 +49,6 @@ CURSOR = "cards.aftermath"
 
 SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
 """The signal about a card that follows from an event of its session's change set."""
-
-LANDING_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
-"""Events by which the operator lands changes, also after an undo."""
 
 KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
 """A card that ran by itself and was looked at counts as wanted after this long; older ones than the second are not
@@ -104,12 +100,9 @@ class CardStore:
         self.history = history
         self.ledger = ledger
         self._deleted = deleted
-        self.dismissals = Dismissals()
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
-        self._change_cursor = LedgerCursor(
-            ledger, CURSOR, lambda fact: fact.kind in SIGNAL_OF_EVENT or fact.kind in LANDING_EVENTS
-        )
+        self._change_cursor = LedgerCursor(ledger, CURSOR, lambda fact: fact.kind in SIGNAL_OF_EVENT)
 
     def pending(self, session: Session | None = None) -> list[Card]:
         """All pending cards, oldest first, read in `session` if given."""
@@ -164,7 +157,7 @@ class CardStore:
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
             self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
-            self.dismissals.restart_count(tx, row.workspace, row.kind)
+            restart_count(tx, row.workspace, row.kind)
             self.safety.decided(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
@@ -201,8 +194,8 @@ class CardStore:
         self.safety.decided(tx)
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
-        self.dismissals.add(tx, row, reason)
-        muted = self.dismissals.mute_index(tx.session, tx.now)
+        store_dismissal(tx, row, reason)
+        muted = MuteIndex(read_mutes(tx.session, tx.now))
         for other in load_pending(tx.session):
             if muted.covers(*other.about, other.tier):
                 self.withdraw(tx, other, "its kind was switched off: clawpy muted")
@@ -243,14 +236,10 @@ class CardStore:
         _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
-        """Make a card pending again: revoke its permit, take its signal back. The note of a dismissed one stays.
-
-        Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
-        """
+        """Make a card pending again: revoke its permit, take its signal back. The note of a dismissed one stays. If its
+        time is over, it begins anew. Raises `Refusal` `nothing_to_undo`."""
         before = row.status
         new_status = next_status(row.id, before, Move.REOPEN)
-        if before is Status.REJECTED and (row.evidence_gone or row.is_expired(tx.now)):
-            raise Refusal("evidence_gone", f"the reason for card {row.id} no longer applies", "clawpy predict")
         if duplicate := self.duplicate_of(tx, row):
             raise Refusal(
                 "nothing_to_undo", f"card {duplicate} for the same thing is already pending", "decide that one"
@@ -259,11 +248,11 @@ class CardStore:
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
         row.note = row.note if before is Status.REJECTED else note
-        if row.is_expired(tx.now):  # an approved card that never started would expire at once
+        if row.is_expired(tx.now):
             row.expires_at = self.expiry(tx.now)
         self.safety.pipeline.revoke(tx, row.id)
         self.history.take_back(tx, row.id)
-        self.dismissals.remove(tx, row.id)
+        remove_dismissal(tx, row.id)
         _record(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
 
@@ -301,7 +290,7 @@ class CardStore:
         """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
         tx.session.flush()
         cards = self.pending(tx.session)
-        for card_id in card_rules.displaced_ids(cards, returning.id, tx.now, self.settings.current):
+        for card_id in displaced_ids(cards, returning.id, tx.now, self.settings.current):
             self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
 
     @staticmethod
@@ -343,29 +332,17 @@ class CardStore:
         return self.database.write(work)
 
     def follow_landings(self) -> None:
-        """Learn from what happened to the changes of cards: undone, discarded, landed again (SPEC 8.1)."""
-        self._change_cursor.each(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
+        """Learn from what happened to the changes of cards: undone, discarded (SPEC 8.1)."""
+        self._change_cursor.each(lambda entries: self.database.write(lambda tx: self._retract(tx, entries)))
 
-    def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
+    def _retract(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
         for fact in entries:
-            is_taken = fact.kind in LANDING_EVENTS
-            if not is_taken and (fact.payload.get("continued_in") or fact.payload.get("left")):
+            if fact.payload.get("continued_in") or fact.payload.get("left"):
                 continue  # another session continues it, or other parts of it are still landed
             session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
-            if row is not None and is_taken:
-                self._restore_approval(tx, row, fact.at)
-            elif row is not None:
+            if row is not None:
                 self.retract_approval(tx, row, SIGNAL_OF_EVENT[fact.kind], fact.at)
-
-    def _restore_approval(self, tx: Transaction, row: Prediction, at: datetime) -> None:
-        """Restore the approval of a card whose result the operator undid and landed again."""
-        if self.history.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
-            return
-        row.undo_requested_at = None
-        self.history.take_back(tx, row.id)
-        if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
-            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, row.decided_by), at=at)
 
     def credit_kept(self) -> int:
         """Store the signal "kept" for cards that ran by themselves, succeeded, were looked at and not undone for 24 h;

@@ -41,7 +41,7 @@ from engine.prediction.card_rows import (
 from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import Predictions
-from engine.prediction.dismissals import describe_switch_off
+from engine.prediction.dismissals import MuteIndex, describe_switch_off, lift_mute, read_mutes
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
@@ -171,17 +171,17 @@ class Cards:
     def muted(self) -> list[Mute]:
         """The mutes that follow from dismissals (SPEC 2.9), newest first."""
         with self._database.read() as session:
-            return self.store.dismissals.active_mutes(session, self.store.clock.now())
+            return read_mutes(session, self.store.clock.now())
 
     def lift(self, mute_id: str) -> Mute:
         """End a mute from the next cycle on. Raises `Refusal` `unknown_mute`."""
 
         def work(tx: Transaction) -> Mute:
-            muted = self.store.dismissals.active_mutes(tx.session, tx.now)
+            muted = read_mutes(tx.session, tx.now)
             mute = next((mute for mute in muted if mute.id == mute_id), None)
             if mute is None:
                 raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
-            self.store.dismissals.lift(tx, mute)
+            lift_mute(tx, mute)
             tx.record(
                 MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind, title=kind_title(mute.kind))
             )
@@ -203,7 +203,7 @@ class Cards:
 
         A snooze ends. A dismissed card, or an approved one whose session has not started, is pending again. A running
         session is stopped; landed changes are reversed. For a check that ran by itself only the signal changes (SPEC
-        8.1). Raises `Refusal` `unknown_card`, `nothing_to_undo`, `evidence_gone`, or why a landing cannot be reversed.
+        8.1). Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
         """
         store, launcher = self.store, self.approvals.launcher
         with store.deciding:
@@ -349,7 +349,7 @@ class Cards:
         if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
             message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
             raise Refusal("too_many_cards", message, "the operator must decide them first")
-        if self.store.dismissals.mute_index(tx.session, tx.now).covers(*row.about, row.tier):
+        if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"
             raise Refusal("muted", message, "clawpy muted lists it")
         if other := self.store.duplicate_of(tx, row):

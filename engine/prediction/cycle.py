@@ -1,18 +1,22 @@
 """One round of prediction (SPEC 2): sense → propose → select → cards; `selection` does the third step.
 
-Reading and judging happen before the one transaction that withdraws and creates; nothing slow runs inside it.
+Reading and judging happen before the one transaction that withdraws and creates; nothing slow runs inside it. A session
+that has ended may propose one next step (SPEC 2.10): a round in its workspace that takes up only that. It must be among
+what the templates propose now: so it has evidence, and goes when the evidence goes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from sqlmodel import Session
+
 from engine.config import Settings
+from engine.events import CycleFinished, TriggerBlocked
 from engine.frozen import frozen
 from engine.model import (
     Assignment,
@@ -21,6 +25,7 @@ from engine.model import (
     CycleReport,
     Phase,
     Proposal,
+    RailVerdict,
     Randomness,
     Refusal,
     SessionState,
@@ -30,22 +35,34 @@ from engine.model import (
     sanitise,
 )
 from engine.model.text import count
-from engine.prediction import card_rules
 from engine.prediction.approvals import Approvals
+from engine.prediction.card_rows import Prediction, card_of, load_card, own_session_ids
+from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import FIX_BY_AGENT, KINDS_BY_INSPECTION
 from engine.prediction.routing import Router
-from engine.prediction.selection import LAST_CHECKED, CardSelector, Intake, Selection, WorkspaceFindings
+from engine.prediction.selection import CardSelector, content_block
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state as stored
-from engine.storage.ledger import LedgerCursor
+from engine.storage.database import Transaction
+from engine.storage.ledger import LedgerCursor, LedgerEntry
 
-# Follow-ups (SPEC 2.10): a session that has ended may propose one next step. Pure.
-#
-# Which step, a table says by the flow that ended, or the flow's own result does (`SessionView.next_step`). The step
-# must be among the proposals that the templates make now: so it has evidence, and goes when the evidence goes.
+log = logging.getLogger(__name__)
 
+Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
+"""Reads the contexts of workspaces, side by side; slow."""
+
+Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
+"""Proposes for a context; errors go into the list."""
+
+FOLLOW_UP_CURSOR = "cards.follow_ups"
+
+LAST_CHECKED = "cards.looked"
+"""Key in the state table: when each workspace was last checked."""
+
+BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
+"""Sources of cards that are withdrawn when their evidence is gone."""
 
 MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
@@ -62,14 +79,9 @@ FOLLOW_UPS_BY_FLOW: Mapping[str, tuple[str, ...]] = {
 ended. A flow's result that names its next step itself goes first."""
 
 
-def is_recent(view: SessionView, now: datetime) -> bool:
-    """Whether the session ended within a day."""
-    return view.ended_at is not None and now - view.ended_at <= MAX_AGE
-
-
-def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
-    """Kinds that may follow this session, the best first; none unless it ran to its end within a day."""
-    if view.state is not SessionState.SUCCEEDED or view.flow is None or not is_recent(view, now):
+def next_kinds(view: SessionView) -> tuple[str, ...]:
+    """Kinds that may follow this session, the best first; none unless it ran to its end."""
+    if view.state is not SessionState.SUCCEEDED or view.flow is None:
         return ()
     if view.next_step:
         return (view.next_step,)
@@ -79,28 +91,46 @@ def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
     return FOLLOW_UPS_BY_FLOW.get(view.flow, ())
 
 
-def first_proposal_of(kinds: Sequence[str], proposals: Sequence[Proposal]) -> Proposal | None:
-    """The proposal of the first of `kinds` that there is one of."""
-    return next((proposal for kind in kinds for proposal in proposals if proposal.kind == kind), None)
+def is_done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
+    """Whether the state of the workspace shows that the operator did the work of `card` (SPEC 8.1): the tests ran, by a
+    prompt of the operator (`own_session_ids`); the branch has all of the other; one of the branches is gone.
 
-
-log = logging.getLogger(__name__)
-
-Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
-"""Reads the contexts of workspaces, side by side; slow."""
-
-Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
-"""Proposes for a context; errors go into the list."""
-
-FOLLOW_UP_CURSOR = "cards.follow_ups"
+    Work of another card does not count, nor does a change that only removes the evidence: a commit of a file is no
+    check of HEAD, and a test that passes again was not bisected."""
+    git = now.git
+    if git is None:
+        return False
+    match card.kind:
+        case "run_tests":
+            return any(run.ran_at > card.created_at and run.session_id in own_session_ids for run in now.runs)
+        case "rehearse_merge":
+            on_target = git.branch == card.parameters.get("target") and git.behind_base == 0
+            return on_target and any(commit.at > card.created_at for commit in git.recent[:1])
+        case "report_branches":
+            names = {branch.name for branch in git.branches}
+            return any(name not in names for name, _ in card.facts.get("branches", ()))
+    return False
 
 
 @frozen
-class _Running:
-    """A cycle under way: what will come of it, and which workspaces it looks at."""
+class Findings:
+    """The findings of a round in one workspace."""
 
-    report: Future[CycleReport]
-    workspaces: frozenset[str]
+    context: WorkspaceContext
+    proposals: tuple[Proposal, ...]
+    complete: bool
+    """False when a collector failed: then nothing is withdrawn."""
+    unseen: frozenset[str] = frozenset()
+    """Kinds whose check failed: their cards are not withdrawn."""
+
+    def has_lost(self, card: Card, now: datetime) -> bool:
+        """Whether the evidence of a pending card is gone. A snoozed card stays while its subject exists, since new
+        evidence would show it before its time."""
+        if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unseen:
+            return False
+        if any(proposal.fingerprint == card.fingerprint for proposal in self.proposals):
+            return False
+        return not (card.snoozed(now) and any(proposal.about == card.about for proposal in self.proposals))
 
 
 class Predictions:
@@ -125,48 +155,22 @@ class Predictions:
         self._contexts = contexts
         self._workspaces = workspaces
         self._propose = propose
-        self._intake = Intake(store)
-        self._selector = CardSelector(store, approvals, router, twin, self._intake, randomness)
-        self._lock = threading.Lock()
-        self._running: _Running | None = None
+        self._selector = CardSelector(store, approvals, router, twin, randomness)
+        self._lock = threading.RLock()
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """Each workspace as it was looked at last."""
+        self._blocked: set[str] = set()
+        """Fingerprints of what the content filter blocked and was told."""
         self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
-        self._following = threading.Lock()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
-        """One cycle, in this thread. Never two at once: a second call waits for the report of the first, or runs one of
-        its own after it when the first leaves out a requested workspace.
+        """One cycle, in this thread. Never two at once: a second call waits.
 
         Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
         an error of the report.
         """
-        requested_paths = list(self._workspaces() if workspaces is None else workspaces)
-        cycle, is_mine = self._take_turn(requested_paths)
-        while not is_mine and not cycle.workspaces.issuperset(requested_paths):
-            wait([cycle.report])
-            cycle, is_mine = self._take_turn(requested_paths)
-        if not is_mine:
-            return replace(cycle.report.result(), fresh=False)
-        try:
-            outcome: CycleReport | BaseException = self._cycle(requested_paths, requested)
-        except BaseException as error:
-            outcome = error
         with self._lock:
-            self._running = None
-        if isinstance(outcome, BaseException):
-            cycle.report.set_exception(outcome)
-        else:
-            cycle.report.set_result(outcome)
-        return cycle.report.result()
-
-    def _take_turn(self, workspaces: Sequence[str]) -> tuple[_Running, bool]:
-        """The cycle that runs, or else a new one that the caller has to run."""
-        with self._lock:
-            if self._running is not None:
-                return self._running, False
-            self._running = _Running(Future(), frozenset(workspaces))
-            return self._running, True
+            return self._cycle(list(self._workspaces() if workspaces is None else workspaces), requested)
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
@@ -206,30 +210,38 @@ class Predictions:
         return self._twin.calibrator.check()
 
     def follow_up(self) -> list[Card]:
-        """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped. One
-        thread at a time: a second call returns at once."""
-        if self._store.safety.kill_switch.stop_reason() or not self._following.acquire(blocking=False):
-            return []
-        try:
-            cards: list[Card | None] = []
-            self._ended.each(lambda facts: cards.extend([self._after(fact.subject) for fact in facts]))
-            return [card for card in cards if card is not None]
-        finally:
-            self._following.release()
+        """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
+        cards: list[Card] = []
 
-    def _after(self, session_id: str) -> Card | None:
-        """The card that follows a session. Its workspace is looked at also where none can, after a run of the tests:
-        cards whose evidence is gone are withdrawn."""
+        def handle(facts: Sequence[LedgerEntry]) -> None:
+            for fact in facts:
+                cards.extend(self._after(fact.subject))
+
+        if not self._store.safety.kill_switch.stop_reason():
+            with self._lock:
+                self._ended.each(handle)
+        return cards
+
+    def _after(self, session_id: str) -> list[Card]:
+        """The card that follows a session that ended within a day. Its workspace is looked at also where none can,
+        after a run of the tests: cards whose evidence is gone are withdrawn."""
         try:
             view = self._approvals.launcher.session(session_id)
-            now = self._store.clock.now()
-            kinds = next_kinds(view, now)
-            if not kinds and (view.check is None or not is_recent(view, now)):
-                return None
-            return self._offer_next(view.workspace, kinds, view.channel)
         except Refusal as refusal:
             log.warning("no follow-up of %s: %s", session_id, refusal)
-            return None
+            return []
+        is_recent = view.ended_at is not None and self._store.clock.now() - view.ended_at <= MAX_AGE
+        kinds = next_kinds(view)
+        if not is_recent or not (kinds or view.check) or self._store.is_off(view.workspace):
+            return []
+        errors: list[str] = []
+        findings, rows, _ = self._look([view.workspace], errors, kinds)
+        for row in rows:
+            row.from_channel = view.channel
+        for error in errors:
+            log.warning("while looking for a follow-up: %s", error)
+        cards, _ = self._database.write(lambda tx: self._apply(tx, findings, rows))
+        return cards
 
     def _cycle(self, requested_paths: Sequence[str], requested: bool) -> CycleReport:
         clock, store = self._store.clock, self._store
@@ -244,57 +256,56 @@ class Predictions:
         store.credit_kept()
         self.follow_up()
         active_paths = [path for path in requested_paths if not store.is_off(path)]
-        errors = [
-            f"{path}: autonomy is off, so it gets no cards"
-            for path in requested_paths
-            if path not in active_paths and requested
-        ]
-        all_findings = self._find_proposals(active_paths, errors)
+        errors: list[str] = []
+        all_findings, rows, is_full = self._look(active_paths, errors)
         if requested:
+            errors[:0] = [
+                f"{path}: autonomy is off, so it gets no cards" for path in requested_paths if path not in active_paths
+            ]
             errors += [
                 f"{findings.context.workspace}: no commit yet; most cards need a history, so make a commit"
                 for findings in all_findings
                 if findings.context.git is not None and not findings.context.git.head
             ]
             errors += [f"{path}: {remark}" for path, remark in self.remarks().items() if path in active_paths]
-        with self._database.read() as session:
-            leaving = self._intake.leaving(session, all_findings, clock.now())
-            room = self._intake.room(session, leaving, clock.now())
-        proposals = [proposal for findings in all_findings for proposal in findings.proposals]
-        selection = self._selector.select(proposals, self._last_contexts, errors, room=room, leaving=leaving)
-        if requested and selection.is_full:
-            errors.append(_full(store.settings.current))
-        created, withdrawn = self._database.write(
-            lambda tx: self._intake.apply(tx, all_findings, selection, tuple(errors), clock.monotonic() - began)
-        )
+            if is_full:
+                errors.append(_full(store.settings.current))
+
+        def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
+            cards, withdrawn = self._apply(tx, all_findings, rows)
+            seconds = clock.monotonic() - began
+            number = len(cards), len(withdrawn)
+            tx.record(CycleFinished(created=number[0], withdrawn=number[1], seconds=seconds, errors=tuple(errors)))
+            return cards, withdrawn
+
+        created, withdrawn = self._database.write(apply)
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
 
-    def _offer_next(self, workspace: str, kinds: Sequence[str], after: str) -> Card | None:
-        """The first of `kinds` that the workspace suggests now, as a card that follows from the channel `after`. What a
-        session did is new evidence: cards that asked for it are withdrawn at once."""
-        if self._store.is_off(workspace):
-            return None
-        errors: list[str] = []
-        findings = self._find_proposals([workspace], errors)
-        proposals = [proposal for found in findings for proposal in found.proposals]
+    def _look(
+        self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
+    ) -> tuple[list[Findings], list[Prediction], bool]:
+        """What these workspaces suggest, the rows that may become cards, and whether any found no place. With
+        `next_kinds`: only the first of these kinds that can be a card now, or is one that is shown."""
+        all_findings = self._find_proposals(workspaces, errors)
+        proposals = [proposal for findings in all_findings for proposal in findings.proposals]
         with self._database.read() as session:
-            possible = self._intake.may_follow(session, proposals, self._store.clock.now())
-            chosen = first_proposal_of(kinds, possible)
-            older = self._intake.other_evidence(session, chosen) if chosen else set()
-        selection = Selection()
-        if chosen is not None:
-            room = card_rules.Room(self._store.settings.current, ())  # a follow-up takes no place
-            chosen = replace(chosen, source=Source.FOLLOW_UP)
-            selection = self._selector.select([chosen], self._last_contexts, errors, room=room, leaving=older)
-        for row in selection.rows:
-            row.from_channel = after
-        for error in errors:
-            log.warning("while looking for a follow-up: %s", error)
-        return self._database.write(lambda tx: self._intake.add_follow_up(tx, findings, selection))
+            now = self._store.clock.now()
+            leaving = self._leaving(session, all_findings, now)
+            cards = self._store.pending(session)
+            awake = [card for card in cards if card.id not in leaving and not card.snoozed(now)]
+            taken = self._selector.unavailable(session, proposals, now, leaving)
+            if next_kinds is not None:
+                shown = {card.fingerprint for card in awake}
+                possible = [new for new in proposals if new.fingerprint in shown or new.fingerprint not in taken]
+                first = next((new for kind in next_kinds for new in possible if new.kind == kind), None)
+                proposals = [replace(first, source=Source.FOLLOW_UP)] if first else []
+            proposals = [proposal for proposal in proposals if proposal.fingerprint not in taken]
+            room = Room(self._store.settings.current, awake, now)
+            return all_findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
 
-    def _find_proposals(self, workspaces: Sequence[str], errors: list[str]) -> list[WorkspaceFindings]:
+    def _find_proposals(self, workspaces: Sequence[str], errors: list[str]) -> list[Findings]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
-        findings: list[WorkspaceFindings] = []
+        all_findings: list[Findings] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._last_contexts[context.workspace] = context
             unknown = context.inspection.unknown
@@ -305,15 +316,58 @@ class Predictions:
                 log.error("not everything was proposed for %s", context.workspace, exc_info=error)
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
             errors += [f"{context.workspace}: {words}" for words in messages]
-            findings.append(
-                WorkspaceFindings(
-                    context,
-                    tuple(proposals),
-                    complete=context.git is not None and not context.errors and not failed,
-                    unseen=frozenset(kind for look in unknown for kind in KINDS_BY_INSPECTION[look]),
-                )
+            complete = context.git is not None and not context.errors and not failed
+            unseen = frozenset(kind for look in unknown for kind in KINDS_BY_INSPECTION[look])
+            all_findings.append(Findings(context, tuple(proposals), complete, unseen))
+        return all_findings
+
+    def _leaving(self, session: Session, all_findings: Sequence[Findings], now: datetime) -> set[str]:
+        """Ids of the pending cards whose evidence is gone."""
+        seen = {findings.context.workspace: findings for findings in all_findings}
+        cards = [card for card in self._store.pending(session) if card.workspace in seen]
+        return {card.id for card in cards if seen[card.workspace].has_lost(card, now)}
+
+    def _apply(
+        self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[Prediction]
+    ) -> tuple[list[Card], list[str]]:
+        """Store the result of a round; returns (cards created, ids withdrawn). Rows without a place are dropped."""
+        store, contexts = self._store, {findings.context.workspace: findings.context for findings in all_findings}
+        withdrawn = sorted(self._leaving(tx.session, all_findings, tx.now))
+        for card_id in withdrawn:
+            row = load_card(tx.session, card_id)
+            session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
+            by_operator = is_done_by_operator(row, contexts[row.workspace], session_ids)
+            reason = "you did it yourself" if by_operator else "its reason no longer applies"
+            store.withdraw(tx, row, reason, by_operator=by_operator)
+        looked = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
+        stored.put(tx, LAST_CHECKED, stored.get(tx.session, LAST_CHECKED, {}) | looked)
+        tx.session.flush()
+        taken = self._selector.unavailable(tx.session, rows, tx.now)
+        room = Room(
+            store.settings.current, [card for card in store.pending(tx.session) if not card.snoozed(tx.now)], tx.now
+        )
+        cards: list[Card] = []
+        for row in rows:
+            if verdict := content_block(row):
+                self._tell_blocked(tx, row, verdict)
+            elif row.fingerprint not in taken and row.about not in {card.about for card in cards}:
+                displaced = room.take(card_of(row))
+                for card_id in displaced or ():
+                    store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
+                    withdrawn.append(card_id)
+                if displaced is not None:
+                    cards.append(store.add(tx, row))
+        return cards, withdrawn
+
+    def _tell_blocked(self, tx: Transaction, row: Prediction, verdict: RailVerdict) -> None:
+        """Record once that the content filter blocks a card."""
+        if row.fingerprint not in self._blocked:
+            self._blocked.add(row.fingerprint)
+            word = verdict.verdict.value
+            told = TriggerBlocked(
+                subject=row.id, workspace=row.workspace, rail=verdict.rail, verdict=word, reason=verdict.reason
             )
-        return findings
+            tx.record(told)
 
 
 def _full(settings: Settings) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePath
-from typing import Any
 
 import sqlalchemy
 from sqlmodel import Session, col, update
@@ -50,40 +49,54 @@ class Dismissal:
     tier: int = 1
 
 
-def mute_span(dismissals: int) -> timedelta:
-    """How long a subject is muted after this many dismissals, at least 1: 7, 14, 28, … days."""
-    return FIRST_MUTE * int(2 ** (dismissals - 1))
+_COUNTING = sqlalchemy.select(
+    col(DismissalRow.prediction_id),
+    col(DismissalRow.workspace),
+    col(DismissalRow.kind),
+    col(DismissalRow.subject),
+    col(DismissalRow.dismissed_at),
+    col(DismissalRow.reason),
+    col(DismissalRow.subject_lifted_at).is_(None),
+    col(DismissalRow.kind_lifted_at).is_(None),
+    col(Prediction.prompt),
+    col(Prediction.tier),
+).where(
+    col(Prediction.id) == col(DismissalRow.prediction_id),
+    col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
+)
+"""The fields of `Dismissal`, of those that count for their subject or their kind."""
 
 
 def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. At `until` itself a mute is over."""
     subjects: dict[tuple[str, str, str], list[Dismissal]] = {}
-    kinds: dict[tuple[str, str], list[Dismissal]] = {}
-    never: dict[tuple[str, str], list[Dismissal]] = {}
+    kinds: dict[tuple[str, str, str], list[Dismissal]] = {}
     for dismissal in sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card)):
+        workspace, kind, reason = dismissal.workspace, dismissal.kind, dismissal.reason
         if dismissal.subject_counts:
-            subjects.setdefault((dismissal.workspace, dismissal.kind, dismissal.subject), []).append(dismissal)
-        if dismissal.kind_counts and dismissal.reason != DismissReason.ALREADY_DONE:
-            kinds.setdefault((dismissal.workspace, dismissal.kind), []).append(dismissal)
-            if dismissal.reason in NEVER:
-                place = dismissal.workspace if dismissal.reason == DismissReason.NEVER_HERE else ""
-                never.setdefault((place, dismissal.kind), []).append(dismissal)
+            subjects.setdefault((workspace, kind, dismissal.subject), []).append(dismissal)
+        if dismissal.kind_counts and reason != DismissReason.ALREADY_DONE:
+            kinds.setdefault((workspace, kind, ""), []).append(dismissal)
+            if reason == DismissReason.NEVER_ANYWHERE:
+                kinds.setdefault(("", kind, ""), []).append(dismissal)
     active = []
-    for (workspace, kind, subject), group in subjects.items():
+    for about, group in subjects.items():
         rejections = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in group)
-        until = group[-1].at + mute_span(max(1, rejections))
+        until = group[-1].at + FIRST_MUTE * 2 ** max(0, rejections - 1)
         if now < until:
-            active.append(_mute(workspace, kind, subject, group, until))
-    off = {place: group for place, group in kinds.items() if len(group) >= MAX_DISMISSALS} | never
-    active += [_mute(workspace, kind, "", group, None) for (workspace, kind), group in off.items()]
+            active.append(_mute(about, group, until))
+    for about, group in kinds.items():
+        never = [dismissal for dismissal in group if dismissal.reason == DismissReason.NEVER_HERE or not about[0]]
+        if never or len(group) >= MAX_DISMISSALS:
+            active.append(_mute(about, never or group, None))
     return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
 
 
-def _mute(workspace: str, kind: str, subject: str, dismissals: Sequence[Dismissal], until: datetime | None) -> Mute:
+def _mute(about: tuple[str, str, str], dismissals: list[Dismissal], until: datetime | None) -> Mute:
+    workspace, kind, subject = about
     last = dismissals[-1]
-    text = json.dumps([workspace, kind, subject])
     return Mute(
-        id=f"mute_{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:12]}",
+        id=f"mute_{hashlib.sha256(json.dumps(about).encode(errors='replace')).hexdigest()[:12]}",
         kind=kind,
         workspace=workspace,
         subject=subject,
@@ -118,84 +131,51 @@ class MuteIndex:
         return dismissed is not None and not (tier == Tier.BROKEN < dismissed)
 
 
-_COLUMNS: dict[str, Any] = {
-    "card": col(DismissalRow.prediction_id),
-    "workspace": col(DismissalRow.workspace),
-    "kind": col(DismissalRow.kind),
-    "subject": col(DismissalRow.subject),
-    "at": col(DismissalRow.dismissed_at),
-    "reason": col(DismissalRow.reason),
-    "subject_counts": col(DismissalRow.subject_lifted_at).is_(None),
-    "kind_counts": col(DismissalRow.kind_lifted_at).is_(None),
-    "prompt": col(Prediction.prompt),
-    "tier": col(Prediction.tier),
-}
-"""The column of each field of `Dismissal`."""
-
-_COUNTING = sqlalchemy.select(*_COLUMNS.values()).where(
-    col(Prediction.id) == col(DismissalRow.prediction_id),
-    col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
-)
-"""The dismissals that count for their subject or their kind."""
+def read_mutes(session: Session, now: datetime) -> list[Mute]:
+    """The mutes at `now`, newest first."""
+    return active_mutes((Dismissal(*row) for row in ask(session, _COUNTING)), now)
 
 
-class Dismissals:
-    """Stores dismissals and reads the mutes that follow from them."""
+def store_dismissal(tx: Transaction, row: Prediction, reason: DismissReason | None) -> None:
+    """Store the dismissal of a card, or the reason of an earlier one."""
+    stored = load(tx.session, DismissalRow, row.id)
+    if stored is None:
+        stored = DismissalRow(
+            prediction_id=row.id, workspace=row.workspace, kind=row.kind, subject=row.subject, dismissed_at=tx.now
+        )
+        tx.session.add(stored)
+    stored.reason = reason
+    tx.session.flush()
 
-    def active_mutes(self, session: Session, now: datetime) -> list[Mute]:
-        """The mutes at `now`, newest first."""
-        rows = ask(session, _COUNTING)
-        return active_mutes((Dismissal(**dict(zip(_COLUMNS, row, strict=True))) for row in rows), now)
 
-    def mute_index(self, session: Session, now: datetime) -> MuteIndex:
-        """The mutes at `now`, to ask for many cards."""
-        return MuteIndex(self.active_mutes(session, now))
-
-    def add(self, tx: Transaction, row: Prediction, reason: DismissReason | None) -> None:
-        """Store the dismissal of a card, or the reason of an earlier one."""
-        stored = load(tx.session, DismissalRow, row.id)
-        if stored is not None:
-            stored.reason = reason
-        else:
-            tx.insert(
-                DismissalRow(
-                    prediction_id=row.id,
-                    workspace=row.workspace,
-                    kind=row.kind,
-                    subject=row.subject,
-                    reason=reason,
-                    dismissed_at=tx.now,
-                )
-            )
+def remove_dismissal(tx: Transaction, card_id: str) -> None:
+    """Remove the dismissal of a card that was undone."""
+    if (stored := load(tx.session, DismissalRow, card_id)) is not None:
+        tx.session.delete(stored)
         tx.session.flush()
 
-    def remove(self, tx: Transaction, card_id: str) -> None:
-        """Remove the dismissal of a card that was undone."""
-        stored = load(tx.session, DismissalRow, card_id)
-        if stored is not None:
-            tx.session.delete(stored)
-            tx.session.flush()
 
-    def restart_count(self, tx: Transaction, workspace: str, kind: str) -> None:
-        """After an approval of a card of this kind there, earlier dismissals no longer switch the kind off."""
-        tx.session.exec(
-            update(DismissalRow)
-            .where(col(DismissalRow.workspace) == workspace, col(DismissalRow.kind) == kind)
-            .where(col(DismissalRow.kind_lifted_at).is_(None))
-            .where(col(DismissalRow.reason).is_(None) | col(DismissalRow.reason).not_in(NEVER))
-            .values(kind_lifted_at=tx.now)
-        )
+def restart_count(tx: Transaction, workspace: str, kind: str) -> None:
+    """After an approval of a card of this kind there, earlier dismissals no longer switch the kind off."""
+    tx.session.exec(
+        update(DismissalRow)
+        .where(col(DismissalRow.workspace) == workspace, col(DismissalRow.kind) == kind)
+        .where(col(DismissalRow.kind_lifted_at).is_(None))
+        .where(col(DismissalRow.reason).is_(None) | col(DismissalRow.reason).not_in(NEVER))
+        .values(kind_lifted_at=tx.now)
+    )
 
-    def lift(self, tx: Transaction, mute: Mute) -> None:
-        """End a mute. Those of a subject and of its kind end separately."""
-        name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
-        query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
-        if mute.workspace:
-            query = query.where(col(DismissalRow.workspace) == mute.workspace)
-        if mute.subject:
-            query = query.where(col(DismissalRow.subject) == mute.subject)
-        elif mute.workspace:
-            query = query.where(col(DismissalRow.reason).is_distinct_from(DismissReason.NEVER_ANYWHERE))
-        else:
-            query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE)
-        tx.session.exec(query.values({name: tx.now}))
+
+def lift_mute(tx: Transaction, mute: Mute) -> None:
+    """End a mute. Those of a subject and of its kind end separately."""
+    name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
+    query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
+    if mute.workspace:
+        query = query.where(col(DismissalRow.workspace) == mute.workspace)
+    if mute.subject:
+        query = query.where(col(DismissalRow.subject) == mute.subject)
+    elif mute.workspace:
+        query = query.where(col(DismissalRow.reason).is_distinct_from(DismissReason.NEVER_ANYWHERE))
+    else:
+        query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE)
+    tx.session.exec(query.values({name: tx.now}))

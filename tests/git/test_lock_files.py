@@ -23,6 +23,12 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
+def run(folder: Path, *argv: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def differences(folder: Path) -> tuple[str, ...]:
     """The sentences about the one lock file that does not fit, () when all fit."""
     mismatches = find_mismatches(folder)
@@ -94,8 +100,7 @@ def test_what_the_real_tool_wrote_fits(tmp_path: Path, host: str, files: dict[st
         pytest.skip(f"{program} is not installed here")
     needs(host=host)
     write(tmp_path, files)
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    subprocess.run([path, *arguments], cwd=tmp_path, check=True, capture_output=True, env=environment)
+    run(tmp_path, path, *arguments)
     assert differences(tmp_path) == ()
 
 

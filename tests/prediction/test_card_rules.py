@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.model import Outcome, Refusal, SessionState, Source, Status, Tier
-from engine.prediction.card_rules import TRANSITIONS, Move, add_active_time, is_quiet, next_hour, next_status
+from engine.prediction.card_rules import TRANSITIONS, Move, add_active_time, is_quiet, next_status
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal
@@ -205,16 +205,6 @@ def test_a_card_of_the_evening_lives_past_the_night() -> None:
     # One hour before 23:00, fifteen on the next day, and eight more on the day after.
     expires = datetime(2026, 1, 7, 16, tzinfo=BERLIN)
     assert add_active_time(evening, timedelta(hours=24), BERLIN, 23, 8) == expires
-
-
-@given(st.sampled_from([BERLIN, NEW_YORK]), st.integers(0, 2 * 365 * 1440), st.integers(0, 23))
-def test_the_next_hour_comes_within_a_day_and_an_hour(zone: ZoneInfo, minutes: int, hour: int) -> None:
-    now = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
-    then = next_hour(now, hour, zone)
-    assert timedelta(0) < then - now <= timedelta(hours=25)
-    local = then.astimezone(zone)
-    assert local.minute == 0
-    assert local.hour in (hour, hour + 1), "an hour that a change of the clocks leaves out comes one later"
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, EventBus, LandingUndone
+from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
 from engine.model import (
     Card,
     DecidedBy,
@@ -116,13 +116,15 @@ def test_a_program_makes_no_chain_longer_than_it_is(world: World, database: Data
 # -- undo
 
 
-def test_a_dismissal_is_not_undone_when_its_evidence_is_gone(world: World) -> None:
+def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, clock: FakeClock) -> None:
     card = world.card()
     world.cards.dismiss(card.id)
-    world.see()
-    assert refusal(world.cards.undo, card.id) == "evidence_gone"
+    clock.advance(timedelta(hours=25))
+    assert world.cards.undo(card.id).expires_at == clock.now() + timedelta(hours=24)
     world.see(proposal())
-    assert world.cards.undo(card.id).status is Status.PENDING
+    assert world.cards.get(card.id).status is Status.PENDING
+    world.see()
+    assert world.cards.get(card.id).outcome is Outcome.WITHDRAWN
 
 
 def test_undo_before_the_session_began(world: World) -> None:
@@ -162,24 +164,6 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     database.write(lambda tx: tx.record(LandingUndone(subject="change_1", session_id="session_1")))
     world.cards.follow_landings()
     assert world.signals() == ["discarded"]
-
-
-def test_what_was_undone_and_landed_again_is_approved(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    landed = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
-    undone = LandingUndone(subject="change_1", session_id="session_1")
-    for facts, signals in (
-        ((landed,), ["approved"]),
-        ((undone,), ["undone"]),
-        ((landed,), ["approved"]),
-        ((undone, landed, undone), ["undone"]),
-    ):
-        for fact in facts:
-            database.write(lambda tx, fact=fact: tx.record(fact))
-        world.cards.follow_landings()
-        assert world.signals() == signals
 
 
 def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Database) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -31,9 +32,8 @@ from engine.model import (
 )
 from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
+from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, is_done_by_operator, next_kinds
 from engine.prediction.kinds import FIX_BY_AGENT
-from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as MADE
 from tests.prediction.deciding import SHOP, World, proposal, teach
@@ -197,42 +197,24 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
 def test_never_two_at_once(world: World) -> None:
     inside, go_on = threading.Event(), threading.Event()
     contexts = world.predictions._contexts
+    looked: list[Sequence[str]] = []
 
-    def slow(workspaces: object) -> object:
+    def slow(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
+        looked.append(workspaces)
         inside.set()
         assert go_on.wait(10)
-        return contexts(workspaces)  # type: ignore[arg-type]
+        return contexts(workspaces)
 
-    world.predictions._contexts = slow  # type: ignore[assignment]
-    world.seen = [proposal("a")]
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(world.predictions.run_cycle)
-        assert inside.wait(10)
-        threading.Timer(0.05, go_on.set).start()
-        joined = world.predictions.run_cycle()
-        report = first.result(10)
-    assert report.fresh
-    assert joined == replace(report, fresh=False)
-
-
-def test_who_asks_for_another_workspace_gets_a_cycle_of_his_own(world: World) -> None:
-    inside, go_on = threading.Event(), threading.Event()
-    contexts = world.predictions._contexts
-
-    def slow(workspaces: object) -> object:
-        inside.set()
-        assert go_on.wait(10)
-        return contexts(workspaces)  # type: ignore[arg-type]
-
-    world.predictions._contexts = slow  # type: ignore[assignment]
+    world.predictions._contexts = slow
     world.seen = [proposal("a"), proposal("b", workspace="/blog")]
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         first = pool.submit(world.predictions.run_cycle, workspaces=[SHOP])
         assert inside.wait(10)
-        threading.Timer(0.05, go_on.set).start()
-        report = world.predictions.run_cycle(workspaces=["/blog"], requested=True)
-        assert [card.assignment.workspace for card in report.created] == ["/blog"]
-        assert len(first.result(10).created) == 1
+        second = pool.submit(world.predictions.run_cycle, workspaces=["/blog"], requested=True)
+        assert looked == [[SHOP]]
+        go_on.set()
+        made = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
+    assert made == [SHOP, "/blog"]
 
 
 def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World) -> None:
@@ -340,12 +322,10 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
         (ended("fix_lint"), (FIX_BY_AGENT,)),
         (ended("lint", state=SessionState.FAILED), ()),
         (ended(None), ()),
-        (ended("fix_lint", ended_at=NOW - timedelta(hours=24)), (FIX_BY_AGENT,)),
-        (ended("fix_lint", ended_at=NOW - timedelta(hours=24, seconds=1)), ()),
     ],
 )
 def test_what_may_follow(view: SessionView, kinds: tuple[str, ...]) -> None:
-    assert next_kinds(view, NOW) == kinds
+    assert next_kinds(view) == kinds
 
 
 def end(world: World, name: str = "a", *beside: Proposal) -> str:
@@ -417,3 +397,13 @@ def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) 
     assert world.predictions.follow_up() == []
     world.stopped = ""
     assert len(world.predictions.follow_up()) == 1
+
+
+@pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
+def test_nothing_follows_what_ended_more_than_a_day_ago(
+    world: World, clock: FakeClock, age: timedelta, cards: int
+) -> None:
+    end(world)
+    clock.advance(age)
+    world.seen = [proposal("broken", kind="bisect")]
+    assert len(world.predictions.follow_up()) == cards

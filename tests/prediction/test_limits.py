@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from engine.config import Settings
 from engine.model import Assignment, Band, Card, Outcome, Source, Status, Tier
-from engine.prediction.card_rules import Room, cool_down, displaced_ids, ids_without_place, sort_cards, takes_place
+from engine.prediction.card_rules import (
+    Over,
+    Room,
+    displaced_ids,
+    ids_without_place,
+    is_cooling_down,
+    sort_cards,
+    takes_place,
+)
 from engine.prediction.kinds import KINDS
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -122,106 +130,92 @@ def fits(seats: list[Card]) -> bool:
     )
 
 
-@pytest.mark.parametrize(("taken", "left"), [(0, 5), (4, 1), (5, 0), (6, 0)])
-def test_five_in_a_workspace(taken: int, left: int) -> None:
-    room = Room(CAPS, [seat(f"t{number}") for number in range(taken)])
-    assert [room.take(seat(f"n{number}"), NOW) for number in range(left + 1)] == [[]] * left + [None]
+@pytest.mark.parametrize(
+    ("taken", "workspaces", "left"),
+    [(0, 1, 5), (4, 1, 1), (5, 1, 0), (6, 1, 0), (7, 3, 5), (11, 3, 1), (12, 3, 0), (13, 3, 0)],
+)
+def test_five_in_a_workspace_and_twelve_in_all(taken: int, workspaces: int, left: int) -> None:
+    homes = ["/shop"] if workspaces == 1 else ["/other0", "/other1", "/other2"]
+    room = Room(CAPS, [seat(f"t{number}", workspace=homes[number % workspaces]) for number in range(taken)], NOW)
+    assert [room.take(seat(f"n{number}")) for number in range(left + 1)] == [[]] * left + [None]
 
 
-@pytest.mark.parametrize(("taken", "left"), [(7, 5), (11, 1), (12, 0), (13, 0)])
-def test_twelve_in_all(taken: int, left: int) -> None:
-    room = Room(CAPS, [seat(f"t{number}", workspace=f"/other{number % 3}") for number in range(taken)])
-    assert [room.take(seat(f"n{number}"), NOW) for number in range(left + 1)] == [[]] * left + [None]
+def test_the_last_of_a_lower_tier_gives_way_one_that_was_not_seen_first() -> None:
+    awake = [seat(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
+    assert Room(CAPS, awake, NOW).take(seat("broken", Tier.BROKEN)) == ["t1"]
+    assert Room(CAPS, awake, NOW).take(seat("check")) is None
+    assert Room(CAPS, awake, NOW).take(seat("check"), Over.ANY) == ["t1"]
 
 
 @pytest.mark.parametrize("source", Source)
 def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
     there = seat("quarantine", Tier.UPKEEP, source=source)
-    assert Room(CAPS, [there]).take(seat("old_stash", Tier.UPKEEP), NOW) is None
+    assert Room(CAPS, [there], NOW).take(seat("old_stash", Tier.UPKEEP)) is None
+    assert Room(CAPS, [there], NOW).take(seat("old_stash", Tier.UPKEEP, source=Source.FOLLOW_UP)) == ["quarantine"]
     woken = seat("old_stash", Tier.UPKEEP, snoozed=NOW)
     assert ids_without_place([there, woken], NOW, CAPS) == {"old_stash"}
     assert ids_without_place([woken], NOW, CAPS) == set()
     assert displaced_ids([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
 
 
-@pytest.mark.long
 @given(SEATS, SEATS)
 def test_the_limits_hold_whatever_comes(taken: list[Card], coming: list[Card]) -> None:
-    room, there = Room(CAPS, []), {}
-    for card in [*taken, *coming]:
-        if not takes_place(card, NOW):
-            continue  # the cycle makes none that takes no place
-        displaced = room.take(card, NOW)
+    awake = [card for card in taken if not card.snoozed(NOW)]
+    room, there = Room(CAPS, awake, NOW), {card.id: card for card in awake}
+    was_full = not fits([card for card in awake if takes_place(card, NOW)])
+    for card in coming:
+        displaced = room.take(card) if takes_place(card, NOW) else None
         if displaced is not None:
             assert all(there.pop(gone).tier > card.tier for gone in displaced)
+            assert card.tier is not Tier.UPKEEP or upkeep_of(card) not in map(upkeep_of, there.values())
             there[card.id] = card
-    assert fits(list(there.values()))
-    upkeep = [card.workspace for card in there.values() if card.tier is Tier.UPKEEP]
-    assert len(upkeep) == len(set(upkeep))
+    assert was_full or fits([card for card in there.values() if takes_place(card, NOW)])
 
 
-@pytest.mark.long
 @given(SEATS)
 def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(seats: list[Card]) -> None:
-    asleep = ids_without_place(seats, NOW, CAPS)
-    never_slept = [card for card in seats if takes_place(card, NOW) and card.snoozed_until is None]
-    awake = [card for card in seats if takes_place(card, NOW) and card.id not in asleep]
-    assert all(card.snoozed_until is not None for card in seats if card.id in asleep)
-    shown = [card for card in seats if not card.snoozed(NOW) and card.id not in asleep]
+    hidden = ids_without_place(seats, NOW, CAPS)
+    shown = [card for card in seats if not card.snoozed(NOW) and card.id not in hidden]
+    assert all(card.snoozed_until is not None for card in seats if card.id in hidden)
     woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
     assert all(sum(upkeep_of(other) == upkeep_of(item) for other in shown) == 1 for item in woken)
-    assert fits(awake) or not fits(never_slept)
-
-
-@given(SEATS, SEATS)
-@settings(max_examples=30)
-def test_beside_whatever_is_awake_no_second_upkeep_card_comes(taken: list[Card], coming: list[Card]) -> None:
-    awake = [card for card in taken if not card.snoozed(NOW)]
-    room = Room(CAPS, awake)
-    for card in coming:
-        if takes_place(card, NOW) and (displaced := room.take(card, NOW)) is not None:
-            assert card.tier is not Tier.UPKEEP or upkeep_of(card) not in map(upkeep_of, awake)
-            awake = [*(other for other in awake if other.id not in displaced), card]
+    never_slept = [card for card in shown if card.snoozed_until is None and takes_place(card, NOW)]
+    assert fits([card for card in shown if takes_place(card, NOW)]) or not fits(never_slept)
 
 
 @given(SEATS, st.data())
 @settings(max_examples=50)
-def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Card], data: st.DataObject) -> None:
-    asleep = ids_without_place(seats, NOW, CAPS)
-    shown = [card for card in seats if not card.snoozed(NOW) and card.id not in asleep]
-    upkeep = [card for card in shown if card.tier is Tier.UPKEEP]
-    if upkeep:
-        returning = data.draw(st.sampled_from(upkeep))
-        displaced = displaced_ids(seats, returning.id, NOW, CAPS)
-        rest = [card for card in shown if card.id not in displaced]
-        assert [card for card in rest if upkeep_of(card) == upkeep_of(returning)] == [returning]
-
-
-@given(SEATS, st.data())
-def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Card], data: st.DataObject) -> None:
-    awake = [card for card in seats if takes_place(card, NOW) and card.id not in ids_without_place(seats, NOW, CAPS)]
-    others = [card for card in awake if card.id != (awake[0].id if awake else "")]
-    if not awake or not fits(others):
-        return  # a stack that is too full already is the cycle's business
-    returning = awake[0]
+def test_room_is_made_for_what_the_operator_brings_back(seats: list[Card], data: st.DataObject) -> None:
+    hidden = ids_without_place(seats, NOW, CAPS)
+    shown = [card for card in seats if not card.snoozed(NOW) and card.id not in hidden]
+    if not shown:
+        return
+    returning = data.draw(st.sampled_from(shown))
     gone = displaced_ids(seats, returning.id, NOW, CAPS)
-    assert returning.id not in gone
-    assert fits([card for card in awake if card.id not in gone])
-    assert {card.workspace for card in seats if card.id in gone} <= {returning.workspace} or len(
-        awake
-    ) > CAPS.max_pending_cards_in_all
+    rest = [card for card in shown if card.id not in gone]
+    assert returning in rest
+    assert returning.tier is not Tier.UPKEEP or [one for one in rest if upkeep_of(one) == upkeep_of(returning)] == [
+        returning
+    ]
+    others = [card for card in shown if card is not returning and takes_place(card, NOW)]
+    assert not fits(others) or fits([card for card in rest if takes_place(card, NOW)])
 
 
 @pytest.mark.parametrize(
-    ("status", "outcome", "shown", "undone", "days"),
+    ("kind", "status", "outcome", "shown", "undone", "days"),
     [
-        (Status.EXECUTED, Outcome.SUCCEEDED, True, False, 7),
-        (Status.EXECUTED, Outcome.FAILED, True, False, 1),
-        (Status.EXECUTED, Outcome.CANCELLED, True, True, 7),
-        (Status.EXPIRED, None, True, False, 1),
-        (Status.EXPIRED, None, False, False, 0),
-        (Status.EXPIRED, Outcome.WITHDRAWN, True, False, 0),
+        ("lint", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 7),
+        ("lint", Status.EXECUTED, Outcome.FAILED, True, False, 1),
+        ("lint", Status.EXECUTED, Outcome.CANCELLED, True, True, 7),
+        ("lint", Status.EXPIRED, None, True, False, 1),
+        ("lint", Status.EXPIRED, None, False, False, 0),
+        ("lint", Status.EXPIRED, Outcome.WITHDRAWN, True, False, 0),
+        ("secret", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 0),
     ],
 )
-def test_cool_downs(status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int) -> None:
-    assert cool_down(status, outcome, shown=shown, undone=undone) == timedelta(days=days)
+def test_cool_downs(kind: str, status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int) -> None:
+    at = NOW if shown else None, NOW if undone else None
+    over = NOW + timedelta(days=days)
+    assert not is_cooling_down(over, kind, status, outcome, NOW, *at)
+    assert days == 0 or is_cooling_down(over - timedelta(seconds=1), kind, status, outcome, NOW, *at)
+    assert is_cooling_down(NOW, kind, status, outcome, None, None, None), "it is worked on"

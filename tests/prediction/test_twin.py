@@ -34,9 +34,9 @@ from engine.model import (
     Tier,
 )
 from engine.prediction import twin as module
-from engine.prediction.card_rows import make_row
+from engine.prediction.card_rows import Prediction, make_row
 from engine.prediction.card_rules import adjusted_tier
-from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, Draft, select_drafts
+from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, select_rows
 from engine.prediction.twin import (
     MIN_DECISIONS,
     ConfidenceEstimate,
@@ -315,12 +315,11 @@ def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, h
 # Which drafts may be shown, and where taste moves them (SPEC 2.5, 2.9, 2.11).
 
 
-def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Draft:
+def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Prediction:
     suggestion = proposal(name, kind=kind, **more)
     estimate = ConfidenceEstimate(ConfidenceParts(total, total, 0.5, total, total, stated=True), NO_FEATURES)
     assignment, info = Assignment(suggestion.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
-    row = make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
-    return Draft(row, info)
+    return make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
 
 
 class Draws(Randomness):
@@ -337,39 +336,39 @@ class Draws(Randomness):
 NEVER, ALWAYS = Draws(0.99), Draws(0.0)
 
 
-def names(drafts: list[Draft]) -> list[Any]:
-    return [proposal.row.facts["name"] for proposal in drafts]
+def names(drafts: list[Prediction]) -> list[Any]:
+    return [proposal.facts["name"] for proposal in drafts]
 
 
 def test_below_three_tenths_is_left_out() -> None:
     drafts = [draft("out", 0.299999), draft("in", 0.3)]
-    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
+    assert names(select_rows(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
 
 
 def test_what_is_broken_is_shown_whatever_the_twin_thinks_of_it() -> None:
     drafts = [draft("secret", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)]
-    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
+    assert names(select_rows(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
 
 
 def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
     drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
-    explored = select_drafts(drafts, {}, learning=True, randomness=ALWAYS)
+    explored = select_rows(drafts, {}, learning=True, randomness=ALWAYS)
     assert names(explored) == ["liked", "disliked"]
-    assert "shown to learn" in explored[1].row.parts.words[-1]
-    assert names(select_drafts(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
+    assert "shown to learn" in explored[1].parts.words[-1]
+    assert names(select_rows(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
 
 
 def test_what_was_ordered_and_the_next_step_are_no_guess() -> None:
     drafts = [draft(name, 0.01, kind=name) for name in ("heartbeat-1a2b3c4d", "prepare_meeting", "lint")]
     follow_up = draft("next", 0.01, source=Source.FOLLOW_UP)
-    found = select_drafts([*drafts, follow_up], {}, learning=True, randomness=NEVER)
+    found = select_rows([*drafts, follow_up], {}, learning=True, randomness=NEVER)
     assert names(found) == ["heartbeat-1a2b3c4d", "prepare_meeting", "next"]
 
 
 @pytest.mark.parametrize(("decided", "explored"), [(EXPLORED_BELOW - 1, True), (EXPLORED_BELOW, False)])
 def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> None:
     drafts = [draft("disliked", 0.1, kind="lint")]
-    found = select_drafts(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
+    found = select_rows(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
     assert bool(found) is explored
 
 
