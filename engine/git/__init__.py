@@ -9,7 +9,7 @@ The other modules read one subject each and return frozen values. `reader` reads
 inspects it (`inspection`), and caches both until something changes. The sensing of cards (SPEC 2.1) and the flows that
 a card runs (SPEC 3.9) read here, so that a card and its result never disagree. Names and paths are as git has them:
 sanitise them before they are shown. `github` asks the server through `gh`.
-May import engine.model, clock, plain_files and programs.
+May import engine.model, clock, files and programs.
 """
 
 from engine.git.command import Git, create, version

@@ -2,8 +2,9 @@
 
 Only the two files are read; no tool is started and nothing is resolved. A lock file that its tool calls up to date is
 never named here, so what cannot be compared for certain is left out: a constraint in a form that the tool rewrites, a
-manifest that is a program. Some lock files do not keep the constraints that they were made from: of those only names
-are compared. `FORMATS` has a function for each tool, which says what a manifest asks for and what the lock file has.
+manifest that is a program, a requirement that holds on some machines only. Some lock files do not keep the constraints
+that they were made from: of those only names are compared. `FORMATS` has a function for each tool, which says what a
+manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model import sanitise
-from engine.plain_files import read_plain
 
 MAX_NAMED: Final = 5
 """Differences of one lock file that are named; the rest is counted."""
@@ -182,12 +183,16 @@ def _pnpm(pair: LockPair) -> Iterator[Comparison]:
 
 
 def _yarn(pair: LockPair) -> Iterator[Comparison]:
-    if "resolutions" in json.loads(pair.manifest):
+    manifest = json.loads(pair.manifest)
+    if "resolutions" in manifest:
         return  # they change what is asked for
-    if "\n__metadata:" not in pair.lock:  # version 1 has a heading an entry, as `"ms@^2.0.0", ms@^2.1.0:`
+    if "\n__metadata:" not in pair.lock:
+        if "workspaces" in manifest:
+            return  # the lock file says nothing of the packages of the workspace
+        # a heading for each entry, as `"ms@^2.0.0", ms@^2.1.0:`
         headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
         parts = [heading.strip().strip('"').rpartition("@") for entry in headings for heading in entry]
-        required = _node(json.loads(pair.manifest), *_SECTIONS)
+        required = _node(manifest, *_SECTIONS)
         yield pair.manifest_name, required, _only(_gather((name, text or "*") for name, _, text in parts), required)
         return
     for block in pair.lock.split("\n\n"):
@@ -200,7 +205,7 @@ def _yarn(pair: LockPair) -> Iterator[Comparison]:
 # uv, Poetry, PDM
 
 
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(?:;.*)?", re.DOTALL)
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
 _CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
 
 
@@ -218,24 +223,16 @@ def _specifier(text: str) -> str | None:
     return ",".join(sorted(clauses, reverse=True)) or "any version"
 
 
-def _python(pyproject: Mapping[str, Any]) -> Requirements:
-    """All that a pyproject.toml asks for, but for itself. Raises ValueError for a requirement of another form."""
-    project, tool = pyproject.get("project", {}), pyproject.get("tool", {})
-    lists = [
-        project.get("dependencies", []),
-        *project.get("optional-dependencies", {}).values(),
-        *pyproject.get("dependency-groups", {}).values(),
-        tool.get("uv", {}).get("dev-dependencies", []),
-    ]
+def _python(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
+    """Requirements as pyproject.toml writes them, but for the project itself; without those that hold only on some
+    machines if `markers` is False. Raises ValueError for one of another form."""
     found = []
-    for entry in (entry for entries in lists for entry in entries if isinstance(entry, str)):  # others name a group
+    for entry in (entry for entry in entries if isinstance(entry, str)):  # others name a group of dependencies
         if (match := _REQUIREMENT.fullmatch(entry)) is None:
             raise ValueError(entry)
-        found.append((_dashed(match[1]), None if match[3] else _specifier(match[2])))
-    poetry = tool.get("poetry", {})
-    for table in (poetry, *poetry.get("group", {}).values()):
-        found += [(_dashed(name), None) for name in table.get("dependencies", {}) if name != "python"]
-    return _gather(item for item in found if item[0] != _dashed(project.get("name", "")))
+        if (markers or not match[4]) and _dashed(match[1]) != own:
+            found.append((_dashed(match[1]), None if match[3] else _specifier(match[2])))
+    return _gather(found)
 
 
 def _uv(pair: LockPair) -> Iterator[Comparison]:
@@ -255,14 +252,20 @@ def _uv(pair: LockPair) -> Iterator[Comparison]:
             project = manifest.get("project", {})
             if {"dependencies", "optional-dependencies"} & {*project.get("dynamic", ())}:
                 continue
+            lists = [
+                project.get("dependencies", []),
+                *project.get("optional-dependencies", {}).values(),
+                *manifest.get("dependency-groups", {}).values(),
+                manifest.get("tool", {}).get("uv", {}).get("dev-dependencies", []),
+            ]
             entries = [metadata.get("requires-dist", []), *metadata.get("requires-dev", {}).values()]
             locked = _gather(
                 (entry["name"], _specifier(entry.get("specifier", "")) if entry.keys() <= _PLAIN_ENTRY else None)
-                for entry in (entry for part in entries for entry in part)
+                for entry in chain(*entries)
                 if entry["name"] != own
             )
             named = _dashed(project.get("name", own))
-            yield name, {**_python(manifest), named: None}, {**locked, own: None}
+            yield name, {**_python(chain(*lists), named), named: None}, {**locked, own: None}
 
 
 _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
@@ -270,13 +273,18 @@ _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
 
 
 def _by_name(pair: LockPair, tool: str) -> Iterator[Comparison]:
-    """The lock files of Poetry and PDM keep no constraints."""
+    """The lock files of Poetry and PDM keep no constraints: of what is asked for everywhere the names are compared."""
     manifest = tomllib.loads(pair.manifest)
+    project, table = manifest.get("project", {}), manifest.get("tool", {}).get(tool, {})
     backend = manifest.get("build-system", {}).get("build-backend", "")
-    if (tool in manifest.get("tool", {}) or tool in backend) and not (pair.folder / "uv.lock").exists():
-        required = dict.fromkeys(_python(manifest))
-        names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
-        yield pair.manifest_name, {**required}, _only(dict.fromkeys(map(_dashed, names)), {**required})
+    if not (table or tool in backend) or (pair.folder / "uv.lock").exists():
+        return  # left over from before a move to another tool
+    required = _python(project.get("dependencies", []), _dashed(project.get("name", "")), markers=False)
+    poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
+    required |= {_dashed(name): None for name, entry in poetry if isinstance(entry, str)}
+    names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
+    required = dict.fromkeys(required)
+    yield pair.manifest_name, required, _only(dict.fromkeys(map(_dashed, names)), required)
 
 
 def _poetry(pair: LockPair) -> Iterator[Comparison]:
@@ -299,7 +307,10 @@ def _cargo(pair: LockPair) -> Iterator[Comparison]:
         if "\nsource = " not in block:
             package = tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0])
             own[package["name"]] = package
-    workspace = tomllib.loads(pair.manifest).get("workspace", {})
+    top = tomllib.loads(pair.manifest)
+    workspace = top.get("workspace", {})
+    if "replace" in top:
+        return
     patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
     folders = [folder for pattern in patterns for folder in sorted(pair.folder.glob(pattern))]
     for _, name, text in pair.members(["", *(folder.relative_to(pair.folder).as_posix() for folder in folders)]):
@@ -351,7 +362,9 @@ def _bundler(pair: LockPair) -> Iterator[Comparison]:
 def _composer(pair: LockPair) -> Iterator[Comparison]:
     manifest, lock = json.loads(pair.manifest), json.loads(pair.lock)
     sections = [manifest.get(name) or {} for name in ("require", "require-dev")]
-    required: Requirements = {name.lower(): None for section in sections for name in section if "/" in name}
+    own = {*(manifest.get("replace") or {}), *(manifest.get("provide") or {})}
+    required: Requirements = {name.lower(): None for names in sections for name in names if "/" in name}
+    required = {name: None for name in required if name not in own}
     locked: Requirements = {}
     for package in [*lock.get("packages", []), *lock.get("packages-dev", [])]:
         names = (package["name"], *(package.get("replace") or {}), *(package.get("provide") or {}))

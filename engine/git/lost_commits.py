@@ -21,7 +21,6 @@ from engine.git.commits import Commit, log_commits, read_file_at, to_datetime
 from engine.git.merges import is_merged, separate_objects
 from engine.git.patch import read_patch
 from engine.git.state import GitState, modified_at
-from engine.plain_files import read_plain
 
 MAX_BYTES: Final = 8_000_000
 """Bytes of a reflog; a longer one, of about 40,000 entries, counts as none."""

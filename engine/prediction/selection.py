@@ -35,8 +35,7 @@ from engine.prediction.dismissals import MuteIndex, read_mutes
 from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin, band_of
-from engine.storage.rows import ask, each_of
-from engine.storage.types import UtcDateTime
+from engine.storage.rows import UtcDateTime, ask, each_of
 
 EXPLORED_IN = 10
 """One cycle in this many shows a card to learn something."""

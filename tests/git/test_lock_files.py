@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.git.lock_files import find_mismatches
-from tests.support.outside import needs
+from tests.support.helpers import needs
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -347,6 +347,9 @@ PROJECTS = {
         ("bundler", "Gemfile", '"rake", "~> 13.0"', '"rails" if ENV["RAILS"]', ()),
         ("poetry", "pyproject.toml", "Six", "idna",
          ("pyproject.toml asks for idna, but poetry.lock does not have it",)),
+        ("poetry", "pyproject.toml", '"^1.16"', '{version = "1", platform = "darwin"}\nidna = ["1"]', ()),
+        ("pdm", "pyproject.toml", "six>=1.15", "idna>=1; os_name == 'nt'", ()),
+        ("yarn", "package.json", '"ms"', '"mz", "workspaces": ["a"], "x"', ()),
         ("pdm", "pyproject.toml", "six>", "idna>", ("pyproject.toml asks for idna, but pdm.lock does not have it",)),
         ("composer", "composer.json", "X/lib", "y/more",
          ("composer.json asks for y/more, but composer.lock does not have it",)),
