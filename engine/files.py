@@ -161,10 +161,10 @@ MAX_CACHED = 20_000
 
 
 def file_signature(path: Path) -> Signature:
-    """Tells one state of a file from another; None when it is not there. Raises OSError for other reasons."""
+    """Tells one state of a file from another; None when it is not there, or cannot even be looked at."""
     try:
         stat = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 

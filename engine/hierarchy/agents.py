@@ -344,11 +344,7 @@ class Agents:
 
     def _member_of(self, folder: Path) -> Member:
         files = folder / "comms.json", folder / "tools.json"
-        try:
-            return self._read.get(folder.name, files, lambda: read_member(folder))
-        except OSError as error:  # not even looked into: the folder itself is a loop of links, or closed to us
-            reason = sanitise(f"its folder cannot be read: {error.strerror or error}")
-            return Member(folder.name, Comms.model_construct(reports_to=""), Tools(), reason)
+        return self._read.get(folder.name, files, lambda: read_member(folder))
 
     def _find(self, agent_id: str) -> Member | None:
         folder = self._folder / agent_id

@@ -1,4 +1,5 @@
-"""Findings that agents send up to their leaders (SPEC 1.8): the queue after the gates, and the flush into patterns.
+"""Findings that agents send up to their leaders: the seven gates (SPEC 1.7), the queue, and the flush into patterns
+(SPEC 1.8).
 
 A flush is one transaction: a finding becomes a pattern and leaves the queue, or neither. If its agent has another
 direct leader by then, the gates are asked again for that one.
@@ -7,18 +8,16 @@ direct leader by then, the gates are asked again for that one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
-from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.organisation import Lineage, is_leader
+from engine.hierarchy.organisation import AgentTier, Lineage, is_leader
 from engine.hierarchy.profile_rows import APPROVED, TRUST
 from engine.hierarchy.profile_text import item_text
 from engine.hierarchy.profiles import Profiles
@@ -28,7 +27,9 @@ from engine.model import (
     BubbleState,
     FlushReport,
     GateResult,
+    LeaderProfile,
     Learning,
+    Pattern,
     PatternSource,
     Randomness,
     Refusal,
@@ -37,14 +38,10 @@ from engine.model import (
     Waiting,
     sanitise,
 )
-from engine.model.base import may_guide
 from engine.model.learnings import lesson_id
 from engine.model.text import jaccard
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, json_field, utc_field, value_of
-
-# The seven gates that a finding must pass on its way up to a leader (SPEC 1.7). Pure.
-
+from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
 MIN_SIMILARITY = 0.6
 """Minimum similarity of two texts that are the same."""
@@ -54,18 +51,14 @@ GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
 
 GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
 
+MAX_WAITING = 500
+"""Maximum number of queued findings that are read for the operator's list."""
+
 _TOKEN = re.compile(r"[a-z0-9_]{3,}")
 _WORD = re.compile(r"[^\W_]+")
 
 
-@frozen
-class DirectLeader:
-    """A worker's direct leader. `patterns` are (key, text)."""
-
-    id: str
-    tier: int
-    domain: str
-    patterns: tuple[tuple[str, str], ...] = ()
+# -- the gates, pure
 
 
 def similarity(text: str, other: str) -> float:
@@ -73,12 +66,12 @@ def similarity(text: str, other: str) -> float:
     return jaccard(_TOKEN.findall(text.lower()), _TOKEN.findall(other.lower()))
 
 
-def find_pattern(text: str, patterns: tuple[tuple[str, str], ...]) -> str:
-    """The key of the most similar pattern, "" if none is similar enough."""
+def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:
+    """The most similar pattern, None if none is similar enough."""
     lesson = lesson_id(text)
-    scored = ((1.0 if key == lesson else similarity(text, pattern_text), key) for key, pattern_text in patterns)
-    best = max(scored, default=(0.0, ""))
-    return best[1] if best[0] >= MIN_SIMILARITY else ""
+    scored = ((1.0 if one.key == lesson else similarity(text, one.text), one.key, one) for one in patterns)
+    score, _, best = max(scored, key=lambda item: item[:2], default=(0.0, "", None))
+    return best if score >= MIN_SIMILARITY else None
 
 
 def is_relevant(category: str, domain: str) -> tuple[bool, str]:
@@ -92,43 +85,47 @@ def is_relevant(category: str, domain: str) -> tuple[bool, str]:
     if not domain_words:
         return True, "the leader has no domain"
     shared = sorted(words & domain_words)
-    if shared:
-        return True, f"shares {', '.join(shared)}"
-    return False, f"{category!r} shares no word with {domain!r}"
+    return bool(shared), f"shares {', '.join(shared)}" if shared else f"{category!r} shares no word with {domain!r}"
 
 
 def ask_gates(
-    learning: Learning, *, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
+    learning: Learning,
+    *,
+    tier: int,
+    leader: AgentTier | None,
+    profile: LeaderProfile,
+    missing: str,
+    config: CascadeConfig,
 ) -> tuple[GateResult, ...]:
-    """Ask the gates in order until one refuses; there are seven results if all pass. `tier` is the worker's; `missing`
-    says why it has no direct leader, if it has none."""
+    """Ask the gates in order until one refuses; there are seven results if all pass. `tier` is the worker's, `profile`
+    its direct leader's; `missing` says why it has no direct leader, if it has none."""
+
+    def answers() -> Iterator[tuple[bool, str]]:
+        bubbling = config.enable_upward_bubbling
+        yield bubbling, "sending up is on" if bubbling else "enable_upward_bubbling is off"
+        minima = config.bubble_min_confidence, config.bubble_min_importance
+        for score, minimum in zip((learning.confidence, learning.importance), minima, strict=True):
+            yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
+        works = not is_leader(tier)
+        yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
+        if leader is None:
+            yield False, missing
+            return
+        synced = is_leader(leader.tier)
+        yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
+        yield is_relevant(learning.category, profile.domain or leader.domain)
+        known = find_pattern(learning.text, profile.patterns)
+        yield known is None, f"{leader.id} already has it as {known.key}" if known else f"new to {leader.id}"
+
     results: list[GateResult] = []
-    for answer in _gate_results(learning, tier, leader, missing, config):
-        results.append(GateResult(len(results) + 1, GATES[len(results)], *answer))
-        if not answer[0]:
+    for (passed, reason), name in zip(answers(), GATES, strict=False):
+        results.append(GateResult(len(results) + 1, name, passed, reason))
+        if not passed:
             break
     return tuple(results)
 
 
-def _gate_results(
-    learning: Learning, tier: int, leader: DirectLeader | None, missing: str, config: CascadeConfig
-) -> Iterator[tuple[bool, str]]:
-    """(whether it passes, reason) of each gate, in order."""
-    bubbling = config.enable_upward_bubbling
-    yield bubbling, "sending up is on" if bubbling else "enable_upward_bubbling is off"
-    scores = (learning.confidence, config.bubble_min_confidence), (learning.importance, config.bubble_min_importance)
-    for score, minimum in scores:
-        yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
-    works = not is_leader(tier)
-    yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
-    if leader is None:
-        yield False, missing
-        return
-    synced = is_leader(leader.tier)
-    yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
-    yield is_relevant(learning.category, leader.domain)
-    duplicate = find_pattern(learning.text, leader.patterns)
-    yield not duplicate, f"{leader.id} already has it as {duplicate}" if duplicate else f"new to {leader.id}"
+# -- the queue
 
 
 class BubbleRow(Row, table=True):
@@ -140,7 +137,7 @@ class BubbleRow(Row, table=True):
     learning_id: str
     agent: str = ""
     leader: str = ""
-    state: str = ""
+    state: BubbleState = enum_field(BubbleState)
     text: str = ""
     category: str = ""
     session: str = ""
@@ -148,22 +145,32 @@ class BubbleRow(Row, table=True):
     confidence: float = 0.0
     importance: float = 0.0
     reasons: dict[str, list[str]] = json_field(default_factory=dict)
-    gates: list[dict[str, Any]] = json_field(default_factory=list)
+    gates: tuple[GateResult, ...] = json_field(tuple[GateResult, ...])
     at: datetime = utc_field()
     flushed_at: datetime | None = utc_field(nullable=True)
     pattern: str = ""
-    trust: str = Trust.QUOTED.value
+    trust: Trust = enum_field(Trust)
     approved_at: datetime | None = utc_field(nullable=True)
+
+    @property
+    def bubble(self) -> Bubble:
+        """The row as others see it."""
+        learning = value_of(
+            self,
+            Learning,
+            id=self.learning_id,
+            confidence=Score(self.confidence, tuple(self.reasons["confidence"])),
+            importance=Score(self.importance, tuple(self.reasons["importance"])),
+            evidence=tuple(self.reasons["evidence"]),
+        )
+        return value_of(self, Bubble, learning=learning)
 
 
 _QUEUED = (
     select(BubbleRow)
-    .where(col(BubbleRow.state) == BubbleState.QUEUED.value)
+    .where(col(BubbleRow.state) == BubbleState.QUEUED)
     .order_by(col(BubbleRow.leader), col(BubbleRow.importance).desc(), col(BubbleRow.at), col(BubbleRow.id))
 )
-
-MAX_WAITING = 500
-"""Maximum number of queued bubbles that are read for the operator's list."""
 
 
 class Bubbles:
@@ -191,20 +198,20 @@ class Bubbles:
 
         Raises `Refusal`: `unknown_agent`, `bad_learning` for an empty text.
         """
-        text = item_text(learning.text)
-        if not text:
+        if not item_text(learning.text):
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
-        config = self._agents.config.current
         lineage = self._agents.lineage(learning.agent)
 
         def work(tx: Transaction) -> Bubble:
             row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
             if row is None:
                 row = BubbleRow(id=self._randomness.new_id("bub"), learning_id=learning.id, at=tx.now)
-            elif not _is_stronger(learning, row):
-                return _to_bubble(row)
-            self._judge(tx, row, learning, lineage, config)
-            return _to_bubble(row)
+            elif row.state is not BubbleState.REFUSED or (
+                learning.confidence.value <= row.confidence and learning.importance.value <= row.importance
+            ):
+                return row.bubble
+            self._judge(tx, row, learning, lineage)
+            return row.bubble
 
         return self._database.write(work)
 
@@ -216,12 +223,12 @@ class Bubbles:
             row = tx.session.get(BubbleRow, bubble_id)
             if row is None:
                 raise Refusal("unknown_bubble", f"there is no bubble {sanitise(bubble_id)[:60]}", "clawpy bubbles list")
-            if row.state != BubbleState.QUEUED.value or _to_bubble(row).may_guide:
+            if row.state is not BubbleState.QUEUED or row.bubble.may_guide:
                 raise Refusal("not_waiting", f"{row.id} does not need your approval", "clawpy bubbles list")
             row.approved_at = tx.now
             tx.session.add(row)
             tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
-            return _to_bubble(row)
+            return row.bubble
 
         return self._database.write(work)
 
@@ -232,10 +239,9 @@ class Bubbles:
             for row in tx.session.exec(_QUEUED).all():
                 if lesson_id(row.text) == lesson:
                     gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
-                    row.state = BubbleState.REFUSED.value
-                    row.gates = [*row.gates[:-1], asdict(gate)]
+                    row.state, row.gates = BubbleState.REFUSED, (*row.gates[:-1], gate)
                     tx.session.add(row)
-                    tx.record(_refused_event(row, gate))
+                    _record_refused(tx, row)
 
         self._database.write(work)
 
@@ -243,17 +249,17 @@ class Bubbles:
         """The findings, newest first; of one state, or sent or received by one agent, if given."""
         query = select(BubbleRow).order_by(col(BubbleRow.at).desc(), col(BubbleRow.id)).limit(limit)
         if state is not None:
-            query = query.where(col(BubbleRow.state) == state.value)
+            query = query.where(col(BubbleRow.state) == state)
         if agent:
             query = query.where((col(BubbleRow.agent) == agent) | (col(BubbleRow.leader) == agent))
         with self._database.read() as session:
-            return [_to_bubble(row) for row in session.exec(query)]
+            return [row.bubble for row in session.exec(query)]
 
     def list_accepted(self, workspace: str) -> Sequence[AcceptedFinding]:
         """The findings of a workspace that are patterns, newest first, in their present wording."""
         query = (
             select(BubbleRow)
-            .where(col(BubbleRow.state) == BubbleState.FLUSHED.value, col(BubbleRow.workspace) == workspace)
+            .where(col(BubbleRow.state) == BubbleState.FLUSHED, col(BubbleRow.workspace) == workspace)
             .order_by(col(BubbleRow.flushed_at).desc(), col(BubbleRow.id))
         )
         with self._database.read() as session:
@@ -265,97 +271,56 @@ class Bubbles:
         accepted: dict[tuple[str, str], AcceptedFinding] = {}
         for row in rows:
             key = row.leader, row.pattern
-            if key in texts and key not in accepted:
-                assert row.flushed_at is not None, "flushed findings have a time"
-                accepted[key] = AcceptedFinding(
-                    texts[key], row.leader, row.pattern, row.agent, row.session, row.flushed_at
-                )
+            if key in texts and row.flushed_at is not None:
+                finding = AcceptedFinding(texts[key], *key, row.agent, row.session, row.flushed_at)
+                accepted.setdefault(key, finding)
         return list(accepted.values())
 
     def waiting(self) -> Sequence[Waiting]:
         """The entries of the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
         which says what blocks them or when they go up."""
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)))
+        entries = []
         of_leader: dict[str, list[Bubble]] = {}
-        entries = [
-            Waiting("bubble", bubble.id, _question(bubble), bubble.at, text=bubble.learning.text)
-            for bubble in queued
-            if not bubble.may_guide
-        ]
         for bubble in queued:
+            text = bubble.learning.text
             if bubble.may_guide:
                 of_leader.setdefault(bubble.leader, []).append(bubble)
+            else:
+                question = f"use “{text}” as guidance from {bubble.leader}? It is a quote"
+                title = f"{question}: clawpy bubbles approve {bubble.id}"
+                entries.append(Waiting("bubble", bubble.id, title, bubble.at, text=text))
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
             subject = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} findings"
-            title = f"{subject} for {leader} go up with the next rounds; send them now with clawpy bubbles flush"
-            if obstacle := self._block_reason(leader):
-                title = f"{subject} for {leader}: {obstacle}"
-            elif len(bubbles) == 1:
-                title = f"{subject} for {leader}: goes up with the next round; send it now with clawpy bubbles flush"
-            entries.append(Waiting("bubble", first.id, title, first.at))
+            when = self._obstacle(leader) or "up with the next round, or now with clawpy bubbles flush"
+            entries.append(Waiting("bubble", first.id, f"{subject} for {leader}: {when}", first.at))
         return entries
-
-    def _block_reason(self, leader: str) -> str:
-        """Why a leader receives no findings, and how to fix it; "" if it does."""
-        if not self._agents.config.current.bubble_max_per_cycle:
-            return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
-        try:
-            view = self._agents.get(leader)
-        except Refusal:
-            return f"{leader} does not exist; give its agents another leader"
-        if view.broken:
-            return f"its folder is broken: {view.broken}"
-        return "" if is_leader(view.tier) else f"tier {view.tier} leads nobody; give it another tier"
 
     def flush(self) -> FlushReport:
         """Turn the most important queued findings into patterns, at most `bubble_max_per_cycle` for each leader. An
         error of the shared leadership goes into `failed`; the exchange is repeated later."""
         failed = self._exchange()
-        config, lineages = self._agents.config.current, self._lineages()
-        leaders = {row[1] for row in self._queue()} | {
-            lineage.leaders[0].id for lineage in lineages.values() if lineage.leaders
-        }
-        open_leaders = {leader for leader in leaders if not self._block_reason(leader)}
-        report = self._database.write(lambda tx: self._flush(tx, config, lineages, open_leaders))
+        report = self._database.write(self._flush)
         if report.flushed:
             failed = self._exchange()
-        return FlushReport(report.flushed, report.waiting, failed)
+        return replace(report, failed=failed)
 
-    def _queue(self) -> Sequence[tuple[str, str]]:
-        """(agent, leader) of the queued findings."""
-        queued = col(BubbleRow.state) == BubbleState.QUEUED.value
-        with self._database.read() as session:
-            return session.exec(select(BubbleRow.agent, BubbleRow.leader).where(queued).distinct()).all()
-
-    def _lineages(self) -> Mapping[str, Lineage]:
-        """The present lineages of the agents in the queue, by id; without those whose folder is gone."""
-        lineages = {}
-        for agent in {row[0] for row in self._queue()}:
-            try:
-                lineages[agent] = self._agents.lineage(agent)
-            except Refusal:
-                continue
-        return lineages
-
-    def _flush(
-        self, tx: Transaction, config: CascadeConfig, lineages: Mapping[str, Lineage], open_leaders: set[str]
-    ) -> FlushReport:
+    def _flush(self, tx: Transaction) -> FlushReport:
         for row in tx.session.exec(_QUEUED).all():
-            lineage = lineages.get(row.agent)
-            if lineage is not None and lineage.leaders and lineage.leaders[0].id != row.leader:
-                self._judge(tx, row, _to_bubble(row).learning, lineage, config)
+            try:
+                lineage = self._agents.lineage(row.agent)
+            except Refusal:  # its folder is gone
+                continue
+            if lineage.leaders and lineage.leaders[0].id != row.leader:
+                self._judge(tx, row, row.bubble.learning, lineage)
         tx.session.flush()
         queued = tx.session.exec(_QUEUED).all()
-        chosen: dict[str, list[BubbleRow]] = {}
-        for row in queued:
-            of_leader = chosen.setdefault(row.leader, [])
-            may = may_guide(Trust(row.trust), approved=row.approved_at is not None)
-            if may and row.leader in open_leaders and len(of_leader) < config.bubble_max_per_cycle:
-                of_leader.append(row)
-        flushed = {}
-        for leader, rows in chosen.items():
-            if not rows:
+        most = self._agents.config.current.bubble_max_per_cycle
+        flushed: dict[str, tuple[str, ...]] = {}
+        for leader in dict.fromkeys(row.leader for row in queued):
+            rows = [row for row in queued if row.leader == leader and row.bubble.may_guide][:most]
+            if not rows or self._obstacle(leader):
                 continue
             for row in rows:
                 self._merge_into_pattern(tx, row)
@@ -372,84 +337,64 @@ class Bubbles:
             )
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
 
-    def _judge(
-        self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage, config: CascadeConfig
-    ) -> None:
+    def _obstacle(self, leader: str) -> str:
+        """Why a leader receives no findings, and how to fix it; "" if it does."""
+        if not self._agents.config.current.bubble_max_per_cycle:
+            return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
+        try:
+            view = self._agents.get(leader)
+        except Refusal:
+            return f"{leader} does not exist; give its agents another leader"
+        if view.broken:
+            return f"its folder is broken: {view.broken}"
+        return "" if is_leader(view.tier) else f"tier {view.tier} leads nobody; give it another tier"
+
+    def _judge(self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage) -> None:
         """Ask the gates about a learning and its agent's direct leader, and store the results in `row`."""
-        above = lineage.leaders[0] if lineage.leaders else None
-        leader = None
-        if above is not None:
-            profile = self._profiles.load_in(tx, above.id)
-            patterns = tuple((pattern.key, pattern.text) for pattern in profile.patterns)
-            leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, patterns)
-        missing = f"{learning.agent} has no leader: its chain {lineage.chain.words}"
-        gates = ask_gates(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
-        _store_result(row, learning, item_text(learning.text), above.id if above else "", gates)
+        leader = lineage.leaders[0] if lineage.leaders else None
+        gates = ask_gates(
+            learning,
+            tier=lineage.agent.tier,
+            leader=leader,
+            profile=self._profiles.load_in(tx, leader.id) if leader else LeaderProfile(""),
+            missing=f"{learning.agent} has no leader: its chain {lineage.chain.words}",
+            config=self._agents.config.current,
+        )
+        row.agent, row.leader = learning.agent, leader.id if leader else ""
+        row.state = BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED
+        row.text, row.category = item_text(learning.text), item_text(learning.category)
+        row.session, row.workspace = learning.session, learning.workspace
+        row.trust, row.approved_at = learning.trust, None
+        row.confidence, row.importance = learning.confidence.value, learning.importance.value
+        row.reasons = {
+            "confidence": list(learning.confidence.reasons),
+            "importance": list(learning.importance.reasons),
+            "evidence": [item_text(text) for text in learning.evidence],
+        }
+        row.gates = tuple(replace(gate, reason=item_text(gate.reason)) for gate in gates)
         tx.session.add(row)
-        last = gates[-1]
-        if last.passed:
+        if gates[-1].passed:
             tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
-            return
-        tx.record(_refused_event(row, last))
+        else:
+            _record_refused(tx, row)
 
     def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
         """Add a finding to the pattern with the same text, else make a new pattern."""
-        patterns = self._profiles.load_in(tx, row.leader).patterns
         source = PatternSource(row.learning_id, row.agent, row.session)
-        key = find_pattern(row.text, tuple((pattern.key, pattern.text) for pattern in patterns))
-        existing = next((pattern for pattern in patterns if pattern.key == key), None)
-        if existing is None:
-            key = lesson_id(row.text)
-            body = {"text": row.text, TRUST: row.trust, APPROVED: row.approved_at is not None}
-            self._profiles.write(tx, row.leader, "patterns", key, body, (source,))
-        elif source not in existing.sources:
-            body = {"text": existing.text, TRUST: existing.trust.value, APPROVED: existing.trust is Trust.QUOTED}
-            self._profiles.write(tx, row.leader, "patterns", key, body, (*existing.sources, source))
-        row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED.value, key, tx.now
+        existing = find_pattern(row.text, self._profiles.load_in(tx, row.leader).patterns)
+        key, text, trust, is_approved = lesson_id(row.text), row.text, row.trust, row.approved_at is not None
+        known: tuple[PatternSource, ...] = ()
+        if existing is not None:
+            key, text, trust, known = existing.key, existing.text, existing.trust, existing.sources
+            is_approved = trust is Trust.QUOTED
+        if source not in known:
+            body = {"text": text, TRUST: trust, APPROVED: is_approved}
+            self._profiles.write(tx, row.leader, "patterns", key, body, (*known, source))
+        row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, key, tx.now
         tx.session.add(row)
 
 
-def _refused_event(row: BubbleRow, gate: GateResult) -> BubbleRefused:
-    gate_name = f"gate {gate.number}, {gate.name}"
-    return BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=gate_name, reason=gate.reason)
-
-
-def _question(bubble: Bubble) -> str:
-    question = f"use “{bubble.learning.text}” as guidance from {bubble.leader}?"
-    return f"{question} It is a quote: clawpy bubbles approve {bubble.id}"
-
-
-def _is_stronger(learning: Learning, row: BubbleRow) -> bool:
-    return row.state == BubbleState.REFUSED.value and (
-        learning.confidence.value > row.confidence or learning.importance.value > row.importance
-    )
-
-
-def _store_result(row: BubbleRow, learning: Learning, text: str, leader: str, gates: Sequence[GateResult]) -> None:
-    row.agent, row.leader = learning.agent, leader
-    row.state = (BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED).value
-    row.text = text
-    row.category, row.session, row.workspace = item_text(learning.category), learning.session, learning.workspace
-    row.trust, row.approved_at = learning.trust.value, None
-    row.confidence, row.importance = learning.confidence.value, learning.importance.value
-    row.reasons = {
-        "confidence": list(learning.confidence.reasons),
-        "importance": list(learning.importance.reasons),
-        "evidence": [item_text(text) for text in learning.evidence],
-    }
-    row.gates = [asdict(replace(gate, reason=item_text(gate.reason))) for gate in gates]
-
-
-def _to_bubble(row: BubbleRow) -> Bubble:
-    reasons, trust = row.reasons, Trust(row.trust)
-    learning = value_of(
-        row,
-        Learning,
-        id=row.learning_id,
-        confidence=Score(row.confidence, tuple(reasons["confidence"])),
-        importance=Score(row.importance, tuple(reasons["importance"])),
-        evidence=tuple(reasons["evidence"]),
-        trust=trust,
-    )
-    gates = tuple(GateResult(**gate) for gate in row.gates)
-    return value_of(row, Bubble, learning=learning, state=BubbleState(row.state), gates=gates)
+def _record_refused(tx: Transaction, row: BubbleRow) -> None:
+    gate = row.gates[-1]
+    name = f"gate {gate.number}, {gate.name}"
+    tx.record(BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=name, reason=gate.reason))

@@ -15,7 +15,7 @@ from sqlmodel import Field, col, delete, select
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.frozen import frozen
-from engine.hierarchy.guidance import Speaker, read_items
+from engine.hierarchy.guidance import read_items
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
 from engine.statistics import Arms, difference_interval
@@ -298,7 +298,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         for leader, profile in self._profiles.load(leaders).items():
             past = _past(leader, profile, now)
             checked = 0
-            for item in read_items(Speaker(leader, 0, 0, profile), len):
+            for item in read_items(profile):
                 key = item.ref, item.wording
                 if key not in carried:
                     continue

@@ -13,7 +13,7 @@ from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.trees import apply_patch
-from engine.hierarchy.guidance import Speaker, read_items
+from engine.hierarchy.guidance import read_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
 from engine.model import (
@@ -161,7 +161,7 @@ class _Sources:
             profile = self._core.profiles.get(leader)
         except Refusal:
             return "", Trust.QUOTED
-        matching = (item for item in read_items(Speaker(leader, 0, 0, profile), len) if item.ref == ref)
+        matching = (item for item in read_items(profile) if item.ref == ref)
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:

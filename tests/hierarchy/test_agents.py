@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_even_be_looked_into_harms_no_other(agents: Agents,
     (folder / "astray").symlink_to(folder / "astray" / "deeper")
     broken = {one.id: one.broken for one in agents.list() if one.broken}
     assert broken.keys() == {"loop", "astray"}
-    assert all(why.startswith("its folder cannot be read: ") for why in broken.values())
+    assert all(why.startswith("comms.json: cannot be read: ") for why in broken.values())
     assert agents.get("cto").broken == ""
 
 

@@ -16,23 +16,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubbles import GATES, DirectLeader, ask_gates, find_pattern, is_relevant, similarity
+from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
 from engine.hierarchy.cascade_config import CascadeConfig
+from engine.hierarchy.organisation import AgentTier
 from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.rules import Basis, Impact, confidence, importance
-from engine.model import BubbleState, Learning, Refusal, Score, Trust
+from engine.model import BubbleState, LeaderProfile, Learning, Pattern, Refusal, Score, Trust
 from engine.model.learnings import lesson_id
 from engine.storage.database import Database
 from engine.storage.rows import _Prepared
 from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
 
-LEADER = DirectLeader("lead", 3, "code tests", (("known", "one two three four five"),))
+LEADER = AgentTier("lead", 3, "", "code tests")
+PROFILE = LeaderProfile("lead", patterns=(Pattern("known", "one two three four five"),))
 CONFIG = CascadeConfig()
 
 
-def gate(one: Learning, *, tier: int = 4, leader: DirectLeader | None = LEADER, config: CascadeConfig = CONFIG) -> str:
+def gate(one: Learning, *, tier: int = 4, leader: AgentTier | None = LEADER, config: CascadeConfig = CONFIG) -> str:
     """The gate that refuses, "" for none."""
-    results = ask_gates(one, tier=tier, leader=leader, missing="nobody above", config=config)
+    results = ask_gates(one, tier=tier, leader=leader, profile=PROFILE, missing="nobody above", config=config)
     assert [result.number for result in results] == [*range(1, len(results) + 1)]
     assert [result.name for result in results] == list(GATES[: len(results)])
     assert all(result.passed for result in results[:-1])
@@ -91,8 +93,9 @@ def test_similarity_at_its_boundary() -> None:
     assert similarity("One, TWO; three", "one two three four five") == 0.6
     assert similarity("one two three", "one two three four five six") == 0.5
     assert similarity("", "") == similarity("a b !", "a b !") == 0.0
-    assert find_pattern("one two three", (("a", "nothing here"), ("b", "one two three four five"))) == "b"
-    assert find_pattern("", (("a", ""),)) == ""
+    near = Pattern("b", "one two three four five")
+    assert find_pattern("one two three", (Pattern("a", "nothing here"), near)) is near
+    assert find_pattern("", (Pattern("a", ""),)) is None
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -193,15 +196,13 @@ def test_the_queue_is_among_what_waits_for_the_operator_by_leader(world: World, 
     first = world.bubbles.offer(learning(1, importance=0.6))
     [alone] = world.bubbles.waiting()
     assert (alone.kind, alone.id, alone.since) == ("bubble", first.id, clock.now())
-    assert (
-        alone.title
-        == "“alpha1 beta1 gamma1 delta1” for lead: goes up with the next round; send it now with clawpy bubbles flush"
-    )
+    when = "up with the next round, or now with clawpy bubbles flush"
+    assert alone.title == f"“alpha1 beta1 gamma1 delta1” for lead: {when}"
     clock.advance(timedelta(minutes=5))
     world.bubbles.offer(learning(2, importance=0.9))
     [both] = world.bubbles.waiting()
     assert (both.id, both.since) == (alone.id, alone.since)  # it waits as long as its oldest
-    assert both.title == "2 findings for lead go up with the next rounds; send them now with clawpy bubbles flush"
+    assert both.title == f"2 findings for lead: {when}"
     world.bubbles.flush()
     assert world.bubbles.waiting() == []
 
