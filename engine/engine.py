@@ -32,7 +32,7 @@ from engine.services import Overrides
 from engine.wiring import acting, adaptation, execution, foundation, learnings, people, prediction
 
 if TYPE_CHECKING:
-    from engine.api.gateway.guard import Guard
+    from engine.api.gateway.server import Server
 
 
 # The log file of the engine and its libraries, which rotates and never goes to the terminal.
@@ -109,7 +109,7 @@ class Engine(ApiServices):
         adaptation.build(self)
         self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
-        self.gateway = Gateway(self, _gateway_app, announce=lock.announce_gateway)
+        self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)
         self.notify = Notifications(self, pass_for=self.gateway.pass_for)
         waiting = (self.knowledge, self.bubbles, self.adaptation, self.learnings, self.notify)
         self._queues = [service.waiting for service in waiting]
@@ -227,7 +227,7 @@ class Engine(ApiServices):
         self._lock.release()
 
 
-def _gateway_app(*parts: Any) -> Guard:
+def _build_gateway(*parts: Any) -> Server:
     from engine.api.gateway.api import build  # a console without a gateway never pays for FastAPI and uvicorn
 
     return build(*parts)

@@ -112,9 +112,7 @@ class Cards(Shelf):
         self.things[card_id] = replace(self.get(card_id), **changes)
         return self.things[card_id]
 
-    def approve(
-        self, card_id: str, *, edit: str | None = None, parameters: Any = None, without_sandbox: bool = False
-    ) -> Card:
+    def approve(self, card_id: str, *, edit: str | None = None, **_: Any) -> Card:
         return self._become(card_id, status=Status.CONFIRMED, session_id="sess_aaa", note=edit or "")
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None, by: DecidedBy) -> Card:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.models import ConfirmBody, TriggerBody
-from engine.api.gateway.service import GatewayService
+from engine.api.gateway.calls import Calls
 from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox import NoSandbox
@@ -60,9 +59,9 @@ WAYS: dict[str, Callable[[Engine, Card], object]] = {
     "verb, false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
     "verb, no flag": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
     "edited": lambda engine, card: engine.cards.approve(card.id, edit="paths: []"),
-    "button": lambda engine, card: GatewayService(engine, max_slow_requests=1).confirm(card.id, ConfirmBody()),
-    "gateway trigger": lambda engine, card: GatewayService(engine, max_slow_requests=1).trigger(
-        TriggerBody(predictionId=card.id)
+    "button": lambda engine, card: Calls(engine, max_slow_requests=1).carry_out("approve", {"id": card.id}),
+    "gateway trigger": lambda engine, card: Calls(engine, max_slow_requests=1).carry_out(
+        "trigger", {"prediction_id": card.id}
     ),
     "by itself": lambda engine, card: engine.cards.approve(card.id, by=DecidedBy.AUTONOMY),
     "by itself, confirming": lambda engine, card: engine.cards.approve(

@@ -12,7 +12,7 @@ from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
-from engine.api.gateway.service import GatewayService
+from engine.api.documents import document
 from engine.api.operations import dispatch
 from engine.model import Tier
 
@@ -29,7 +29,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
         doors = {
             "cards": dispatch(engine, "cards", {})["predictions"],
             "predict": dispatch(engine, "predict", {})["predictions"],
-            "latest": GatewayService(engine, max_slow_requests=1).latest_cards(50)["predictions"],
+            "latest": document(engine.cards.pending()[:50]),
         }
         for door, found in doors.items():
             assert [item["id"] for item in found] == [item.id for item in stack], door

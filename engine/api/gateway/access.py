@@ -11,12 +11,12 @@ import base64
 import hashlib
 import hmac
 import logging
+import re
 import secrets
-import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.home import Home
-from engine.keys import ENVIRONMENT, FILE, Keys, NoKeyring
+from engine.keys import FILE, Keys, NoKeyring
 from engine.lock import read_holder
 from engine.model import Refusal
 from engine.storage import state
@@ -65,21 +65,29 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
     return token, source
 
 
+class _Secret(NamedTuple):
+    """What is known of the token in force: nothing from which it could be read."""
+
+    digest: bytes = b""
+    pass_key: bytes = b""
+    source: str = ""
+
+
 class Access:
     """Checks tokens and passes. `refresh` may take seconds (a keyring) and `spend` writes, so both are called in a
     thread; the other methods return at once."""
 
-    def __init__(self, keys: Keys, database: Database | None = None) -> None:
-        """Without a `database`, which stores used passes, no pass is accepted."""
+    def __init__(self, keys: Keys, database: Database) -> None:
         self._keys = keys
         self._database = database
-        self._lock = threading.Lock()
-        self._digest = b""
-        self._pass_key = b""
-        self._unstored_token = ""
-        self.source = ""
+        self._secret = _Secret()
         self.generation = 0
         """Incremented with each new token: connections made with an earlier one are closed."""
+
+    @property
+    def source(self) -> str:
+        """Where the token is stored: "keyring", "file", "environment", or `THIS_RUN` for nowhere."""
+        return self._secret.source
 
     def load_or_make(self, *, in_file: bool = False) -> str:
         """Find the token, or make the first one. Returns a token that was made now, to be shown once, else "".
@@ -87,93 +95,85 @@ class Access:
         Without a keyring and without consent to a file the token lasts for this run only. Raises `Refusal`
         `weak_token`, and what the stores raise.
         """
-        if self.refresh():
-            return ""
         if (key := self._keys.get(TOKEN_NAME)) is not None:
-            message = f"the gateway's token in the {key.source} has fewer than {MIN_TOKEN_CHARS} characters"
-            new = "unset CLAWPY_GATEWAY_API_KEY, and " if key.source == ENVIRONMENT else ""
-            raise Refusal(
-                "weak_token", message, f"use a longer one; {new}`clawpy token new` makes one of 50 characters"
-            )
+            if len(key.value) < MIN_TOKEN_CHARS:
+                fix = "use a longer one; without CLAWPY_GATEWAY_API_KEY `clawpy token new` makes one of 50 characters"
+                message = f"the gateway's token in the {key.source} has fewer than {MIN_TOKEN_CHARS} characters"
+                raise Refusal("weak_token", message, fix)
+            self._use(key.value, key.source)
+            return ""
+        if self.source == THIS_RUN:  # it was made for an earlier opening in this run
+            return ""
         token = new_token()
         try:
-            self._keys.set(TOKEN_NAME, token, consent_file=in_file)
+            source = self._keys.set(TOKEN_NAME, token, consent_file=in_file)
         except Refusal as refusal:
             if refusal.code != "no_keyring":
                 raise
-            self._unstored_token = token
-        self.refresh()
+            source = THIS_RUN
+        self._use(token, source)
         return token
 
-    def refresh(self) -> bool:
-        """Read the token again; False when there is none. After a removal nobody gets in; a store that cannot be read
-        changes nothing."""
+    def refresh(self) -> None:
+        """Read the token again. After a removal nobody gets in; a store that cannot be read changes nothing."""
         try:
             key = self._keys.get(TOKEN_NAME)
         except Refusal as refusal:
             log.warning("the gateway's token cannot be read: %s", refusal.message)
-            return bool(self._digest)
-        token, source = (key.value, key.source) if key else (self._unstored_token, THIS_RUN)
-        if len(token) < MIN_TOKEN_CHARS:
-            if key is None and self._digest and (self.source == FILE or not self._keys.keyring_fault(TOKEN_NAME)):
-                log.warning("the gateway's token was removed: nobody can connect until a new one is set")
-                with self._lock:
-                    self._digest = self._pass_key = b""
-                    self.generation += 1
-            return False
+            return
+        if key is not None and len(key.value) >= MIN_TOKEN_CHARS:
+            self._use(key.value, key.source)
+        elif key is None and (self.source == FILE or not self._keys.keyring_fault(TOKEN_NAME)):
+            if self.source in ("", THIS_RUN):
+                return
+            log.warning("the gateway's token was removed: nobody can connect until a new one is set")
+            self._secret = _Secret()
+            self.generation += 1
+
+    def _use(self, token: str, source: str) -> None:
         digest = hashlib.sha256(token.encode()).digest()
-        with self._lock:
-            if not hmac.compare_digest(digest, self._digest):
-                self._digest = digest
-                self._pass_key = hashlib.sha256(b"clawpy gateway pass\0" + token.encode()).digest()
-                self.generation += 1
-            self.source = source
-        return True
+        self.generation += digest != self._secret.digest
+        self._secret = _Secret(digest, hashlib.sha256(b"clawpy gateway pass\0" + token.encode()).digest(), source)
 
     def accepts(self, credential: str) -> bool:
         """Whether a credential is the token."""
         digest = hashlib.sha256(credential.encode("utf-8", "surrogateescape")).digest()
-        with self._lock:
-            return hmac.compare_digest(digest, self._digest)
+        return hmac.compare_digest(digest, self._secret.digest)
 
     def is_pass(self, credential: str, *, method: str, path: str, now: float) -> bool:
         """Whether a credential is an unexpired pass for this request. It must still be spent. `now` is in seconds since
         1970."""
-        until, _, signed = credential.removeprefix(PASS_PREFIX).partition(".")
-        if not self._pass_key or not credential.startswith(PASS_PREFIX):
-            return False
-        if not (until.isascii() and until.isdigit() and len(until) <= 12):
-            return False
-        expected = self._sign(method, path, int(until))
-        return hmac.compare_digest(expected.encode(), signed.encode("utf-8", "surrogateescape")) and now < int(until)
+        until, _ = _parts_of_pass(credential)
+        expected = self.pass_for(method, path, until=until)
+        return bool(expected) and now < until and hmac.compare_digest(expected.encode(), credential.encode())
 
     def spend(self, credential: str, *, now: float) -> bool:
         """Use a pass up; False when it was used before. Raises `Refusal` when that cannot be stored."""
-        if self._database is None:
-            return False
-        until, _, signed = credential.removeprefix(PASS_PREFIX).partition(".")
+        until, signature = _parts_of_pass(credential)
 
         def work(tx: Transaction) -> bool:
-            spent = {
-                signature: end for signature, end in state.get(tx.session, USED_PASSES_KEY, {}).items() if end > now
-            }
-            if signed in spent:
+            stored = state.get(tx.session, USED_PASSES_KEY, {})
+            spent = {signed: end for signed, end in stored.items() if end > now}
+            if signature in spent:
                 return False
-            state.put(tx, USED_PASSES_KEY, spent | {signed: int(until)})
+            state.put(tx, USED_PASSES_KEY, spent | {signature: until})
             return True
 
         return self._database.write(work)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
         """A pass for one method and path, valid until `until` (seconds since 1970); "" before `load_or_make`."""
-        if not self._pass_key:
+        if not self._secret.pass_key:
             return ""
-        return f"{PASS_PREFIX}{int(until)}.{self._sign(method, path, int(until))}"
+        message = f"{method} {path} {int(until)}".encode("utf-8", "surrogateescape")
+        signed = hmac.new(self._secret.pass_key, message, hashlib.sha256).digest()
+        return f"{PASS_PREFIX}{int(until)}.{base64.urlsafe_b64encode(signed).rstrip(b'=').decode()}"
 
-    def _sign(self, method: str, path: str, until: int) -> str:
-        message = f"{method} {path} {until}".encode("utf-8", "surrogateescape")
-        signed = hmac.new(self._pass_key, message, hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
+
+def _parts_of_pass(credential: str) -> tuple[int, str]:
+    """The end and the signature in a credential that may be a pass; 0 and "" when it is none."""
+    match = re.fullmatch(rf"{PASS_PREFIX}([0-9]{{1,12}})\.([A-Za-z0-9_-]+)", credential)
+    return (int(match[1]), match[2]) if match else (0, "")
 
 
 def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
     if new:
         token, source = rotate_token(keys, in_file=in_file)
         message = f"the token is stored in the {source}; the old one stops working within 15 s"
-        return {"token": token, "source": source, "message": message, **where, "badge": keys.badge()}
+        return where | {"token": token, "source": source, "message": message, "badge": keys.badge()}
     key = keys.get(TOKEN_NAME)
     if key is None:
         raise _no_token(keys, listening=bool(where["url"]))
@@ -197,14 +197,14 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
 
 def _no_token(keys: Keys, *, listening: bool) -> Refusal:
     """Why there is no token, and the command that makes one on this machine."""
-    message = "there is no token yet"
-    if listening:
-        message = (
-            "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
-        )
+    fix = "`clawpy token new` makes one that lasts"
     try:
         keys.backend()
-        fix = "`clawpy token new` makes one that lasts"
     except NoKeyring as fault:
         fix = f"`clawpy token new --store file` makes one that lasts, in a file that only you can read, for {fault}"
-    return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s" if listening else fix)
+    if not listening:
+        return Refusal("no_token", "there is no token yet", fix)
+    message = (
+        "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
+    )
+    return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")

@@ -7,9 +7,11 @@ its own name to this machine still sends that name as Host, so unknown names are
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -17,23 +19,18 @@ from engine.config.sections import GatewaySettings
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
-# All limits of the gateway: generous for a phone, tight for a flood.
-
 
 @frozen
 class Limits:
-    """Sizes in bytes, times in seconds, rates per second."""
+    """Limits of the gateway, generous for a phone, tight for a flood: sizes in bytes, times in seconds, rates per
+    second."""
 
     body: int = 256 * 1024
-    """Bytes of a request's body."""
     head: int = 64 * 1024
     """Bytes of a request's line and headers."""
-    headers: int = 64
     head_seconds: float = 10.0
-    """The head of a request must be complete within this time of the connection or of its first byte."""
+    """Time in which a new connection must have sent the head of a request."""
     body_seconds: float = 15.0
-    unread_seconds: float = 15.0
-    """A client that does not read its answer for so long is disconnected."""
     connections: int = 512
     sockets: int = 256
     """WebSockets at a time."""
@@ -42,18 +39,9 @@ class Limits:
     """Requests a second with the right token, and how many at once."""
     failures: float = 0.5
     failure_burst: int = 30
-    """Requests with a wrong token from one address. Beyond it they get 429; the right token never does."""
+    """Requests with a wrong token. Beyond it they get 429; the right token never does."""
     triggers: int = 4
     """Cycles and questions to the Twin that may be in progress at once."""
-    frames: float = 20.0
-    """Frames a second to one WebSocket."""
-    all_frames: float = 3_000.0
-    """Frames a second to all of them: with more than 150 clients each gets fewer and larger ones, so that the console
-    in the same process stays responsive."""
-    frame_events: int = 250
-    frame_bytes: int = 256 * 1024
-    kept_events: int = 8_000
-    """Messages in the buffer; a client that is further behind reads the ledger."""
     resume_events: int = 20_000
     """A client that resumes from further back is told to read the state again."""
     messages: float = 10.0
@@ -64,28 +52,26 @@ class Limits:
     """A WebSocket that reads nothing for so long is dropped."""
 
 
+@dataclass
+class ClientCounts:
+    """WebSockets now, and those that were dropped because they were too slow. Written by the gateway's event loop."""
+
+    connected: int = 0
+    dropped: int = 0
+
+
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-@frozen
-class ListenOptions:
-    """Options of the command line that override the settings; None keeps the setting."""
-
-    host: str | None = None
-    port: int | None = None
-    certificate: str | None = None
-    certificate_key: str | None = None
-    tunnel: bool | None = None
-
-    def override(self, settings: GatewaySettings) -> GatewaySettings:
-        """The settings with these options. Raises `Refusal` `bad_address`."""
-        overrides = {name: value for name, value in asdict(self).items() if value is not None}
-        try:
-            return GatewaySettings.model_validate(settings.model_dump() | overrides)
-        except ValidationError as error:
-            fault = error.errors()[0]
-            message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
-            raise Refusal("bad_address", sanitise(message), "for example --host 127.0.0.1 --port 8477") from error
+def override(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
+    """The settings with options of the command line; None keeps the setting. Raises `Refusal` `bad_address`."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return GatewaySettings.model_validate(settings.model_dump() | given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
+        raise Refusal("bad_address", sanitise(message), "for example --host 127.0.0.1 --port 8477") from error
 
 
 @frozen
@@ -113,27 +99,20 @@ class ListenAddress:
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
-    def with_port(self, port: int) -> ListenAddress:
-        """The same with the port that was chosen."""
-        return replace(self, port=port)
-
     def with_names(self, settings: GatewaySettings) -> ListenAddress:
         """The same with the host names and origins of these settings."""
         return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
 
     def answers_to(self, host: str) -> bool:
         """Whether a Host header, with or without a port, names this gateway."""
-        name = host_name(host)
-        if name is None:
-            return False
-        if name in self.names:
-            return True
         try:
-            address = ipaddress.ip_address(name)
+            split = urlsplit(f"//{host}")
+            name, _ = split.hostname or "", split.port
+            # A page that rebinds comes by a name; who writes out an address means this machine.
+            known = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
         except ValueError:
             return False
-        # A page that rebinds comes by a name; who writes out an address means this machine.
-        return address.is_loopback or not self.is_local
+        return known and split.netloc == host and "@" not in host
 
 
 def listen_address(settings: GatewaySettings) -> ListenAddress:
@@ -163,25 +142,10 @@ def listen_address(settings: GatewaySettings) -> ListenAddress:
     return address
 
 
-def host_name(host: str) -> str | None:
-    """The name in a Host header in small letters, None when there is none. `[::1]:8477` is `::1`."""
-    if host.startswith("["):
-        name, bracket, rest = host[1:].partition("]")
-        if not bracket or rest[:1] not in ("", ":"):
-            return None
-        port = rest[1:] if rest else "0"
-    else:
-        name, colon, port = host.partition(":")
-        port = port if colon else "0"
-    if not (port.isascii() and port.isdigit() and len(port) <= 5):
-        return None
-    return name.lower() or None
-
-
 HOW_TO_MAKE_PAIR = (
     "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
+    "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
 )
-HOW_TO_MAKE_PAIR += "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
 
 
 def check_certificate(certificate: str, key: str) -> None:
@@ -189,39 +153,19 @@ def check_certificate(certificate: str, key: str) -> None:
     `bad_certificate`."""
     import ssl  # only who has a certificate pays for it
 
-    _check_pem(certificate, "CERTIFICATE-----", "certificate", HOW_TO_MAKE_PAIR)
-    _check_pem(key, "PRIVATE KEY-----", "private key", "name the file that contains it with --certificate-key")
+    def refuse_passphrase() -> str:
+        fix = f"remove it: openssl pkey -in {key} -out open.pem, and name that file"
+        raise _bad_certificate(f"the key in {key} is protected by a passphrase", fix)
+
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-            certificate, key, password=lambda: _refuse_passphrase(key)
-        )
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=refuse_passphrase)
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise _bad_certificate(
-                f"{key} is not the key of {certificate}", "name the certificate and key that were made together"
-            ) from error
         message = f"{certificate} with {key} cannot be used: {error.reason or error}"
-        raise _bad_certificate(
-            message, "`openssl x509 -noout -text -in` and `openssl pkey -check -in` show what is wrong"
-        ) from error
-
-
-def _check_pem(file: str, mark: str, kind: str, fix: str) -> None:
-    try:
-        is_pem = mark in Path(file).read_text(errors="replace")
+        fix = f"name a certificate and its key in PEM form; {HOW_TO_MAKE_PAIR}"
+        raise _bad_certificate(message, fix) from error
     except OSError as error:
-        raise _bad_certificate(
-            f"{file} cannot be read: {error.strerror or error}", "make it readable for the user that runs clawpy"
-        ) from error
-    if not is_pem:
-        raise _bad_certificate(f"{file} has no {kind} in PEM form", fix)
-
-
-def _refuse_passphrase(key: str) -> NoReturn:
-    fix = (
-        f"clawpy cannot ask for it at every start; remove it: openssl pkey -in {key} -out open.pem, and name that file"
-    )
-    raise _bad_certificate(f"the key in {key} is protected by a passphrase", fix)
+        message = f"{certificate} or {key} cannot be read: {error.strerror or error}"
+        raise _bad_certificate(message, "make it readable for the user that runs clawpy") from error
 
 
 def _bad_certificate(message: str, fix: str) -> Refusal:

@@ -1,25 +1,29 @@
-"""The routes of the gateway and their OpenAPI document (SPEC 10.1). Each passes a validated request to the service."""
+"""The routes of the gateway and their OpenAPI document (SPEC 10.1). Each carries out an operation, whose signature
+declares what it accepts."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import inspect
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
-from engine.api.gateway import models, rpc
+from engine.api.documents import Document
+from engine.api.gateway import models
 from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import Limits, ListenAddress
-from engine.api.gateway.feed import Feed
+from engine.api.gateway.addresses import ClientCounts, Limits, ListenAddress
+from engine.api.gateway.calls import INVALID_REQUEST, NO_JSON, Calls
+from engine.api.gateway.calls import fault as rpc_fault
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.pulse import Pulse
-from engine.api.gateway.service import GatewayService
-from engine.api.operations import dispatch
-from engine.api.operations.learning import DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS
+from engine.api.gateway.server import Server
+from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, describe_fault
 from engine.api.services import ApiServices
 from engine.model import Refusal
@@ -66,7 +70,6 @@ COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     **_error(421, "Unknown host name", "foreign_host", "this gateway does not serve that host name"),
     **_error(422, "Invalid arguments", "bad_arguments", "count: Input should be less than or equal to 10"),
     **_error(409, "Conflict with the current state", "already_decided", "card pred_7k2m is confirmed already"),
-    **_error(431, "Headers too large", "too_large", "the address and headers may have at most 65536 bytes"),
     **_error(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
     **_error(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
 }
@@ -86,12 +89,45 @@ MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 """No telemetry is sent, whatever environment variables are set."""
 
-CardId = Annotated[models.Id, Path(alias="id", description="a card's whole id")]
+CardId = Annotated[models.Id, Path(description="a card's whole id")]
 
 
-def build(engine: ApiServices, access: Access, feed: Feed, address: ListenAddress, limits: Limits) -> Guard:
-    """The whole application behind its guard."""
-    service = GatewayService(engine, max_slow_requests=limits.triggers)
+class Route(NamedTuple):
+    """A path that carries out an operation. `example` is one of its body."""
+
+    method: str
+    path: str
+    operation: str
+    reply: type[models.ApiModel]
+    tag: str
+    example: Document | None = None
+
+
+SITUATION = {"role": "user", "content": "morning; 3 modules changed since the last test run"}
+CONFIG = {"enabled": True, "intervalMs": 600_000, "costCapPerHour": 2.0, "autoExecuteThreshold": 0.8}
+
+RPC_CALL = {"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 5}}
+
+ROUTES = (
+    Route("GET", "/health", "health", models.Health, "looking"),
+    Route("GET", "/twin/predict", "latest", models.Predictions, "cards"),
+    Route("POST", "/twin/serve", "twin", models.TwinReply, "internal", {"messages": [SITUATION], "max_tokens": 200}),
+    Route("POST", "/crosspoll/trigger", "trigger", models.Triggered, "cards", {"predictionId": "pred_7k2m9x4qd1ab"}),
+    Route("POST", "/predictions/{id}/confirm", "approve", models.Decided, "cards"),
+    Route("POST", "/predictions/{id}/reject", "dismiss", models.Decided, "cards", {"reason": "not-now"}),
+    Route("POST", "/predictions/{id}/snooze", "snooze", models.Decided, "cards", {"seconds": 7200}),
+    Route("POST", "/predictions/{id}/undo", "undo", models.Decided, "cards"),
+    Route("GET", "/crosspoll/metrics", "metrics", models.Metrics, "looking"),
+    Route("PATCH", "/crosspoll/config", "configure", models.Configured, "internal", CONFIG),
+    Route("GET", "/tasks", "tasks", models.Tasks, "looking"),
+)
+
+FOR_OTHER_DOORS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
+"""Arguments of operations that are not for the gateway."""
+
+
+def build(engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts) -> Server:
+    """The whole application behind its guard, with its server. Raises `Refusal` as `Server` does."""
     app = FastAPI(
         title="Clawpy Console",
         version=engine.version,
@@ -104,108 +140,64 @@ def build(engine: ApiServices, access: Access, feed: Feed, address: ListenAddres
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    app.include_router(_router(engine, service))
-    pulse = Pulse(engine, service, feed, limits)
+    calls = Calls(engine, max_slow_requests=limits.triggers)
+    pulse = Pulse(calls, access, limits, counts)
+    router = APIRouter(
+        prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
+    )
+    for route in ROUTES:
+        _add_route(router, route, calls)
+
+    @router.post("/rpc", response_model=models.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
+    def call(
+        body: Annotated[
+            models.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
+        ],
+    ) -> Any:
+        """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
+        return JSONResponse(calls.answer(body.method, body.params, body.id))
 
     @app.websocket("/pulse")
     async def _pulse(socket: WebSocket) -> None:
         await pulse.serve(socket)
 
+    app.include_router(router)
     _add_error_handlers(app)
-    return Guard(app, access, address, limits)
+    return Server(Guard(app, access, address, limits), address, limits, pulse.run)
 
 
-def _router(engine: ApiServices, service: GatewayService) -> APIRouter:
-    router = APIRouter(
-        prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
+def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
+    """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
+    operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
+    without = (*FOR_OTHER_DOORS.get(route.operation, ()), *(["id"] if has_id else []))
+    model = operation.model(f"{route.operation.capitalize()}Body", without=without, strict=not is_get)
+    parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
+    if model.model_fields:
+        required = any(field.is_required() for field in model.model_fields.values())
+        where = Query() if is_get else Body(examples=[route.example] if route.example else None)
+        kind: Any = Annotated[model if is_get or required else model | None, where]
+        default = inspect.Parameter.empty if is_get or required else None
+        parameters.append(inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default))
+
+    def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
+        arguments = dict(values or ())
+        if id is not None:
+            calls.engine.cards.get(id)  # the whole id, or nothing: a phone does not guess
+            arguments["id"] = id
+        return JSONResponse(calls.carry_out(route.operation, arguments))
+
+    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    has_body = not is_get and model.model_fields
+    router.add_api_route(
+        route.path,
+        endpoint,
+        methods=[route.method],
+        name=route.operation,
+        description=operation.description,
+        response_model=route.reply,
+        responses=(NO_CARD if has_id or route.operation == "trigger" else {}) | (COMPRESSED if has_body else {}),
+        tags=[route.tag],
     )
-
-    _add_card_routes(router, service)
-    _add_decision_routes(router, service)
-    _add_engine_routes(router, engine, service)
-    return router
-
-
-def _add_card_routes(router: APIRouter, service: GatewayService) -> None:
-    @router.get("/health", response_model=models.Health, tags=["looking"])
-    def health() -> Any:
-        """That the engine answers, and how it stands."""
-        return JSONResponse(service.health())
-
-    @router.get("/twin/predict", response_model=models.Predictions, tags=["cards"])
-    def predict(
-        count: Annotated[int, Query(ge=1, le=10)] = 3,
-        channel: Annotated[str | None, Query(min_length=1, max_length=100, examples=["koji-core"])] = None,
-        shown: Annotated[bool, Query(description="a person looks at them now")] = False,
-    ) -> Any:
-        """Pending predictions, best first."""
-        return JSONResponse(service.latest_cards(count, channel, shown=shown))
-
-    @router.post("/twin/serve", response_model=models.TwinReply, responses=COMPRESSED, tags=["internal"])
-    def serve(body: models.TwinBody) -> Any:
-        """The single most valuable action to take right now, as the Twin sees it."""
-        return JSONResponse(service.serve_twin(body))
-
-    @router.post(
-        "/crosspoll/trigger", response_model=models.Triggered, responses={**NO_CARD, **COMPRESSED}, tags=["cards"]
-    )
-    def trigger(body: Annotated[models.TriggerBody | None, Body()] = None) -> Any:
-        """Approve a card, or ask for one to be run."""
-        return JSONResponse(service.trigger(body or models.TriggerBody()))
-
-
-def _add_decision_routes(router: APIRouter, service: GatewayService) -> None:
-    decided: dict[str, Any] = {
-        "response_model": models.Decided,
-        "responses": {**NO_CARD, **COMPRESSED},
-        "tags": ["cards"],
-    }
-
-    @router.post("/predictions/{id}/confirm", **decided)
-    def confirm(card_id: CardId, body: Annotated[models.ConfirmBody | None, Body()] = None) -> Any:
-        """Approve: it runs."""
-        return JSONResponse(service.confirm(card_id, body or models.ConfirmBody()))
-
-    @router.post("/predictions/{id}/reject", **decided)
-    def reject(card_id: CardId, body: Annotated[models.RejectBody | None, Body()] = None) -> Any:
-        """Dismiss. A reason may come with it, or later in a call of its own."""
-        return JSONResponse(service.reject(card_id, (body or models.RejectBody()).reason))
-
-    @router.post("/predictions/{id}/snooze", **decided)
-    def snooze(card_id: CardId, body: Annotated[models.SnoozeBody | None, Body()] = None) -> Any:
-        """Put off."""
-        return JSONResponse(service.snooze(card_id, (body or models.SnoozeBody()).seconds))
-
-    @router.post("/predictions/{id}/undo", **decided)
-    def undo(card_id: CardId) -> Any:
-        """Take the last decision back: reopen the card, end its session, or reverse its landing."""
-        return JSONResponse(service.undo(card_id))
-
-
-def _add_engine_routes(router: APIRouter, engine: ApiServices, service: GatewayService) -> None:
-    @router.get("/crosspoll/metrics", response_model=models.Metrics, tags=["looking"])
-    def metrics(days: Annotated[int, Query(ge=1, le=MAX_METRIC_DAYS)] = DEFAULT_METRIC_DAYS) -> Any:
-        """Accuracy and calibration of the last days."""
-        return JSONResponse(dispatch(engine, "metrics", {"days": days}))
-
-    @router.patch("/crosspoll/config", response_model=models.Configured, responses=COMPRESSED, tags=["internal"])
-    def configure(body: models.ConfigBody) -> Any:
-        """Change settings for this run only; a restart brings the file's back."""
-        return JSONResponse(service.configure(body))
-
-    @router.get("/tasks", response_model=models.Tasks, tags=["looking"])
-    def tasks(
-        state: Annotated[Literal["open", "running", "done", "failed"] | None, Query(examples=["open"])] = None,
-        workspace: Annotated[str | None, Query(max_length=4096)] = None,
-        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> Any:
-        """The task board."""
-        return JSONResponse(dispatch(engine, "tasks", {"state": state, "workspace": workspace, "limit": limit}))
-
-    @router.post("/rpc", response_model=models.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
-    def call(body: models.RpcCall) -> Any:
-        """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
-        return JSONResponse(rpc.answer(service, body.method, body.params, body.id))
 
 
 def _add_error_handlers(app: FastAPI) -> None:
@@ -221,8 +213,8 @@ def _add_error_handlers(app: FastAPI) -> None:
         if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
             words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API_PATH}/rpc":
-            code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST
-            return JSONResponse(rpc.fault(None, code, f"{words}; {fix}"), status_code=400)
+            code = NO_JSON if fault["type"] == "json_invalid" else INVALID_REQUEST
+            return JSONResponse(rpc_fault(None, code, f"{words}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
             return _error_response(400, "bad_request", "the body is not JSON", fix)
         return _error_response(422, "bad_arguments", words, fix)

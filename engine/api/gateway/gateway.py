@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.api.gateway.access import THIS_RUN, Access
-from engine.api.gateway.addresses import Limits, ListenAddress, ListenOptions, listen_address
+from engine.api.gateway.addresses import ClientCounts, Limits, ListenAddress, listen_address, override
 from engine.config.sections import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen
 from engine.model import Refusal
 
 if TYPE_CHECKING:
-    from engine.api.gateway.feed import Feed
-    from engine.api.gateway.guard import Guard
     from engine.api.gateway.server import Server
     from engine.services import Services
 
@@ -43,7 +41,7 @@ class GatewayState:
         return bool(self.url)
 
 
-BuildApp = Callable[..., "Guard"]
+Build = Callable[..., "Server"]
 """`engine.api.gateway.api.build`. It is passed in, because it depends on the operations, which read the gateway's
 state."""
 
@@ -52,48 +50,38 @@ class Gateway:
     """Opens the gateway. Callable from any thread. `announce(url)` publishes the address to other processes."""
 
     def __init__(
-        self,
-        engine: Services,
-        build_app: BuildApp,
-        *,
-        announce: Callable[[str], None],
-        limits: Limits | None = None,
+        self, engine: Services, build: Build, *, announce: Callable[[str], None], limits: Limits | None = None
     ) -> None:
         self._engine = engine
-        self._build_app = build_app
+        self._build = build
         self._announce = announce
         self._limits = limits or Limits()
         self._access = Access(engine.keys, engine.database)
         self._state_lock = threading.RLock()
+        self._counts = ClientCounts()
         self._server: Server | None = None
-        self._feed: Feed | None = None
         self._fault = ""
-        self._opened_by: GatewaySettings | None = None
-        """The settings that opened it; None when the operator did."""
+        self._is_pinned = False
+        """Whether the operator opened it: then it keeps its address whatever the settings say."""
+        self._applied: GatewaySettings | None = None
+        """The settings that were applied last."""
         self._new_token = ""
         self._closed = False
 
     def open(self, *, in_file: bool = False, **options: Any) -> str:
-        """Listen, with `options` of `ListenOptions` over the settings. Returns what `take_new_token` does. `in_file`:
-        the operator agrees to store a new token in a private file. A gateway that the operator opened stays as it is.
+        """Listen, with `options` over the settings (see `addresses.override`). Returns what `take_new_token` does.
+        `in_file`: the operator agrees to store a new token in a private file. A gateway that the operator opened stays
+        as it is.
 
         Raises `Refusal`: `port_taken`, `bad_address`, `unsafe_address`, `no_certificate`, `bad_certificate`,
         `not_listening`, `weak_token`, and what the key stores raise.
         """
         with self._state_lock:
-            if self._closed:
-                return ""
-            if self._server is not None:
-                if self._opened_by is None or not any(value is not None for value in options.values()):
-                    return self.take_new_token()
-                self.close()  # the settings opened it, and this options goes over them
-            try:
-                settings = ListenOptions(**options).override(self._engine.settings.current.gateway)
-                self._open(listen_address(settings), in_file)
-            except Refusal as refusal:
-                self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message
-                raise
-            self._fault, self._opened_by = "", None
+            has_options = any(value is not None for value in options.values())
+            if self._server is None or (has_options and not self._is_pinned):
+                self.close()  # the settings opened it, and these options go over them
+                self._listen(override(self._engine.settings.current.gateway, options), in_file)
+                self._is_pinned = True
             return self.take_new_token()
 
     def take_new_token(self) -> str:
@@ -105,8 +93,8 @@ class Gateway:
     def close(self) -> None:
         """Stop listening. Safe to call twice."""
         with self._state_lock:
-            server, self._server, self._feed = self._server, None, None
-            self._opened_by = None
+            server, self._server = self._server, None
+            self._is_pinned = False
             if server is not None:
                 self._announce("")
                 server.close()
@@ -122,13 +110,13 @@ class Gateway:
         """Switch the gateway on or off, and store that in the settings. Returns and raises as `open`."""
         with self._state_lock:
             self._engine.settings.set("gateway.enabled", on)
+            self._applied = self._engine.settings.current.gateway
             if not on:
                 self.close()
                 self._fault = ""
-                return ""
-            fresh = self.open()
-            self._opened_by = self._engine.settings.current.gateway
-            return fresh
+            elif self._server is None:
+                self._listen(self._applied)
+            return self.take_new_token()
 
     def start(self) -> None:
         """Open it in a thread if the settings say so."""
@@ -140,53 +128,49 @@ class Gateway:
         gateway that the operator opened keeps its address, but takes on host names and origins."""
         settings = self._engine.settings.current.gateway
         with self._state_lock:
+            before, self._applied = self._applied, settings
             if self._server is not None and not self._server.is_alive:
-                was = self._opened_by
                 self.close()
-                self._opened_by, self._fault = was, STOPPED_WORDS
+                self._fault = STOPPED_WORDS
                 self._engine.report("gateway", STOPPED_WORDS)
-            if self._server is not None:
-                self._server.use_names_of(settings)
-            if self._opened_by is not None and _without_names(settings) != _without_names(self._opened_by):
+            if before is not None and _without_names(settings) != _without_names(before) and not self._is_pinned:
                 self.close()
                 self._fault = ""
-            if not settings.enabled or self._server is not None or (self._fault and self._opened_by == settings):
-                return
-            try:
-                self._new_token = self.open()  # nobody is there to read it
-            except Refusal as refusal:
-                self._engine.report("gateway", f"{refusal.message}; {refusal.fix}")
-            self._opened_by = settings
+            if self._server is not None:
+                self._server.guard.address = self._server.guard.address.with_names(settings)
+            elif settings.enabled and not (self._fault and settings == before):
+                try:
+                    self._listen(settings)
+                except Refusal as refusal:
+                    self._engine.report("gateway", f"{refusal.message}; {refusal.fix}")
 
     def state(self) -> GatewayState:
         """The state now."""
-        server, feed = self._server, self._feed
-        if server is None or feed is None:
+        server = self._server
+        if server is None:
             return GatewayState(words=self._fault or "off")
-        return GatewayState(
-            url=server.address.url,
-            words=_protection_words(server.address, self._access.source),
-            token=self._access.source,
-            clients=feed.clients,
-            dropped=feed.dropped,
-        )
+        source, counts = self._access.source, self._counts
+        words = _protection_words(server.address, source)
+        return GatewayState(server.address.url, words, source, counts.connected, counts.dropped)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
         """A credential for one request alone, for instance a button of a notification: `method` and `path` as
         `POST /api/v1/predictions/ID/confirm`, valid until then (seconds since 1970). "" while nothing listens."""
         return self._access.pass_for(method, path, until=until) if self._server is not None else ""
 
-    def _open(self, address: ListenAddress, in_file: bool) -> None:
-        # Only here FastAPI and uvicorn are loaded: a console without a gateway never pays for them.
-        from engine.api.gateway.feed import Feed
-        from engine.api.gateway.server import Server
-
-        self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
-        feed = Feed(self._engine, self._access, self._limits)
-        app = self._build_app(self._engine, self._access, feed, address, self._limits)
-        server = Server(app, address, self._limits, feed.run)
-        server.start()
-        self._server, self._feed = server, feed
+    def _listen(self, settings: GatewaySettings, in_file: bool = False) -> None:
+        if self._closed:
+            return
+        try:
+            address = listen_address(settings)
+            self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
+            # Only here FastAPI and uvicorn are loaded: a console without a gateway never pays for them.
+            server = self._build(self._engine, self._access, address, self._limits, self._counts)
+            server.start()
+        except Refusal as refusal:
+            self._fault = f"{refusal.message}; {refusal.fix}" if refusal.fix else refusal.message
+            raise
+        self._server, self._fault = server, ""
         self._announce(server.address.url)
         self._record(GatewayOpened(subject=server.address.url, words=self.state().words))
 

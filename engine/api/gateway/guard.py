@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 import traceback
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -30,9 +29,6 @@ SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-
 
 BEARER_PREFIX = "bearer."
 """The prefix of a WebSocket subprotocol that carries the token: a web page cannot set headers."""
-
-MAX_ADDRESSES = 1024
-"""Addresses with wrong tokens whose rate is remembered."""
 
 RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -91,9 +87,7 @@ class Guard:
         self._limits = limits
         self._clock = clock
         self._request_bucket = TokenBucket(limits.requests, limits.burst, clock())
-        self._failure_buckets: OrderedDict[str, TokenBucket] = OrderedDict()
-        self.refused = 0
-        """The number of refused requests."""
+        self._failure_bucket = TokenBucket(limits.failures, limits.failure_burst, clock())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request (ASGI)."""
@@ -101,7 +95,7 @@ class Guard:
             return
         cors_headers: dict[str, str] = {}
         try:
-            headers = _read_headers(scope, self._limits)
+            headers = _read_headers(scope)
             if origin := self._allowed_origin(headers):
                 cors_headers = {"access-control-allow-origin": origin, "vary": "Origin"}
             is_preflight = scope["type"] == "http" and scope["method"] == "OPTIONS"
@@ -117,7 +111,6 @@ class Guard:
             if scope["type"] == "http":
                 receive = await self._read_body(headers, receive, empty=with_pass)
         except HttpRefusal as refusal:
-            self.refused += 1
             await refusal.answer(scope, receive, send, cors_headers)
             return
         await self._run_app(scope, receive, send, cors_headers)
@@ -160,7 +153,7 @@ class Guard:
             if with_pass and scope["query_string"]:
                 _refuse_content_with_pass()
             return with_pass
-        self._charge(self._failure_bucket(str((scope.get("client") or ("",))[0])))
+        self._charge(self._failure_bucket)
         raise HttpRefusal(
             401,
             "no_token",
@@ -185,35 +178,26 @@ class Guard:
             fix = f"wait {seconds} s and send fewer requests"
             raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
 
-    def _failure_bucket(self, address: str) -> TokenBucket:
-        bucket = self._failure_buckets.pop(address, None)
-        if bucket is None:
-            bucket = TokenBucket(self._limits.failures, self._limits.failure_burst, self._clock())
-        self._failure_buckets[address] = bucket
-        while len(self._failure_buckets) > MAX_ADDRESSES:
-            self._failure_buckets.popitem(last=False)
-        return bucket
-
     async def _read_body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
         """Read the whole body, so that the application never waits for a slow sender. It may have to be `empty`."""
-        stated, limit = headers.get("content-length", "0"), self._limits.body
-        too_large = HttpRefusal(413, "too_large", f"a request may have at most {limit} bytes", "send less at a time")
-        if not (stated.isascii() and stated.isdigit()):
-            raise HttpRefusal(400, "bad_request", "Content-Length is not a number")
-        if len(stated) > 12 or int(stated) > limit:
-            raise too_large
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise HttpRefusal(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
+        too_large = HttpRefusal(413, "too_large", f"a request may have at most {self._limits.body} bytes")
+        if int(headers.get("content-length", 0)) > self._limits.body:
+            raise too_large
         body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise HttpRefusal(400, "bad_request", "the request ended early")
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > limit:
-                raise too_large
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while (message := await receive())["type"] == "http.request":
+                    body += message.get("body", b"")
+                    if len(body) > self._limits.body:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        break
+                else:
+                    raise HttpRefusal(400, "bad_request", "the request ended early")
+        except TimeoutError as error:
+            raise HttpRefusal(400, "bad_request", "the body did not come in time") from error
         if empty and body:
             _refuse_content_with_pass()
         pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -224,16 +208,8 @@ class Guard:
         return replay
 
 
-def _read_headers(scope: Scope, limits: Limits) -> dict[str, str]:
-    """The headers by name. Raises `HttpRefusal` for a malformed request."""
-    target = scope.get("raw_path") or scope["path"].encode()
-    if not target.startswith(b"/"):
-        raise HttpRefusal(400, "bad_request", "the target must be a path")
-    if len(scope["headers"]) > limits.headers:
-        raise HttpRefusal(431, "too_large", f"a request may have at most {limits.headers} headers")
-    size = len(target) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
-    if size > limits.head:
-        raise HttpRefusal(431, "too_large", f"the address and headers may have at most {limits.head} bytes")
+def _read_headers(scope: Scope) -> dict[str, str]:
+    """The headers by name. Raises `HttpRefusal` for those that two readers could take differently."""
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")

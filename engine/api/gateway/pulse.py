@@ -2,31 +2,42 @@
 
 A client sends `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}` and receives what came after that id, or
 from now on without `after`: single messages, or several as `{"type": "batch", "events": […]}`. It may also call the
-methods of RPC. A client that does not read is dropped, and told where to resume.
+methods of RPC.
+
+The ledger is the queue: each client has a cursor in it. What is new is made into a frame once for all of them. A client
+that does not read is dropped, and told where to resume.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from engine.api.gateway import rpc
-from engine.api.gateway.addresses import Limits
-from engine.api.gateway.feed import Feed, serialise, status_message
+from engine.api.documents import Document, document, instant
+from engine.api.documents import status as status_document
+from engine.api.gateway.access import Access
+from engine.api.gateway.addresses import ClientCounts, Limits
+from engine.api.gateway.calls import INVALID_REQUEST, Calls, fault
 from engine.api.gateway.guard import TokenBucket
 from engine.api.gateway.models import RpcCall
-from engine.api.gateway.server import DROP
-from engine.api.gateway.service import GatewayService
 from engine.api.operations.operation import describe_fault
+from engine.events import Event
+from engine.model import Refusal
+from engine.storage.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from engine.services import Services
+
+log = logging.getLogger(__name__)
 
 CHANNELS = ("crosspoll",)
 SUBPROTOCOL = "pulse"
@@ -41,6 +52,31 @@ CLOSE_TOKEN_CHANGED = 4001
 
 MAX_EVENT_ID = 2**53
 
+FRAME_FACTS = 250
+"""Facts in one frame at most."""
+
+FRAME_PAUSE_S = 0.1
+"""Seconds between two frames of what is new: facts may come by the thousand, and the console lives in this process."""
+
+KEPT_FRAMES = 200
+"""Frames that are kept for clients a little behind; one that is further behind has its own made from the ledger."""
+
+TOKEN_POLL_S = 5.0
+"""Seconds between two checks of the token."""
+
+HELD_STATES = frozenset({"PAUSED", "DISABLED"})
+"""States of SPEC 7.1 in which nothing runs by itself."""
+
+STATUS_TOPICS = frozenset({"cards", "autonomy", "costs", "log"})
+"""Topics of facts after which `crossPollStatus` may have changed; it is sent once for all that came together."""
+
+
+class Frame(NamedTuple):
+    """Messages as one text to send, "" for none, and the id of the last fact that they are about."""
+
+    text: str
+    end: int
+
 
 class _Disconnect(Exception):
     """Ends the connection with a code and a reason."""
@@ -52,81 +88,144 @@ class _Disconnect(Exception):
 
 
 class Pulse:
-    """Accepts clients."""
+    """Follows the ledger and serves the clients, on the gateway's event loop."""
 
-    def __init__(self, engine: Services, service: GatewayService, feed: Feed, limits: Limits) -> None:
-        self._engine = engine
-        self._service = service
-        self._feed = feed
-        self._limits = limits
+    def __init__(self, calls: Calls, access: Access, limits: Limits, counts: ClientCounts) -> None:
+        self.engine = calls.engine
+        self.calls = calls
+        self.access = access
+        self.limits = limits
+        self.counts = counts
+        self.head = 0
+        """The id of the last fact that was read."""
+        self.news = asyncio.Event()
+        """Set when there is a new frame, or another token; each time it is another event."""
+        self._frames: dict[int, Frame] = {}  # by the id of the last fact before them
+
+    async def run(self) -> None:
+        """Follow the ledger and the token as long as the gateway listens."""
+        latest = await asyncio.to_thread(self.engine.ledger.latest, 1)
+        self.head = latest[0].id if latest else 0
+        await asyncio.gather(self._follow_ledger(), self._follow_token())
+
+    async def _follow_ledger(self) -> None:
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(woken.set)
+
+        subscription = self.engine.bus.subscribe(wake, capacity=1)
+        with contextlib.closing(subscription):
+            while True:
+                await woken.wait()
+                woken.clear()
+                subscription.drain()  # only its waking counts: what happened is read from the ledger
+                try:
+                    await self.read_on()
+                except Exception:
+                    # The disk may be full, or the engine about to end: the next reading may succeed.
+                    log.exception("the gateway could not read what happened")
+                    woken.set()
+                    await asyncio.sleep(1.0)
+                await asyncio.sleep(FRAME_PAUSE_S)
+
+    async def read_on(self) -> None:
+        """Make frames of all new facts, for the clients that are up to date."""
+        while (frame := await asyncio.to_thread(self._make_frame, self.head, MAX_EVENT_ID)).end > self.head:
+            self._frames[self.head] = frame
+            if len(self._frames) > KEPT_FRAMES:
+                del self._frames[next(iter(self._frames))]
+            self.head = frame.end
+            self._wake_clients()
+
+    async def frame_after(self, cursor: int) -> Frame:
+        """The messages after `cursor`, which is behind the head."""
+        if (frame := self._frames.get(cursor)) is None:
+            frame = await asyncio.to_thread(self._make_frame, cursor, self.head)
+        return frame
+
+    def _make_frame(self, cursor: int, last: int) -> Frame:
+        facts = [fact for fact in self.engine.ledger.since(cursor, FRAME_FACTS) if fact.id <= last]
+        messages = [message for fact in facts for message in _messages_of(self.engine, fact)]
+        end = facts[-1].id if facts else max(cursor, min(last, self.head))
+        if (
+            last == MAX_EVENT_ID
+            and self.counts.connected
+            and any(STATUS_TOPICS.intersection(Event.kinds[fact.kind].topics) for fact in facts)
+        ):
+            messages.append(status_message(self.engine, end))
+        if len(messages) > 1:
+            messages = [{"type": "batch", "id": end, "events": messages}]
+        return Frame(serialise(messages[0]) if messages else "", end)
+
+    async def _follow_token(self) -> None:
+        while True:
+            await asyncio.sleep(TOKEN_POLL_S)
+            before = self.access.generation
+            try:
+                await asyncio.to_thread(self.access.refresh)
+            except Exception:
+                # A keyring is another program's. The token that was found stays in force, and is looked for again.
+                log.exception("the gateway could not read its token")
+            if self.access.generation != before:
+                self._wake_clients()
+
+    def _wake_clients(self) -> None:
+        news, self.news = self.news, asyncio.Event()
+        news.set()
 
     async def serve(self, socket: WebSocket) -> None:
         """Serve one client until it disconnects."""
-        if self._feed.clients >= self._limits.sockets:
-            await socket.accept()
+        await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
+        if self.counts.connected >= self.limits.sockets:
             await socket.close(CLOSE_TRY_LATER, "too many clients")
             return
-        self._feed.clients += 1
+        self.counts.connected += 1
         try:
-            await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
-            await _Client(self._engine, self._service, self._feed, self._limits, socket).serve()
-        except WebSocketDisconnect:
+            async with asyncio.TaskGroup() as tasks:
+                client = _Client(self, socket)
+                tasks.create_task(client.receive())
+                tasks.create_task(client.send_frames())
+        except* WebSocketDisconnect:
             pass  # it went away; there is nobody left to tell
+        except* _Disconnect as group:
+            disconnect = group.exceptions[0]
+            assert isinstance(disconnect, _Disconnect)
+            with contextlib.suppress(TimeoutError, WebSocketDisconnect):  # who does not read is cut off
+                await asyncio.wait_for(socket.close(disconnect.code, str(disconnect)), 1)
         finally:
-            self._feed.clients -= 1
+            self.counts.connected -= 1
 
 
 class _Client:
     """One client, with one task that receives and one that sends."""
 
-    def __init__(
-        self, engine: Services, service: GatewayService, feed: Feed, limits: Limits, socket: WebSocket
-    ) -> None:
-        self._engine = engine
-        self._service = service
-        self._feed = feed
-        self._limits = limits
+    def __init__(self, pulse: Pulse, socket: WebSocket) -> None:
+        self._pulse = pulse
         self._socket = socket
-        self._token_generation = feed.token_generation
-        self._cursor: float = 0
+        self._token_generation = pulse.access.generation
+        self._cursor = 0
         self._subscribed = asyncio.Event()
-        self._bucket = TokenBucket(limits.messages, limits.message_burst, time.monotonic())
+        self._bucket = TokenBucket(pulse.limits.messages, pulse.limits.message_burst, time.monotonic())
 
-    async def serve(self) -> None:
-        """Run until the client leaves or is dropped."""
-        tasks = {asyncio.create_task(self._receive()), asyncio.create_task(self._send_frames())}
-        try:
-            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished:
-                task.result()
-        except _Disconnect as disconnect:
-            self._drop(disconnect)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    # -- receiving
-
-    async def _receive(self) -> None:
+    async def receive(self) -> None:
+        """Answer what the client says, until it leaves."""
         while True:
-            message = await self._socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
+            text = await self._socket.receive_text()
             if self._bucket.take_or_wait(time.monotonic()):
                 raise _Disconnect(CLOSE_POLICY, "too many messages")
             try:
-                request: Any = json.loads(message.get("text") or "")
+                request: Any = json.loads(text)
             except (ValueError, RecursionError):
                 request = None
             if not isinstance(request, dict):
                 await self._send_error("a message must be a JSON object")
             elif "jsonrpc" in request:
-                await self._call(request)
+                await self._send(serialise(await self._call(request)))
             elif request.get("type") == "subscribe":
                 await self._subscribe(request)
             elif request.get("type") == "ping":
-                await self._send_document({"type": "pong", "id": self._feed.head})
+                await self._send(serialise({"type": "pong", "id": self._pulse.head}))
             else:
                 await self._send_error("its type must be subscribe or ping, or it must be a JSON-RPC call")
 
@@ -134,68 +233,99 @@ class _Client:
         channels, after = message.get("channels"), message.get("after")
         if not isinstance(channels, list) or not channels or any(channel not in CHANNELS for channel in channels):
             return await self._send_error(f"channels must be a list of {', '.join(CHANNELS)}")
-        if after is not None and (
-            isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < MAX_EVENT_ID
-        ):
+        if after is not None and (type(after) is not int or not 0 <= after < MAX_EVENT_ID):
             return await self._send_error("after must be the id of the last message")
         if self._subscribed.is_set():
             return await self._send_error("already subscribed")
-        head = self._feed.head
-        cursor = head if after is None else min(after, head)
-        answer: dict[str, Any] = {"type": "subscribed", "channels": list(CHANNELS), "id": cursor}
-        if self._feed.is_too_far_behind(cursor):
+        head = self._pulse.head
+        self._cursor = head if after is None else min(after, head)
+        answer: Document = {"type": "subscribed", "channels": list(CHANNELS), "id": self._cursor}
+        if self._cursor < head - self._pulse.limits.resume_events:
             # Its picture is too old to be mended message by message.
-            cursor, answer = head, answer | {"id": head, "missed": True}
-        self._cursor = cursor
-        await self._send_document(answer)
-        await self._send_document(await self._feed.run_in_thread(status_message, self._engine, cursor))
+            self._cursor = head
+            answer |= {"id": head, "missed": True}
+        await self._send(serialise(answer))
+        status = await asyncio.to_thread(status_message, self._pulse.engine, self._cursor)
+        await self._send(serialise(status))
         self._subscribed.set()
         return None
 
-    async def _call(self, message: Mapping[str, Any]) -> None:
+    async def _call(self, message: Mapping[str, Any]) -> Document:
         try:
-            call = RpcCall.model_validate(dict(message))
+            call = RpcCall.model_validate(message)
         except ValidationError as error:
-            await self._send_document(rpc.fault(None, rpc.INVALID_REQUEST, describe_fault(error.errors()[0])))
-            return
-        await self._send_document(await asyncio.to_thread(rpc.answer, self._service, call.method, call.params, call.id))
+            return fault(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
+        # Not in the threads from which the ledger is read: a trigger may take a minute.
+        return await run_in_threadpool(self._pulse.calls.answer, call.method, call.params, call.id)
 
     async def _send_error(self, words: str) -> None:
-        await self._send_document({"type": "error", "error": {"code": "bad_request", "message": words, "fix": ""}})
+        await self._send(serialise({"type": "error", **Refusal("bad_request", words).document()}))
 
-    # -- sending
-
-    async def _send_frames(self) -> None:
+    async def send_frames(self) -> None:
+        """Send what is new once the client has subscribed."""
         try:
-            async with asyncio.timeout(self._limits.subscribe_seconds):
+            async with asyncio.timeout(self._pulse.limits.subscribe_seconds):
                 await self._subscribed.wait()
         except TimeoutError as error:
             raise _Disconnect(CLOSE_POLICY, "subscribe first") from error
-        loop = asyncio.get_running_loop()
         while True:
-            if self._feed.token_generation != self._token_generation:
+            if self._pulse.access.generation != self._token_generation:
                 raise _Disconnect(CLOSE_TOKEN_CHANGED, "the token has changed")
-            news = self._feed.news
-            frame = await self._feed.next_frame(self._cursor)
-            if not frame.text:
-                self._cursor = frame.cursor
-                await news.wait()
+            if self._cursor >= self._pulse.head:
+                await self._pulse.news.wait()
                 continue
-            started = loop.time()
-            await self._send(frame.text)
-            self._cursor = frame.cursor
-            await asyncio.sleep(max(0.0, self._feed.frame_pause_s - (loop.time() - started)))
-
-    async def _send_document(self, document: Mapping[str, Any]) -> None:
-        await self._send(serialise(document))
+            frame = await self._pulse.frame_after(self._cursor)
+            if frame.text:
+                await self._send(frame.text)
+            self._cursor = frame.end
 
     async def _send(self, text: str) -> None:
         try:
-            async with asyncio.timeout(self._limits.stall_seconds):
+            async with asyncio.timeout(self._pulse.limits.stall_seconds):
                 await self._socket.send_text(text)
         except TimeoutError as error:
-            self._feed.dropped += 1
-            raise _Disconnect(CLOSE_TRY_LATER, f"too slow; resume after {int(self._cursor)}") from error
+            self._pulse.counts.dropped += 1
+            raise _Disconnect(CLOSE_TRY_LATER, f"too slow; resume after {self._cursor}") from error
 
-    def _drop(self, disconnect: _Disconnect) -> None:
-        self._socket.scope["extensions"][DROP](disconnect.code, disconnect.reason)
+
+def status_message(engine: Services, event_id: int) -> Document:
+    """The message with the present status."""
+    now = instant(engine.clock.now())
+    return {"type": "crosspoll.status", "id": event_id, "at": now, "status": status_document(engine)}
+
+
+def serialise(message: Document) -> str:
+    """A message as it is sent."""
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+
+
+def _messages_of(engine: Services, fact: LedgerEntry) -> Iterator[Document]:
+    about: Document = {"id": fact.id, "at": instant(fact.at)}
+    payload = fact.payload
+    match fact.kind:
+        case "PredictionCreated" | "PredictionReopened":
+            with contextlib.suppress(Refusal):
+                yield {"type": "prediction.new", **about, "prediction": document(engine.cards.get(fact.subject))}
+        case "PredictionExecuted":
+            yield {"type": "prediction.executed", **about, **_execution_document(engine, fact)}
+        case "PredictionExpired":
+            reason = {"withdrawn": payload["withdrawn"], "reason": payload["reason"]}
+            yield {"type": "prediction.expired", **about, "predictionId": fact.subject, **reason}
+        case "StateChanged" if payload["after"] in HELD_STATES:
+            reasons = (hold.reason for hold in engine.safety.holds())
+            yield {"type": "crosspoll.paused", **about, "reason": next(reasons, payload["cause"])}
+        case "StateChanged" if payload["before"] in HELD_STATES:
+            yield {"type": "crosspoll.resumed", **about}
+
+
+def _execution_document(engine: Services, fact: LedgerEntry) -> Document:
+    result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
+    task = None
+    with contextlib.suppress(Refusal):  # what is gone meanwhile is told as far as it is known
+        card = engine.cards.get(fact.subject)
+        task = card.task_id
+        if card.session_id is not None:
+            session = document(engine.sessions.get(card.session_id))
+            names = {"session": "id", "summary": "summary", "cost": "cost", "error": "error"}
+            result |= {name: session[key] for name, key in names.items()}
+    return {"predictionId": fact.subject, "taskId": task, "result": result}

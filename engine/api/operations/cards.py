@@ -122,29 +122,32 @@ def approve(
     parameters: dict[str, Any] | None = None,
     wait: bool = False,
     without_sandbox: bool = False,
+    *,
+    decided_by: DecidedBy,
 ) -> Document:
-    """Approve a card and start it; with `wait` return when its session has ended."""
+    """Approve a card and start it; with `wait` return when its session has ended. `edit` is another prompt, or
+    `KEY=VALUE` parameters of a flow; `parameters` are the latter as data. `withoutSandbox` confirms that it runs
+    unconfined, which a card that says `needsConfirmation` needs."""
     target = find_target(engine, id)
-    card = engine.cards.approve(target.card_id, edit=edit, parameters=parameters, without_sandbox=without_sandbox)
+    card = engine.cards.approve(
+        target.card_id, edit=edit, parameters=parameters, by=decided_by, without_sandbox=without_sandbox
+    )
     if not wait or card.session_id is None:
-        return _card_document(engine, target.card_id)
+        return _decision_document(engine, card)
     engine.sessions.wait(card.session_id, None)
     return document_with_transcript(engine, find_target(engine, target.card_id), SHOWN_TRANSCRIPT_LINES)
 
 
 @operation(marks_presence=True)
-def dismiss(engine: Services, id: NonEmptyText, reason: Reason | Literal[""] = "") -> Document:
-    """Dismiss a card, or give the reason for an earlier dismissal."""
-    return decision_document(engine, dismiss_card(engine, find_target(engine, id).card_id, reason or None))
-
-
-def dismiss_card(
-    engine: Services, card_id: str, reason: DismissReason | None, *, by: DecidedBy = DecidedBy.OPERATOR
-) -> Card:
-    """Dismiss a card, or give the reason for an earlier dismissal."""
-    if reason is not None and engine.cards.get(card_id).status is Status.REJECTED:
-        return engine.cards.explain(card_id, reason)
-    return engine.cards.dismiss(card_id, reason=reason, by=by)
+def dismiss(
+    engine: Services, id: NonEmptyText, reason: Reason | Literal[""] | None = "", *, decided_by: DecidedBy
+) -> Document:
+    """Dismiss a card, or give the reason for an earlier dismissal. It is learned from; `never-here` and
+    `never-anywhere` switch the kind of card off."""
+    card_id = find_target(engine, id).card_id
+    if reason and engine.cards.get(card_id).status is Status.REJECTED:
+        return _decision_document(engine, engine.cards.explain(card_id, reason))
+    return _decision_document(engine, engine.cards.dismiss(card_id, reason=reason or None, by=decided_by))
 
 
 @operation(marks_presence=True)
@@ -164,26 +167,19 @@ def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text =
 def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Document:
     """Show a card again later, after 2 hours by default."""
     card_id = find_target(engine, id).card_id
-    engine.cards.snooze(card_id, span=timedelta(seconds=seconds))
-    return _card_document(engine, card_id)
+    return _decision_document(engine, engine.cards.snooze(card_id, span=timedelta(seconds=seconds)))
 
 
 @operation(marks_presence=True)
 def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
-    card_id = find_target(engine, id).card_id
-    engine.cards.undo(card_id)
-    return _card_document(engine, card_id)
+    return _decision_document(engine, engine.cards.undo(find_target(engine, id).card_id))
 
 
-def decision_document(engine: Services, card: Card) -> Document:
+def _decision_document(engine: Services, card: Card) -> Document:
     """A card that was decided, with the note of the decision."""
-    reply = _card_document(engine, card.id)
+    reply = target_document(find_target(engine, card.id))
     return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
-
-
-def _card_document(engine: Services, card_id: str) -> Document:
-    return target_document(find_target(engine, card_id))
 
 
 @operation(marks_presence=True)
@@ -195,7 +191,7 @@ def tasks(
     channel: Text | None = None,
     workspace: Text | None = None,
     needs: Sequence[str] = (),
-    state: Text | None = None,
+    state: Literal["open", "running", "done", "failed"] | None = None,
     limit: Limit = 100,
 ) -> Document:
     """List tasks, add one, or mark one done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from engine.api.documents import Document
-from engine.model import Refusal
+from engine.model import DecidedBy, Refusal
 
 if TYPE_CHECKING:
     from engine.api.services import ApiServices
@@ -43,34 +43,45 @@ Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
 
 
 class Operation:
-    """One operation. `function(engine, …)` does it. `marks_presence`: to ask for it means that you are there, unless
-    its action only reads."""
+    """One operation. `function(engine, …)` does it; its keyword-only `decided_by`, where it has one, is whose decision
+    it is. `marks_presence`: to ask for it means that you are there, unless its action only reads."""
 
     def __init__(self, name: str, function: Callable[..., Document], *, marks_presence: bool) -> None:
         self.name = name
+        self.description = inspect.getdoc(function) or ""
         self._function = function
         self._marks_presence = marks_presence
+        self._decides = "decided_by" in inspect.signature(function).parameters
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The model of its arguments, in camelCase."""
+        return self.model(self.name)
+
+    def model(self, name: str, *, without: Collection[str] = (), strict: bool = True) -> type[BaseModel]:
+        """A model of its arguments `without` some; one that is not `strict` reads them from texts."""
         services = dict.fromkeys(("Services", "ApiServices", "OfflineServices"), Any)
         hints = typing.get_type_hints(self._function, localns=services, include_extras=True)
         _, *parameters = inspect.signature(self._function).parameters.values()
         fields: dict[str, Any] = {
             parameter.name: (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
             for parameter in parameters
+            if parameter.kind is not parameter.KEYWORD_ONLY and parameter.name not in without
         }
-        config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, allow_inf_nan=False)
-        return create_model(self.name, __config__=config, **fields)
+        config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=strict, allow_inf_nan=False)
+        return create_model(name, __config__=config, **fields)
 
     def __call__(self, engine: ApiServices, arguments: Any) -> Document:
         """Carry it out. Raises `Refusal` `bad_arguments`, and its own."""
-        values = validate_arguments(self.arguments, arguments)
-        arguments_by_name = {name: getattr(values, name) for name in type(values).model_fields}
-        if self._marks_presence and arguments_by_name.get("action") not in READ_ONLY_ACTIONS:
-            engine.autonomy.heard(f"clawpy {self.name}")
-        return self._function(engine, **arguments_by_name)
+        return self.carry_out(engine, dict(validate_arguments(self.arguments, arguments)))
+
+    def carry_out(
+        self, engine: ApiServices, values: Mapping[str, Any], *, by: DecidedBy = DecidedBy.OPERATOR
+    ) -> Document:
+        """Carry it out with validated arguments, by name. Raises its `Refusal`."""
+        if self._marks_presence and values.get("action") not in READ_ONLY_ACTIONS:
+            engine.autonomy.heard(f"{'gateway' if by is DecidedBy.API else 'clawpy'} {self.name}")
+        return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
 
 
 NOT_AN_OBJECT = "model_attributes_type"

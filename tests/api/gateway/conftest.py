@@ -28,7 +28,6 @@ QUICK = Limits(
     head=16_384,
     head_seconds=0.4,
     body_seconds=0.4,
-    unread_seconds=0.4,
     subscribe_seconds=0.4,
     stall_seconds=0.4,
     messages=0.05,
@@ -91,9 +90,9 @@ def _whole(told: bytes) -> bool:
 
 
 def error_of(told: bytes) -> tuple[int, str]:
-    """Status and code of a refusal as it came over the line."""
+    """Status and code of a refusal as it came over the line; what is no HTTP is refused before anybody reads it."""
     head, _, body = told.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)["error"]["code"]
+    return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"
 
 
 Serve = Callable[..., Served]

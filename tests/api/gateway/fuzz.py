@@ -23,7 +23,7 @@ from engine.model import Refusal
 from tests.api.gateway.conftest import QUICK, Served
 
 UNHURRIED = replace(QUICK, requests=1e9, burst=1_000_000_000, failures=1e9, failure_burst=1_000_000_000, triggers=64,
-                    head_seconds=30.0, body_seconds=30.0, unread_seconds=30.0)  # fmt: skip
+                    head_seconds=30.0, body_seconds=30.0)  # fmt: skip
 """The rates are not what is looked at here."""
 
 CHECKS: list[Any] = [

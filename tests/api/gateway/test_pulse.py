@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +14,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from engine.api.gateway.access import Access
-from engine.api.gateway.feed import Feed
+from engine.api.gateway.addresses import ClientCounts
+from engine.api.gateway.calls import Calls
+from engine.api.gateway.pulse import Pulse
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served
 
@@ -169,26 +167,19 @@ def test_who_was_away_too_long_reads_the_state_anew(serve: Serve) -> None:
         assert one.hear()[0]["type"] == "crosspoll.status"
 
 
-@pytest.mark.parametrize("came", ["before", "after"])
-async def test_who_comes_while_facts_are_read_misses_none(served: Served, came: str) -> None:
-    feed = Feed(served.engine, Access(served.engine.keys), QUICK)
-    cursor = feed.head = feed._floor = served.engine.ledger.latest(1)[0].id
-    last = expire(served)
-    since = served.engine.ledger.since
-
-    def meanwhile(*asked: Any) -> Any:
-        facts = since(*asked)
-        feed.clients += 1
-        return facts
-
-    feed._engine = SimpleNamespace(  # type: ignore[assignment]
-        ledger=SimpleNamespace(since=meanwhile if came == "before" else since), cards=served.engine.cards,
-        clock=served.engine.clock, safety=served.engine.safety, autonomy=served.engine.autonomy,
-    )  # fmt: skip
-    await feed._read_facts()
-    feed.clients = 1
-    frame = await feed.next_frame(cursor)
-    assert f'"id":{last}' in frame.text
+async def test_who_is_behind_the_kept_frames_reads_the_ledger(served: Served) -> None:
+    calls = Calls(served.engine, max_slow_requests=1)
+    pulse = Pulse(calls, Access(served.engine.keys, served.engine.database), QUICK, ClientCounts())
+    start = pulse.head = served.engine.ledger.latest(1)[0].id
+    first, last = expire(served), expire(served)
+    await pulse.read_on()
+    assert pulse.head == last
+    kept = await pulse.frame_after(start)
+    between = await pulse.frame_after(first)
+    assert (kept.end, between.end) == (last, last)
+    assert f'"id":{first},' in kept.text
+    assert f'"id":{last},' in between.text
+    assert f'"id":{first},' not in between.text
 
 
 def test_rpc_on_the_same_socket(served: Served) -> None:
@@ -320,9 +311,9 @@ def test_a_client_that_stalls_is_dropped_and_told_and_nobody_waits(serve: Serve)
 
 
 def test_another_token_shows_everybody_out(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.api.gateway import access, feed
+    from engine.api.gateway import access, pulse
 
-    monkeypatch.setattr(feed, "POLL_S", 0.1)
+    monkeypatch.setattr(pulse, "TOKEN_POLL_S", 0.1)
     other = serve()
     with listening(other) as one:
         one.subscribe()
@@ -342,23 +333,3 @@ def test_closing_tells_who_listens(serve: Serve) -> None:
         other.gateway.close()
         assert code_of(one)[0] == 1012
     assert not other.gateway.state().listening
-
-
-@pytest.mark.long
-async def test_no_frame_waits_for_what_others_ask(served: Served) -> None:
-    """A trigger over the same gateway may take a minute; so may twenty, and the program's threads are not many more."""
-    feed = Feed(served.engine, Access(served.engine.keys), QUICK)
-    cursor = feed.head = feed._floor = served.engine.ledger.latest(1)[0].id
-    feed.clients = 1
-    expire(served)
-    loop, over = asyncio.get_running_loop(), threading.Event()
-    loop.set_default_executor(ThreadPoolExecutor(1))
-    slow = loop.run_in_executor(None, over.wait)
-    try:
-        async with asyncio.timeout(30):
-            await feed._read_facts()
-    finally:
-        over.set()
-        await slow
-        feed._threads.shutdown()
-    assert feed._buffered_frame(cursor).text

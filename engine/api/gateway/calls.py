@@ -1,0 +1,74 @@
+"""Operations as the gateway calls them, by its routes and as JSON-RPC 2.0 over HTTP and over the WebSocket (SPEC 10.1).
+
+A decision over the gateway is yours (`decided_by` "api", SPEC 2.7): only you have the token.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from engine.api.documents import Document
+from engine.api.operations import OPERATIONS
+from engine.api.operations.operation import validate_arguments
+from engine.api.services import ApiServices
+from engine.model import DecidedBy, Refusal
+from engine.model.secrets import redact
+
+log = logging.getLogger(__name__)
+
+NO_JSON, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS, INTERNAL, REFUSED = -32700, -32600, -32601, -32602, -32603, -32000
+
+METHODS = {
+    "pulse.crosspoll.trigger": "trigger",
+    "pulse.predictions.latest": "latest",
+    "pulse.crosspoll.status": "crosspoll",
+}
+"""The operation of each method of JSON-RPC."""
+
+SLOW_OPERATIONS = frozenset({"trigger", "twin"})
+
+
+class Calls:
+    """Blocking calls, from any thread."""
+
+    def __init__(self, engine: ApiServices, *, max_slow_requests: int) -> None:
+        """`max_slow_requests`: slow requests that may be in progress at a time."""
+        self.engine = engine
+        self._slow_slots = threading.BoundedSemaphore(max_slow_requests)
+
+    def carry_out(self, name: str, values: Mapping[str, Any]) -> Document:
+        """Carry out an operation with validated arguments. Raises its `Refusal`, and `busy`."""
+        operation = OPERATIONS[name]
+        is_slow = name in SLOW_OPERATIONS and values.get("prediction_id") is None  # to approve a card is quick
+        if is_slow and not self._slow_slots.acquire(blocking=False):
+            raise Refusal("busy", "other requests are being processed", "try again in a few seconds")
+        try:
+            return operation.carry_out(self.engine, values, by=DecidedBy.API)
+        finally:
+            if is_slow:
+                self._slow_slots.release()
+
+    def answer(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
+        """Carry out one call of JSON-RPC. Never raises."""
+        if method not in METHODS:
+            return fault(call_id, UNKNOWN_METHOD, "there is no such method; one of " + ", ".join(METHODS))
+        name = METHODS[method]
+        try:
+            arguments = validate_arguments(OPERATIONS[name].arguments, params or {})
+            return {"jsonrpc": "2.0", "id": call_id, "result": self.carry_out(name, dict(arguments))}
+        except Refusal as refusal:
+            code = BAD_PARAMS if refusal.code == "bad_arguments" else REFUSED
+            return fault(call_id, code, refusal.message, refusal.document()["error"])
+        except Exception as error:
+            log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
+            return fault(call_id, INTERNAL, f"{type(error).__name__}: this is a bug; see the log")
+
+
+def fault(call_id: str | int | None, code: int, message: str, data: Document | None = None) -> Document:
+    """An error of JSON-RPC."""
+    error: Document = {"code": code, "message": message}
+    return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}
