@@ -36,16 +36,18 @@ class ApprovalRecord:
         return wilson_lower_bound(self.approved, self.decided)
 
     @property
-    def earned(self) -> bool:
-        return self.bound >= MIN_APPROVAL_BOUND
+    def subject(self) -> str:
+        """What the decisions are about, in words."""
+        return f"“{kind_title(self.kind)}” on {self.channel}"
 
     @property
-    def needs(self) -> int:
-        """Number of decisions that reach the bound when all further ones are approvals."""
+    def progress(self) -> str:
+        """How far it is, and how many approvals in a row from now on reach the bound, in words."""
         further = 0
         while wilson_lower_bound(self.approved + further, self.decided + further) < MIN_APPROVAL_BOUND:
             further += 1
-        return self.decided + further
+        done = f"{self.subject} {self.approved} of {self.decided}"
+        return f"{done}, needs {self.approved + further} of {self.decided + further}"
 
 
 @frozen
@@ -83,24 +85,16 @@ def autonomy_requirements(
     if not autonomous:
         missing.append("autonomous mode is off (clawpy config set autonomousModeEnabled true)")
     if "act" not in autonomies:
-        allowed = sorted(set(autonomies))
-        missing.append(f"no workspace is set to `act` ({'all are set to' if len(allowed) == 1 else 'they are set to'} "
-                       f"{' and '.join(f'`{item}`' for item in allowed)})" if allowed else "no workspace")  # fmt: skip
+        missing.append("no workspace is set to `act`")
     if quiet:
         missing.append("quiet hours")
     if phase < 1:
         missing.append("the Twin is still learning")
     ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.kind, record.channel))
-    earned = tuple(f"“{kind_title(record.kind)}” on {record.channel}" for record in ranked if record.earned)
+    earned = tuple(record.subject for record in ranked if record.bound >= MIN_APPROVAL_BOUND)
     if not earned:
-        best = ranked[0] if ranked else None
-        best_words = (
-            f" (best: “{kind_title(best.kind)}” on {best.channel} {best.approved} of {best.decided}, "
-            f"needs {best.approved + best.needs - best.decided} of {best.needs})"
-            if best is not None
-            else ""
-        )
-        missing.append(f"no kind of card has earned it yet{best_words}")
+        best = f" (best: {ranked[0].progress})" if ranked else ""
+        missing.append(f"no kind of card has earned it yet{best}")
     return AutonomyRequirements(tuple(missing), earned, threshold)
 
 

@@ -1,7 +1,7 @@
-"""Scheduled jobs (SPEC 7.2), by APScheduler with a memory store; the time of each last run is stored here.
+"""Scheduled jobs (SPEC 7.2), in APScheduler's threads; the time of each last run is stored here.
 
-A job that was missed, however often, runs once. The scheduler is woken every 30 seconds, because after a suspend of the
-machine no timer fires. Nothing heavy is imported before `start`.
+Twice a minute all jobs are looked at, and those that are due are run. So one that was missed, however often, runs once,
+also after a suspend of the machine, and a changed interval counts at once. Nothing heavy is imported before `start`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT = 30.0
-"""Seconds between two wake-ups."""
+TICK_S = 30
+"""Seconds between two looks at what is due."""
 
-MAX_DELAY = timedelta(seconds=5)
-"""A job is planned from the end of its last run and due from the beginning: up to this difference it is not planned
-again."""
+EARLY = timedelta(seconds=5)
+"""A job may begin so much too early, since the next look comes half a minute later."""
 
 
 @frozen
@@ -33,7 +32,7 @@ class Job:
 
     name: str
     interval: Callable[[], timedelta]
-    """Read after each run and every 30 seconds, since settings change."""
+    """Read at each look, since settings change."""
     action: Callable[[], object]
     has_work: Callable[[], bool] = lambda: True
     """Whether to run now."""
@@ -59,13 +58,10 @@ class Schedule:
         self._jobs = {job.name: job for job in jobs}
         self._last: dict[str, datetime | None] = {}
         self._lock = threading.Lock()
-        self._soon: set[str] = set()
-        """Jobs that will run soon; a running one runs once more after that."""
         self._running: set[str] = set()
-        self._planned: dict[str, datetime] = {}
+        self._again: set[str] = set()
+        """Running jobs that run once more after that."""
         self._scheduler: Any = None
-        self._closing = threading.Event()
-        self._heart: threading.Thread | None = None
 
     def start(self) -> None:
         """Import APScheduler and begin."""
@@ -75,28 +71,18 @@ class Schedule:
         # Without a handler its log would go to stderr and destroy the screen.
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(4)},
-            # There, a job whose last run is just ending counts as running, and would be skipped for a whole interval.
-            # `_fire` prevents overlapping runs instead.
-            job_defaults={"coalesce": True, "max_instances": 4, "misfire_grace_time": None},
-            timezone="UTC",
+            executors={"default": ThreadPoolExecutor(4)}, job_defaults={"misfire_grace_time": None}, timezone="UTC"
         )
-        for job in self._jobs.values():
-            self._plan(job)
+        self._scheduler.add_job(self._look, "interval", seconds=TICK_S, coalesce=True)
         self._scheduler.start()
-        self._heart = threading.Thread(target=self._beat, name="clawpy-heartbeat", daemon=True)
-        self._heart.start()
+        self._look()
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
-        with self._lock:  # planning the next run is either finished, or sees that there is no scheduler
-            self._closing.set()
+        with self._lock:
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             scheduler.shutdown(wait=True)
-        if self._heart is not None:
-            self._heart.join()
-            self._heart = None
 
     @property
     def running(self) -> bool:
@@ -118,9 +104,11 @@ class Schedule:
     def soon(self, name: str) -> None:
         """Run the job as soon as a thread is free, whatever its interval. Callable from anywhere; does not wait."""
         with self._lock:
-            if self._scheduler is not None:
-                self._soon.add(name)
-                self._again(name, self._clock.now())
+            if name in self._running:
+                self._again.add(name)
+            elif self._scheduler is not None:
+                self._running.add(name)
+                self._scheduler.add_job(self._run_in_pool, args=[name])
 
     def run(self, name: str) -> bool:
         """Run the job now, in this thread, if it has work; returns whether it ran. An error is logged."""
@@ -137,56 +125,21 @@ class Schedule:
             log.exception("the job %s failed", name)
         return True
 
-    def _fire(self, name: str) -> None:
+    def _look(self) -> None:
+        """Run what is due. After a suspend of the machine no timer fires, but the next look does."""
+        for name in self._jobs:
+            if self.due(name) - EARLY <= self._clock.now() and name not in self._running:
+                self.soon(name)
+
+    def _run_in_pool(self, name: str) -> None:
         """Run the job, and again while `soon` was called meanwhile; runs never overlap."""
-        with self._lock:
-            early = name not in self._soon and self._clock.now() < self._planned[name]
-            if name in self._running or early:  # the thread that runs it also runs what was requested meanwhile
-                return
-            self._running.add(name)
         while True:
-            with self._lock:
-                self._soon.discard(name)
             self.run(name)
             with self._lock:
-                if name in self._soon and not self._closing.is_set():
-                    continue
-                self._running.discard(name)
-                if self._scheduler is not None:
-                    self._again(name, self._clock.now() + self._jobs[name].interval())
-                return
-
-    def _again(self, name: str, at: datetime) -> None:
-        self._planned[name] = at
-        self._scheduler.modify_job(name, next_run_time=at)
-
-    def _plan(self, job: Job) -> None:
-        interval = job.interval()
-        self._planned[job.name] = self.due(job.name)
-        self._scheduler.add_job(
-            self._fire,
-            "interval",
-            seconds=interval.total_seconds(),
-            id=job.name,
-            args=[job.name],
-            next_run_time=self._planned[job.name],
-        )
-
-    def replan(self) -> None:
-        """Plan jobs again whose interval has changed."""
-        for name in self._jobs:
-            due = self.due(name)
-            with self._lock:
-                idle = name not in self._running and name not in self._soon
-                if self._scheduler is not None and idle and abs(due - self._planned[name]) > MAX_DELAY:
-                    self._again(name, due)
-
-    def _beat(self) -> None:
-        while not self._closing.wait(HEARTBEAT):
-            self.replan()
-            scheduler = self._scheduler
-            if scheduler is not None and scheduler.running:
-                scheduler.wakeup()
+                if name not in self._again or self._scheduler is None:
+                    self._running.discard(name)
+                    return
+                self._again.discard(name)
 
 
 def _key(name: str) -> str:

@@ -20,7 +20,7 @@ MIN_WORDS = 5
 """Minimum number of words of a line or sentence of the text that is also searched for by itself."""
 
 MAX_PATTERN_WORDS = 400
-"""Maximum number of words of a regular expression; a longer text is searched for literally, and by its lines."""
+"""Maximum number of words of one pattern."""
 
 EXCERPT_WORDS = 8
 MAX_EXCERPT = 2_000
@@ -40,35 +40,29 @@ class SearchTerms:
             raise Refusal(
                 "too_short", f"the words to forget must have {MIN_LETTERS} letters or more", "write more of the text"
             )
-        short = [text for text in self.texts if len(text.split()) <= MAX_PATTERN_WORDS]
-        self._long = tuple(text for text in self.texts if len(text.split()) > MAX_PATTERN_WORDS)
-        whole = [f"(?<!\\w){_any_white_space(text.split())}(?!\\w)" for text in sorted(short, key=len, reverse=True)]
-        cut = [
-            f"(?<!\\w){_any_white_space(text.split()[:EXCERPT_WORDS])}(?!\\w)[^\\n…]{{0,{MAX_EXCERPT}}}…"
-            for text in self.texts
-            if len(text.split()) > EXCERPT_WORDS
-        ]
-        self._pattern = re.compile("|".join([*whole, *cut]) or "(?!)", re.IGNORECASE)
+        words = [text.split() for text in sorted(self.texts, key=len, reverse=True)]
+        # A pattern of more words than that takes seconds to compile: a longer text is found piece by piece.
+        pieces = [text[at : at + MAX_PATTERN_WORDS] for text in words for at in range(0, len(text), MAX_PATTERN_WORDS)]
+        excerpts = [_pattern(text[:EXCERPT_WORDS]) for text in words if len(text) > EXCERPT_WORDS]
+        cut = [f"{begin}[^\\n…]{{0,{MAX_EXCERPT}}}…" for begin in excerpts]
+        self._pattern = re.compile("|".join([*map(_pattern, pieces), *cut]), re.IGNORECASE)
 
     def match(self, text: str) -> bool:
         """Whether `text` contains any of them."""
-        return any(long_text in text for long_text in self._long) or self._pattern.search(text) is not None
+        return self._pattern.search(text) is not None
 
     def remove_from(self, text: str) -> str:
         """`text` without them."""
-        for long_text in self._long:
-            text = text.replace(long_text, "")
         return self._pattern.sub("", text)
 
     def blank_out(self, text: str) -> str:
         """`text` with spaces in their place, as many bytes as before: for files that other programs append to."""
-        for long_text in self._long:
-            text = text.replace(long_text, " " * len(long_text.encode()))
         return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
-def _any_white_space(words: Iterable[str]) -> str:
-    return r"\s+".join(map(re.escape, words))
+def _pattern(words: Iterable[str]) -> str:
+    """These words one after the other, whatever white space is between them."""
+    return r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)"
 
 
 def search_terms_of(text: str) -> list[str]:
