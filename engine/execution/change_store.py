@@ -1,11 +1,11 @@
-"""Stores and reads the rows of change sets, and checks their transitions (SPEC 3.9)."""
+"""Stores and reads the rows of change sets, checks their transitions, and keeps comments on their lines (SPEC 3.9)."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
@@ -16,10 +16,9 @@ from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import ChangeSetCommented, Event
-from engine.execution import diffs, snapshots
-from engine.execution.diffs import printable_text
+from engine.execution.diffs import file_diffs, printable_text
 from engine.execution.session_store import check_of
-from engine.execution.snapshots import join_paths, printable_path
+from engine.execution.snapshots import join_paths, missing_objects, printable_path
 from engine.execution.trees import apply_patch, changed_files
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
@@ -71,7 +70,7 @@ class ChangeSetRow(Row, table=True):
     @property
     def landed(self) -> int:
         """The number of files that its landings changed."""
-        return len({entry["path"] for landed in self.landings for entry in landed["plan"]["entries"]})
+        return len({path for landed in self.landings for path, *_ in landed["plan"]["entries"]})
 
     @property
     def commit_message(self) -> str:
@@ -83,6 +82,13 @@ class ChangeSetRow(Row, table=True):
     def open_git(self) -> Git:
         """git in its repository. Raises `Refusal` when it is no repository."""
         return Git(Path(self.workspace)).pin()
+
+    def open_complete_git(self) -> Git:
+        """The same, where git has all trees of the change set. Raises `Refusal` also `diff_gone`: git collected one."""
+        git = self.open_git()
+        if missing_objects(git, self.base_tree, self.landed_tree, self.result_tree):
+            raise Refusal("diff_gone", f"git no longer has the contents of {self.id}, which was {self.state}")
+        return git
 
     def keep_landed_part(self, note: str) -> bool:
         """Reduce it to its landed part; False when nothing is landed."""
@@ -122,25 +128,29 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
-    if becoming is not None and becoming not in NEXT_STATES.get(ChangeState(row.state), set()):
-        if becoming is ChangeState.UNDONE and row.landings:
-            return row
-        if becoming == row.state:
-            fix = _REVERSALS.get(becoming, "`clawpy work` shows it").format(row.id)
-            raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)
-        message = f"{row.id} is {row.state} and cannot be {becoming.value}"
-        fix = "`clawpy work` shows it"
-        if becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
-            fix = f"none of your files changed; `git branch -D {row.branch}` deletes the branch"
-        raise Refusal("already_decided", message, fix)
-    return row
+    if becoming is None or becoming in NEXT_STATES.get(ChangeState(row.state), set()):
+        return row
+    if becoming is ChangeState.UNDONE and row.landings:
+        return row
+    message, fix = f"{row.id} is {row.state} and cannot be {becoming.value}", "`clawpy work` shows it"
+    if becoming == row.state:
+        message, fix = f"{row.id} is {row.state} already", _REVERSALS.get(becoming, fix).format(row.id)
+    elif becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
+        fix = f"none of your files changed; `git branch -D {row.branch}` deletes the branch"
+    raise Refusal("already_decided", message, fix)
 
 
 def store_decision(
-    tx: Transaction, change_set_id: str, state: ChangeState, decide: Callable[[ChangeSetRow], Event]
+    tx: Transaction,
+    change_set_id: str,
+    state: ChangeState,
+    decide: Callable[[ChangeSetRow], Event],
+    intent: int | None = None,
 ) -> ChangeSet:
-    """Store a decision: `decide` changes the row, also to another state than `state`, and returns the event. Raises as
-    `load_checked_row`."""
+    """Store a decision, and remove its intent: `decide` changes the row, also to another state than `state`, and
+    returns the event. Raises as `load_checked_row`."""
+    if intent is not None:
+        intents.finish(tx, intent)
     row = load_checked_row(tx.session, change_set_id, state)
     row.state, row.note = state.value, ""
     row.decided_at = tx.now
@@ -150,33 +160,8 @@ def store_decision(
     return row.view()
 
 
-def finish_decision(
-    database: Database,
-    intent: int,
-    change_set_id: str,
-    state: ChangeState,
-    decide: Callable[[ChangeSetRow], Event],
-) -> ChangeSet:
-    """Store a decision, see `store_decision`, in the transaction that removes its intent."""
-
-    def work(tx: Transaction) -> ChangeSet:
-        intents.finish(tx, intent)
-        return store_decision(tx, change_set_id, state, decide)
-
-    return database.write(work)
-
-
-def require_objects(git: Git, row: ChangeSetRow) -> None:
-    """Raises `Refusal` `diff_gone` when git collected a tree of the change set."""
-    if snapshots.missing_objects(git, row.base_tree, row.landed_tree, row.result_tree):
-        raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
-
-
 MAX_RECENT_LANDINGS = 20
 """Number of recent landings and undos whose files `written_by_us` returns."""
-
-_MAY_BE_LANDED = (ChangeState.LANDED.value, ChangeState.WAITING.value)
-"""States of change sets of which all or a part is landed."""
 
 _WRITTEN = (
     sqlalchemy.select(col(ChangeSetRow.written))
@@ -187,7 +172,7 @@ _WRITTEN = (
 
 
 class ChangeReader:
-    """Reads change sets; `ChangeSets` adds decisions."""
+    """Reads change sets; `Landings` and `ChangeSets` add decisions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -210,22 +195,21 @@ class ChangeReader:
         """Its files with their hunks: those that wait, or all of them once it is decided. Old lines have the numbers of
         the session's start. Raises `Refusal` `unknown_change_set`, `diff_gone` (git collected it)."""
         row = self.row(change_set_id)
-        git = row.open_git()
-        require_objects(git, row)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
-        return diffs.file_diffs(git, row.base_tree, row.result_tree, landed)
+        return file_diffs(row.open_complete_git(), row.base_tree, row.result_tree, landed)
 
     def patch(self, session_id: str) -> str:
         """The changes of a session as a patch for `git apply`; "" for none, or when git no longer has them."""
         row = self.row_of_session(session_id)
-        return "" if row is None else apply_patch(Path(row.workspace), row.base_tree, row.result_tree)
+        return "" if row is None else apply_patch(row.open_git(), row.base_tree, row.result_tree)
 
     def landed(self, workspace: str) -> list[ChangeSet]:
         """The newest three landings of `workspace` whose files were not edited since, so that each can be undone.
         Newest first."""
+        may_be_landed = (ChangeState.LANDED.value, ChangeState.WAITING.value)
         query = (
             select(ChangeSetRow)
-            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(_MAY_BE_LANDED))
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(may_be_landed))
             .order_by(desc(col(ChangeSetRow.decided_at)))
         )
         with self._database.read() as session:
@@ -250,18 +234,21 @@ class ChangeReader:
         with self._database.read() as session:
             return load_checked_row(session, change_set_id, becoming)
 
+    def rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
+        """Rows, the newest first, with these values in these columns; a value of None matches any."""
+        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
+        for column, value in equal.items():
+            if value is not None:
+                query = query.where(getattr(ChangeSetRow, column) == value)
+        with self._database.read() as session:
+            return [*session.exec(query if limit is None else query.limit(limit))]
+
     # Last in the class, because its name hides the type `list` from what follows.
     def list(
         self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
     ) -> list[ChangeSet]:
         """Change sets, the newest first."""
-        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
-        if state is not None:
-            query = query.where(col(ChangeSetRow.state) == state.value)
-        if workspace is not None:
-            query = query.where(col(ChangeSetRow.workspace) == workspace)
-        with self._database.read() as session:
-            return [row.view() for row in session.exec(query.limit(limit))]
+        return [row.view() for row in self.rows(limit, state=state, workspace=workspace)]
 
 
 def _is_as_written(workspace: str, path: str, time: int) -> bool:
@@ -271,8 +258,7 @@ def _is_as_written(workspace: str, path: str, time: int) -> bool:
         return False
 
 
-# Stores comments on lines of a change set, and makes the message of them that the agent receives (SPEC 3.9).
-
+# Comments
 
 MAX_COMMENT = 4_000
 """Maximum number of characters of one comment."""
@@ -280,9 +266,12 @@ MAX_COMMENT = 4_000
 MAX_QUOTE = 200
 """Maximum number of characters of the quoted line."""
 
+Comments = list[dict[str, Any]]
+"""The stored comments of a change set."""
+
 
 class ChangeComments:
-    """Adds and removes comments, and notes which were sent."""
+    """Comments on lines of change sets, for the agent that made them."""
 
     def __init__(self, database: Database, reader: ChangeReader) -> None:
         self._database = database
@@ -294,27 +283,25 @@ class ChangeComments:
         text = sanitise(text).strip()[:MAX_COMMENT]
         if not text:
             raise Refusal("bad_comment", "the comment is empty", "write what to change")
-        row = self._reader.row(change_set_id)
-        git = row.open_git()
-        require_objects(git, row)
-        quote = _quote_line(git, row.base_tree, row.result_tree, path, line, old=old)
+        quote = _quote_line(self._reader.row(change_set_id), path, line, old=old)
 
-        def append(row: ChangeSetRow, now: str) -> None:
-            number = max((comment["number"] for comment in row.comments), default=0) + 1
-            comment = DiffComment(number, path, line, quote, text, now, old)
-            row.comments = [*row.comments, dataclasses.asdict(comment)]
+        def append(comments: Comments, now: str) -> Comments:
+            number = max((comment["number"] for comment in comments), default=0) + 1
+            return [*comments, dataclasses.asdict(DiffComment(number, path, line, quote, text, now, old))]
 
-        return self._change_comments(change_set_id, append)
+        return self._change(change_set_id, append)
 
     def remove(self, change_set_id: str, number: int) -> ChangeSet:
         """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
-        def drop(row: ChangeSetRow, now: str) -> None:
-            if all(comment["number"] != number for comment in row.comments):
-                raise Refusal("unknown_comment", f"{row.id} has no comment {number}", f"`clawpy comment {row.id}`")
-            row.comments = [comment for comment in row.comments if comment["number"] != number]
+        def drop(comments: Comments, now: str) -> Comments:
+            left = [comment for comment in comments if comment["number"] != number]
+            if len(left) == len(comments):
+                message = f"{change_set_id} has no comment {number}"
+                raise Refusal("unknown_comment", message, f"`clawpy comment {change_set_id}`")
+            return left
 
-        return self._change_comments(change_set_id, drop)
+        return self._change(change_set_id, drop)
 
     def unsent(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
         """The comments that no agent received yet, as a message, and their numbers. Raises `Refusal`:
@@ -322,22 +309,24 @@ class ChangeComments:
         unsent = [comment for comment in self._reader.get(change_set_id).comments if not comment.sent]
         if not unsent:
             raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
-        return _as_message(unsent), tuple(comment.number for comment in unsent)
+        parts = ["Comments on your changes. Address each of them."]
+        for comment in unsent:
+            before = " (before your change)" if comment.old else ""
+            parts.append(f"{comment.path}:{comment.line}{before}\n> {comment.quote}\n{comment.text}")
+        return "\n\n".join(parts), tuple(comment.number for comment in unsent)
 
     def mark_sent(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
         """Mark the comments with these numbers as sent. Raises `Refusal` `unknown_change_set`."""
 
-        def mark(row: ChangeSetRow, now: str) -> None:
-            row.comments = [
-                comment | {"sent": now} if comment["number"] in numbers else comment for comment in row.comments
-            ]
+        def mark(comments: Comments, now: str) -> Comments:
+            return [comment | {"sent": now} if comment["number"] in numbers else comment for comment in comments]
 
-        return self._change_comments(change_set_id, mark)
+        return self._change(change_set_id, mark)
 
-    def _change_comments(self, change_set_id: str, change: Callable[[ChangeSetRow, str], None]) -> ChangeSet:
+    def _change(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
         def work(tx: Transaction) -> ChangeSet:
             row = load_checked_row(tx.session, change_set_id, None)
-            change(row, tx.now.isoformat())
+            row.comments = change(row.comments, tx.now.isoformat())
             tx.session.add(row)
             tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
             tx.session.flush()
@@ -346,26 +335,16 @@ class ChangeComments:
         return self._database.write(work)
 
 
-def _quote_line(git: Git, base: str, result: str, path: str, line: int, *, old: bool) -> str:
-    """Line `line` of the new file, or of the old one. Raises `Refusal`: `unknown_file`, `unknown_line`."""
-    files = {printable_path(file.path): file for file in changed_files(git, base, result)}
+def _quote_line(row: ChangeSetRow, path: str, line: int, *, old: bool) -> str:
+    """Line `line` of the new file, or of the old one. Raises `Refusal`: `unknown_file`, `unknown_line`, `diff_gone`."""
+    git = row.open_complete_git()
+    files = {printable_path(file.path): file for file in changed_files(git, row.base_tree, row.result_tree)}
     file = files.get(path)
     if file is None:
         raise Refusal("unknown_file", f"it does not change {path}", f"one of: {join_paths(list(files))}")
-    change = file.change
-    oid, mode = (change.old_oid, change.old_mode) if old else (change.new_oid, change.new_mode)
+    oid, mode = (file.old_oid, file.old_mode) if old else (file.new_oid, file.new_mode)
     lines = BytesIO(git.output("cat-file", "blob", oid)).readlines() if mode.startswith("10") else []
     if not 1 <= line <= len(lines):
-        length = f"it has {len(lines)} lines" if lines else "it has no lines"
+        length = f"it has {len(lines) or 'no'} lines"
         raise Refusal("unknown_line", f"{path} has no line {line} {'before' if old else 'after'} the change", length)
     return printable_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:MAX_QUOTE]
-
-
-def _as_message(comments: Iterable[DiffComment]) -> str:
-    """The message for an agent: each comment below its file, its line number and the line."""
-    parts = [f"{_describe_place(comment)}\n> {comment.quote}\n{comment.text}" for comment in comments]
-    return "\n\n".join(["Comments on your changes. Address each of them.", *parts])
-
-
-def _describe_place(comment: DiffComment) -> str:
-    return f"{comment.path}:{comment.line}{' (before your change)' if comment.old else ''}"

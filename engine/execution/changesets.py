@@ -1,4 +1,4 @@
-"""Lands, branches, discards and undoes change sets, the changes of sessions (SPEC 3.9).
+"""Makes change sets from the worktrees of sessions, and carries out the decisions on them (SPEC 3.9).
 
 States: waiting -> landed | branched | discarded; landed -> undone; undone -> landed | branched | discarded. Every other
 decision is refused as `already_decided`.
@@ -7,17 +7,18 @@ Part of a change set can be landed: the rest waits, and is landed, branched or d
 undo reverses the last one. Once the rest is discarded or branched, the change set is reduced to its landed part.
 
 A session's worktree stays until nothing of its change set waits; an undo does not restore it. Its trees stay while the
-change set can be landed or its landing undone.
+change set can be landed or its landing undone. Sessions conflict only when their changes land: for waiting change sets
+that touch the same files, git tells whether the second could still land after the first, and adaptation learns from it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,52 +29,45 @@ from engine.events import (
     ChangeSetBranched,
     ChangeSetDiscarded,
     ChangeSetNarrowed,
+    ChangeSetReady,
     Event,
+    WorkOverlapped,
 )
-from engine.execution import landing, snapshots, staging
-from engine.execution.change_capture import ChangeCapture
-from engine.execution.change_store import (
-    NEXT_STATES,
-    ChangeComments,
-    ChangeReader,
-    ChangeSetRow,
-    finish_decision,
-    store_decision,
-)
-from engine.execution.landings import (
-    Landings,
-    check_landing,
-    later_edits,
-    open_workspace,
-    refuse_unless_clean,
-    target_tree,
-)
+from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeSetRow, store_decision
+from engine.execution.diffs import file_changes
+from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow
-from engine.execution.trees import branch_is_at, commit_diff, create_branch, diff_trees, free_branch_name
-from engine.execution.worktrees import Worktrees
+from engine.execution.snapshots import join_paths, missing_objects
+from engine.execution.trees import branch_commit, commit_diff, create_branch, free_branch_name, merge_three_way
+from engine.execution.worktrees import StartingTreeBuilder, Worktree
+from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
-from engine.model import (
-    ChangeSet,
-    ChangeState,
-    FilePart,
-    LandPreview,
-    Randomness,
-    Refusal,
-)
+from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
 from engine.storage import intents
-from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
 
 log = logging.getLogger(__name__)
 
 BRANCHING = "branching"
-MAX_PLANS = 5
-"""Maximum number of plans for one landing, while its files keep changing."""
+MAX_OVERLAPPING_FILES = 50
+"""Maximum number of files of an overlap in the ledger."""
 
 
-class ChangeSets(ChangeReader):
+@frozen
+class CapturedChanges:
+    """The changes of a session before they are stored."""
+
+    worktree: Worktree
+    result_tree: str
+    """The tree of the worktree's files, kept under the session's refs."""
+    files: tuple[FileChange, ...]
+    overlaps: tuple[WorkOverlapped, ...]
+    """The waiting change sets that touch the same files, oldest first."""
+
+
+class ChangeSets(Landings):
     """Reads change sets and carries out decisions on them, each atomic in files and database, even when the process is
     killed."""
 
@@ -86,16 +80,91 @@ class ChangeSets(ChangeReader):
         randomness: Randomness,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        super().__init__(database)
-        self.worktrees = Worktrees(home, database)
-        self.captures = ChangeCapture(self, self.worktrees, randomness)
+        super().__init__(home=home, database=database, randomness=randomness, step=step)
         self.comments = ChangeComments(database, self)
-        self._locks = self.worktrees.locks
-        self._landings = Landings(database, self.worktrees, step)
-        self._randomness = randomness
-        self._scratch = home.cache / "staging"
         self._clock = clock
-        self._step = step
+
+    # From a session
+
+    def capture(self, worktree: Worktree) -> CapturedChanges | None:
+        """The changes in `worktree`, or None. Slow (git); nothing is stored yet."""
+        result = self.worktrees.capture(worktree)
+        if result.tree == worktree.base:
+            return None
+        git = Git(worktree.workspace).pin()
+        files = file_changes(git, worktree.base, result.tree, result.nested)
+        return CapturedChanges(worktree, result.tree, files, tuple(self._overlaps(git, worktree, result.tree, files)))
+
+    def _overlaps(
+        self, git: Git, worktree: Worktree, result: str, files: Collection[FileChange]
+    ) -> list[WorkOverlapped]:
+        overlaps = []
+        paths = {path for file in files for path in (file.path, file.old_path) if path}
+        waiting = self.rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
+        for other in reversed(waiting):
+            shared = paths & {path for file in other.files for path in (file["path"], file.get("old_path")) if path}
+            if not shared or missing_objects(git, other.result_tree):
+                continue
+            merge = merge_three_way(git, base=worktree.base, ours=other.result_tree, theirs=result)
+            overlaps.append(
+                WorkOverlapped(
+                    session_id=worktree.session_id,
+                    agent="",
+                    other=other.id,
+                    other_session_id=other.session_id,
+                    files=tuple(sorted(shared))[:MAX_OVERLAPPING_FILES],
+                    conflicting=merge.conflicts[:MAX_OVERLAPPING_FILES],
+                )
+            )
+        return overlaps
+
+    def store(
+        self,
+        tx: Transaction,
+        captured: CapturedChanges,
+        *,
+        prediction_id: str,
+        title: str,
+        agent: str = "",
+        check: CheckResult | None = None,
+    ) -> ChangeSet:
+        """Store a captured change set inside the transaction that ends its session; records `ChangeSetReady`, and
+        `WorkOverlapped` for each overlap."""
+        worktree = captured.worktree
+        row = ChangeSetRow(
+            id=self._randomness.new_id("change"),
+            session_id=worktree.session_id,
+            prediction_id=prediction_id,
+            workspace=os.fsdecode(worktree.workspace),
+            base_tree=worktree.base,
+            result_tree=captured.result_tree,
+            files=[dataclasses.asdict(file) for file in captured.files],
+            title=sanitise(title).strip(),
+            check_result=None if check is None else dataclasses.asdict(check),
+            created_at=tx.now,
+        )
+        tx.session.add(row)
+        tx.session.flush()
+        tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
+        for overlap in captured.overlaps:
+            tx.record(dataclasses.replace(overlap, agent=agent, subject=row.id, workspace=row.workspace))
+        return row.view()
+
+    def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
+        """Builds the tree of a session that continues `session_id`: the present files with its undecided changes; None
+        for the present files alone. The builder raises `Refusal` `conflict` when both changed the same lines."""
+        former = self.row_of_session(session_id)
+        if former is None or former.state not in (ChangeState.WAITING, ChangeState.UNDONE):
+            return None
+
+        def build(git: Git, present: str) -> str:
+            merge = merge_three_way(git, base=former.landed_tree, ours=present, theirs=former.result_tree)
+            if merge.conflicts:
+                message = f"what {session_id} changed no longer fits your files: {join_paths(merge.conflicts)}"
+                raise Refusal("conflict", message, "land or discard its changes first, then continue it")
+            return merge.tree
+
+        return build
 
     def supersede(self, tx: Transaction, session_id: str, by: str) -> None:
         """Discard the undecided changes of `session_id`, in the transaction that stores those of session `by`, which
@@ -104,85 +173,18 @@ class ChangeSets(ChangeReader):
         if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(ChangeState(row.state), set()):
             return
         changed = self._discard_rest(tx, row.id, continued_in=by)
+
+        def clear_away() -> None:
+            try:
+                self._clear_away(changed)
+            except Refusal as refusal:  # the engine closes, or git fails: the next start does it
+                log.info("%s is cleared away later: %s", changed.id, refusal)
+
         # Not on the thread that commits: tidying up starts git and writes.
-        tidy = threading.Thread(
-            target=self._clear_away_later, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True
-        )
-        tx.after_commit(tidy.start)
-
-    def _clear_away_later(self, change_set: ChangeSet) -> None:
-        try:
-            self._clear_away(change_set)
-        except Refusal as refusal:  # the engine closes, or git fails: the next start does it
-            log.info("%s is cleared away later: %s", change_set.id, refusal)
-
-    def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
-        """Whether it, or `only` these parts, could be landed on the present files; changes nothing."""
-        row = self.row(change_set_id)
-        with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
-            git = row.open_git()
-            present, target = snapshots.take_snapshot(git).tree, target_tree(git, row, only)
-            return check_landing(git, root, row, present=present, target=target).preview
+        thread = threading.Thread(target=clear_away, name=f"clawpy-tidy-{changed.id}", daemon=True)
+        tx.after_commit(thread.start)
 
     # Decisions
-
-    def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
-        """Merge its rest, or `only` these parts, into the working-tree files, all or nothing; HEAD, index and branches
-        stay. After a part the rest waits.
-
-        Raises `Refusal`: `conflict` (files changed on both sides, or are obstructed),
-        `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
-        `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
-        """
-        with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
-            git = row.open_git()
-            tree = target_tree(git, row, only)
-            plan = self._plan_landing(git, root, row, tree)
-            staging.keep_blobs(git, plan, row.session_id, len(row.landings))
-            if tree != row.result_tree:
-                snapshots.keep_object(git, row.session_id, f"landed-{tree}", tree)
-            return self._landings.carry_out(git, root, row, plan, ChangeState.LANDED, tree)
-
-    def undo(self, change_set_id: str) -> ChangeSet:
-        """Undo the last landing, byte for byte and mode for mode.
-
-        Raises `Refusal`: `later_edits` when a landed file was changed since; `session_writes`,
-        `already_decided`, `unknown_change_set`, `cannot_write`.
-        """
-        with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
-            plan = dataclasses.replace(
-                landing.Plan.from_json(row.landings[-1]["plan"]).reversed(), token=self._randomness.new_id("land")
-            )
-            git = row.open_git()
-            changed = landing.find_changed(root, plan)
-            if changed:
-                raise later_edits(changed)
-            empty = staging.replaced_folders(root, plan.entries)
-            plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
-            tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
-            return self._landings.carry_out(git, root, row, plan, ChangeState.UNDONE, tree)
-
-    def reverse(self, session_id: str) -> bool:
-        """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`,
-        with `later_edits` before the first one."""
-        change = self.for_session(session_id)
-        if change is None or (change.state is ChangeState.WAITING and not change.landings):
-            return False
-        with self._lock_for_decision(change.id, ChangeState.UNDONE) as (row, root):
-            plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
-            if changed := landing.find_changed(root, *plans):
-                raise later_edits(changed)
-            for _ in plans:
-                self.undo(change.id)
-        return True
-
-    @contextmanager
-    def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
-        """The row and the operator's files, locked against other changes. Rolls back an interrupted landing first."""
-        workspace = self.row(change_set_id).workspace
-        with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
-            self._landings.finish_interrupted(workspace)
-            yield self.row(change_set_id, becoming=becoming), root
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit its rest alone onto HEAD on a new branch, named after its prompt (`clawpy/fix-lint`); files, index and
@@ -195,13 +197,8 @@ class ChangeSets(ChangeReader):
         with self._locks.hold(workspace):
             row = self.row(change_set_id, becoming=ChangeState.BRANCHED)
             git = row.open_git()
-            commit = commit_diff(
-                git,
-                base=row.landed_tree,
-                result=row.result_tree,
-                message=row.commit_message,
-                at=self._clock.local(),
-            )
+            at, trees = self._clock.local(), {"base": row.landed_tree, "result": row.result_tree}
+            commit = commit_diff(git, **trees, message=row.commit_message, at=at)
             name = free_branch_name(git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
             intent = self._database.write(lambda tx: intents.begin(tx, BRANCHING, row.id, payload))
@@ -228,9 +225,8 @@ class ChangeSets(ChangeReader):
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove worktrees of earlier
         sessions, except for those in `spare`. Returns messages on what was done."""
         shutil.rmtree(self._scratch, ignore_errors=True)
-        messages = self._landings.recover()
-        for intent in intents.unfinished(self._database, BRANCHING):
-            messages.append(self._recover_branch(intent))
+        messages = [self._recover_landing(intent) for intent in intents.unfinished(self._database, LANDING)]
+        messages += [self._recover_branch(intent) for intent in intents.unfinished(self._database, BRANCHING)]
         with self._database.read() as session:
             rows = list(session.exec(select(ChangeSetRow).where(col(ChangeSetRow.kept))))
         final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)
@@ -244,28 +240,6 @@ class ChangeSets(ChangeReader):
         )
         return messages
 
-    # Helpers
-
-    def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
-        """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it cannot be landed."""
-        for _ in range(MAX_PLANS):
-            present = snapshots.take_snapshot(git).tree
-            check = check_landing(git, root, row, present=present, target=target)
-            refuse_unless_clean(check.preview, row.id)
-            plan = staging.plan_for(
-                git, root, check.tree, check.changes, token=self._randomness.new_id("land"), scratch=self._scratch
-            )
-            self._step("planned")
-            # Two snapshots with the same contents before and after the plan: it has the merged contents.
-            edited = {change.path for change in diff_trees(git, present, snapshots.take_snapshot(git).tree)}
-            if not edited & {change.path for change in check.changes}:
-                return plan
-        raise Refusal(
-            "busy_files",
-            "the files to be changed are being written by another program",
-            "wait until it is done, then land again",
-        )
-
     def _record_branch(self, payload: dict[str, Any], intent: int) -> ChangeSet:
         name = payload["branch"]
 
@@ -274,7 +248,10 @@ class ChangeSets(ChangeReader):
             row.keep_landed_part(f"the rest is on branch {name}")
             return ChangeSetBranched(**row.about, branch=name, landed=row.landed)
 
-        return finish_decision(self._database, intent, payload["change_set"], ChangeState.BRANCHED, decide)
+        def store(tx: Transaction) -> ChangeSet:
+            return store_decision(tx, payload["change_set"], ChangeState.BRANCHED, decide, intent)
+
+        return self._database.write(store)
 
     def _discard_rest(self, tx: Transaction, change_set_id: str, *, continued_in: str = "") -> ChangeSet:
         def decide(row: ChangeSetRow) -> Event:
@@ -292,11 +269,11 @@ class ChangeSets(ChangeReader):
 
     def _recover_branch(self, intent: intents.Intent) -> str:
         payload = intent.payload
+        name = payload["branch"]
         try:
-            git = Git(Path(payload["workspace"])).pin()
-            if branch_is_at(git, payload["branch"], payload["commit"]):
+            if branch_commit(Git(Path(payload["workspace"])).pin(), name) == payload["commit"]:
                 self._record_branch(payload, intent.id)
-                return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} exists"
+                return f"branching {payload['change_set']} was interrupted; the branch {name} exists"
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
         intents.drop(self._database, intent.id)

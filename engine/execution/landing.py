@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
@@ -36,8 +36,7 @@ class Kind(StrEnum):
     """A socket or a device: never expected, never written."""
 
 
-@frozen
-class Image:
+class Image(NamedTuple):
     """The state of a path."""
 
     kind: Kind
@@ -49,12 +48,7 @@ class Image:
     @property
     def exists(self) -> bool:
         """Whether anything is at the path."""
-        return self.kind is not Kind.ABSENT
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Image:
-        """The image that `dataclasses.asdict` made JSON of."""
-        return cls(Kind(value["kind"]), value["blob"], value["mode"])
+        return self.kind != Kind.ABSENT
 
 
 ABSENT = Image(Kind.ABSENT)
@@ -120,12 +114,11 @@ def find_obstacle(root: Beneath, path: str, removed: Collection[str]) -> str:
 Step = Callable[[str], None]
 """Called with the name of each step before it; tests kill the process there."""
 
-Contents = Callable[[str], bytes]
-"""Returns the bytes of a blob by its id."""
+Contents = Callable[[Iterable[str]], dict[str, bytes]]
+"""Returns the bytes of blobs by their ids."""
 
 
-@frozen
-class Entry:
+class Entry(NamedTuple):
     """The change of one path, which is relative to the top."""
 
     path: str
@@ -150,12 +143,8 @@ class Plan:
 
     def reversed(self) -> Plan:
         """The plan that undoes this one."""
-        return replace(
-            self,
-            entries=tuple(Entry(entry.path, entry.after, entry.before) for entry in self.entries),
-            old_folders=self.new_folders,
-            new_folders=self.old_folders,
-        )
+        entries = tuple(Entry(path, after, before) for path, before, after in self.entries)
+        return replace(self, entries=entries, old_folders=self.new_folders, new_folders=self.old_folders)
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON; paths that are no UTF-8 have surrogate escapes."""
@@ -164,17 +153,9 @@ class Plan:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Plan:
         """The plan that `as_json` wrote."""
-        return cls(
-            value["token"],
-            tuple(
-                Entry(entry["path"], Image.from_json(entry["before"]), Image.from_json(entry["after"]))
-                for entry in value["entries"]
-            ),
-            tuple((path, mode) for path, mode in value["old_folders"]),
-            tuple((path, mode) for path, mode in value["new_folders"]),
-            value["algorithm"],
-            value["folds_case"],
-        )
+        entries = tuple(Entry(path, Image(*before), Image(*after)) for path, before, after in value["entries"])
+        folders = {name: tuple(map(tuple, value[name])) for name in ("old_folders", "new_folders")}
+        return cls(**{**value, **folders, "entries": entries})
 
     def observe_image(self, root: Beneath, path: str, copy: Path | None = None) -> Image:
         """The image of `path` now; its bytes go to `copy` too. Behind a parent that is a link or a file it is absent; a
@@ -225,23 +206,18 @@ def find_changed(root: Beneath, *plans: Plan) -> list[str]:
     return list(dict.fromkeys(changed))
 
 
-def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
-    """Change the files by `plan`; the `mtime_ns` of every path written.
+def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> None:
+    """Change the files by `plan`.
 
     Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it fails; then everything is
     rolled back. Raises `NotRestored` when the rollback failed as well, and must be tried again.
     """
-    temporaries = _temporary_paths(root, plan)
     carried_out: list[Entry] = []
     try:
-        for entry in plan.entries:
-            if entry.after.kind is Kind.FILE and entry.after != entry.before:
-                step(f"prepare {entry.path}")
-                _write_temporary(root, temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
-        _sync_files(root, temporaries.values())
+        temporaries = _prepare(root, plan, contents, step)
         if changed := find_changed(root, plan):
             raise FilesChanged(changed)
-        written = _commit_changes(root, plan, temporaries, contents, step, carried_out)
+        _commit_changes(root, plan, temporaries, step, carried_out)
     except Exception as error:
         try:
             step("take back")
@@ -255,7 +231,6 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     for folder in {entry.path.rpartition("/")[0] for entry in plan.entries}:
         if root.is_folder(folder):
             root.sync_folder(folder)
-    return written
 
 
 def settle_plan(root: Beneath, plan: Plan) -> Plan:
@@ -266,8 +241,8 @@ def settle_plan(root: Beneath, plan: Plan) -> Plan:
 
 def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
     """The `mtime_ns` of every path that a plan wrote."""
-    statuses = {entry.path: root.lstat(entry.path) for entry in plan.entries if entry.path not in plan.removed_paths}
-    return {path: status.st_mtime_ns for path, status in statuses.items() if status is not None}
+    written = [entry.path for entry in plan.entries if entry.after.exists and entry.after != entry.before]
+    return {path: status.st_mtime_ns for path in written if (status := root.lstat(path)) is not None}
 
 
 def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
@@ -276,28 +251,21 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     remove_temporaries(root, plan)
     result = Rollback()
     to_restore: list[Entry] = []
-    for entry in plan.entries:
+    for entry in plan.reversed().entries:
         image = plan.observe_image(root, entry.path)
-        if image == entry.before and not (image.kind is Kind.FILE and root.obstructed(entry.path)):
+        if image == entry.after and not (image.kind == Kind.FILE and root.obstructed(entry.path)):
             continue
-        if image == entry.after:
-            to_restore.append(Entry(entry.path, entry.after, entry.before))
+        if image == entry.before:
+            to_restore.append(entry)
         else:
             result.changed_by_others.append(entry.path)
-    backwards = replace(plan.reversed(), entries=tuple(to_restore))
-    removed = backwards.removed_paths
-    blocked = {
-        entry.path for entry in to_restore if entry.path not in removed and find_obstacle(root, entry.path, removed)
-    }
+    removed = {entry.path for entry in to_restore if not entry.after.exists}
+    blocked = {entry.path for entry in to_restore if entry.after.exists and find_obstacle(root, entry.path, removed)}
     result.changed_by_others += sorted(blocked)
-    backwards = replace(backwards, entries=tuple(entry for entry in to_restore if entry.path not in blocked))
-    temporaries = _temporary_paths(root, backwards)
-    for entry in backwards.entries:
-        if entry.after.kind is Kind.FILE:
-            _write_temporary(root, temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
-    _sync_files(root, temporaries.values())
-    _commit_changes(root, backwards, temporaries, contents, step, [])
-    result.restored = [entry.path for entry in backwards.entries]
+    restored = tuple(entry for entry in to_restore if entry.path not in blocked)
+    backwards = replace(plan.reversed(), entries=restored)
+    _commit_changes(root, backwards, _prepare(root, backwards, contents), step, [])
+    result.restored = [entry.path for entry in restored]
     return result
 
 
@@ -306,7 +274,7 @@ def is_carried_out(root: Beneath, plan: Plan) -> bool:
     folders that a crash left are then removed."""
     if any(plan.observe_image(root, entry.path) != entry.after for entry in plan.entries):
         return False
-    _commit_changes(root, replace(plan, entries=()), {}, lambda oid: b"", lambda name: None, [])
+    _commit_changes(root, replace(plan, entries=()), {}, lambda name: None, [])
     remove_temporaries(root, plan)
     return True
 
@@ -326,20 +294,32 @@ def _temporary_prefix(plan: Plan) -> str:
     return f"{TEMPORARY_PREFIX}{plan.token}-"
 
 
-def _temporary_paths(root: Beneath, plan: Plan) -> dict[str, str]:
-    """The temporary path of each new content: in its own folder, or the nearest existing one above."""
-    paths = {}
-    for number, entry in enumerate(plan.entries):
+@frozen
+class _Temporary:
+    """A new content beside its place: its temporary path, and the target of a link."""
+
+    path: str
+    target: str = ""
+
+
+def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, _Temporary]:
+    """Write each new content to a temporary file in its own folder, or the nearest existing one above; by path."""
+    temporaries = {}
+    new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]
+    blobs = contents(entry.after.blob for entry in new)
+    for number, entry in enumerate(new):
         folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
         name = f"{_temporary_prefix(plan)}{number}"
-        paths[entry.path] = f"{folder}/{name}" if folder else name
-    return paths
-
-
-def _write_temporary(root: Beneath, place: str, data: bytes, mode: int) -> None:
-    """Write a new file: an existing one of that name, which may be a link to another file, is removed first."""
-    _unlink(root, place)
-    root.write(place, data, mode=mode)
+        place, data = f"{folder}/{name}" if folder else name, blobs[entry.after.blob]
+        temporaries[entry.path] = _Temporary(place, os.fsdecode(data) if entry.after.kind == Kind.LINK else "")
+        if entry.after.kind == Kind.FILE:
+            step(f"prepare {entry.path}")
+            _unlink(root, place)  # an existing one of that name may be a link to another file
+            root.write(place, data, mode=entry.after.mode)
+    for temporary in temporaries.values():
+        if not temporary.target:  # all together: the first one waits for the others
+            root.sync_file(temporary.path)
+    return temporaries
 
 
 def _unlink(root: Beneath, path: str) -> None:
@@ -347,19 +327,12 @@ def _unlink(root: Beneath, path: str) -> None:
         root.unlink(path)
 
 
-def _sync_files(root: Beneath, paths: Iterable[str]) -> None:
-    """Flush all temporary files to the disk together: the first one waits for the others."""
-    for place in paths:
-        if root.lstat(place) is not None:
-            root.sync_file(place)
-
-
 def _commit_changes(
-    root: Beneath, plan: Plan, temporaries: dict[str, str], contents: Contents, step: Step, carried_out: list[Entry]
-) -> dict[str, int]:
+    root: Beneath, plan: Plan, temporaries: dict[str, _Temporary], step: Step, carried_out: list[Entry]
+) -> None:
     """Commit a plan: removals first (for a case-only rename, or a folder in place of a file), then folders, then new
-    contents. `carried_out` receives the entries. Returns the `mtime_ns` of every path written."""
-    for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
+    contents. `carried_out` receives the entries."""
+    for entry in sorted(plan.entries, reverse=True):
         if not entry.after.exists and entry.before.exists:
             step(f"remove {entry.path}")
             _require_image(root, entry, plan)
@@ -371,16 +344,12 @@ def _commit_changes(
             step(f"remove folder {folder}")
             _remove_if_empty(root, folder)
     _make_folders(root, needed, dict(plan.new_folders), step)
-    written = {}
     for entry in plan.entries:
         if entry.after.exists and entry.after != entry.before:
             step(f"write {entry.path}")
             _require_image(root, entry, plan)
-            _put_image(root, entry, temporaries[entry.path], contents)
+            _put_image(root, entry, temporaries[entry.path])
             carried_out.append(entry)
-            if (status := root.lstat(entry.path)) is not None:
-                written[entry.path] = status.st_mtime_ns
-    return written
 
 
 def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:
@@ -406,19 +375,17 @@ def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
         raise FilesChanged([entry.path])
 
 
-def _put_image(root: Beneath, entry: Entry, temporary: str, contents: Contents) -> None:
-    if entry.after.kind is Kind.LINK:
-        target = os.fsdecode(contents(entry.after.blob))
-        if not entry.before.exists:
-            root.symlink(target, entry.path)  # fails when the path exists by now
-        else:
-            _unlink(root, temporary)
-            root.symlink(target, temporary)
-            root.replace(temporary, entry.path)
+def _put_image(root: Beneath, entry: Entry, temporary: _Temporary) -> None:
+    is_link = entry.after.kind == Kind.LINK
+    if is_link and not entry.before.exists:
+        root.symlink(temporary.target, entry.path)  # fails when the path exists by now
     elif not entry.before.exists:
-        _place_new(root, temporary, entry.path)
+        _place_new(root, temporary.path, entry.path)
     else:
-        root.replace(temporary, entry.path)
+        if is_link:
+            _unlink(root, temporary.path)
+            root.symlink(temporary.target, temporary.path)
+        root.replace(temporary.path, entry.path)
 
 
 def _place_new(root: Beneath, temporary: str, path: str) -> None:

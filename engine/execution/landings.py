@@ -1,134 +1,154 @@
-"""Carries out the plans of landings and undos as one change of files and database (SPEC 3.9).
+"""Lands change sets and undoes landings, as one change of files and database (SPEC 3.9).
 
-Each has an intent row while its files are changed. After a crash it is recorded when its files are complete, else it is
-rolled back: at the next start, or before the next change of the same workspace.
-"""
+Each change has an intent row while the operator's files are changed. After a crash it is recorded when its files are
+complete, else it is rolled back: at the next start, or before the next change of the same workspace."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine.events import ChangeSetLanded, Event, LandingUndone
-from engine.execution import diffs, landing, staging
-from engine.execution.change_store import ChangeSetRow, finish_decision, load_checked_row
-from engine.execution.diffs import write_tree_with
-from engine.execution.snapshots import join_paths, printable_path
-from engine.execution.staging import find_obstacles
+from engine.execution import landing, staging
+from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
+from engine.execution.diffs import file_changes, write_tree_with
+from engine.execution.snapshots import join_paths, keep_object, printable_path, take_snapshot
 from engine.execution.trees import TreeChange, diff_trees, find_unsupported, merge_three_way
 from engine.execution.worktrees import Worktrees
-from engine.frozen import frozen
 from engine.git import Git
-from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal
+from engine.home import Home
+from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.storage import intents
 from engine.storage.beneath import Beneath
-from engine.storage.database import Database
-
-# Checks whether a change set can be landed on the present files, and makes the refusals (SPEC 3.9).
-
-
-@frozen
-class LandingCheck:
-    """The expected result of a landing."""
-
-    preview: LandPreview
-    tree: str = ""
-    """The merged tree."""
-    changes: tuple[TreeChange, ...] = ()
-    """The difference from the present files to the merged tree."""
-
-
-def check_landing(git: Git, root: Beneath, row: ChangeSetRow, *, present: str, target: str) -> LandingCheck:
-    """Whether `row` can be landed up to the tree `target` on the files beneath `root`, whose tree is `present`."""
-    merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=target)
-    if merge.conflicts:
-        return LandingCheck(LandPreview(False, tuple(printable_path(path) for path in merge.conflicts)))
-    changes = diff_trees(git, present, merge.tree)
-    reasons = find_unsupported(git, merge.tree, changes)
-    in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
-    preview = LandPreview(
-        clean=not reasons and not in_the_way,
-        in_the_way=tuple(printable_path(path) for path in in_the_way),
-        unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
-        files=len(changes),
-    )
-    return LandingCheck(preview, merge.tree, tuple(changes))
-
-
-def target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
-    """The tree after landing `only` these parts, or the rest if there are none."""
-    if not only:
-        return row.result_tree
-    return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
-
-
-def refuse_unless_clean(preview: LandPreview, change_set_id: str) -> None:
-    way_out = f"`clawpy branch {change_set_id}` makes a branch of the work instead"
-    if preview.conflicts:
-        raise Refusal(
-            "conflict",
-            f"you and the session changed the same lines: {join_paths(preview.conflicts)}",
-            f"set your version aside and land again, or {way_out}",
-        )
-    if preview.unsupported:
-        raise Refusal(
-            "unsupported_files", f"these are not landed: {join_paths(preview.unsupported)}", "copy them by hand"
-        )
-    if preview.in_the_way:
-        raise Refusal(
-            "conflict",
-            f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}",
-            f"move them away and land again, or {way_out}",
-        )
-
-
-def later_edits(paths: Sequence[str]) -> Refusal:
-    return Refusal(
-        "later_edits",
-        f"changed since the landing: {join_paths(paths)}",
-        "undoing would lose these changes; stash them first, or undo the landing by hand",
-    )
-
-
-def edited_meanwhile(paths: Sequence[str], *, undoing: bool) -> Refusal:
-    if undoing:
-        return later_edits(paths)
-    return Refusal("conflict", f"changed while landing: {join_paths(paths)}; nothing was landed", "land again")
-
-
-def cannot_write(error: OSError, workspace: str) -> Refusal:
-    where = printable_path(str(error.filename)) if error.filename else workspace
-    return Refusal(
-        "cannot_write",
-        f"{where}: {error.strerror or error}; nothing was changed",
-        "free disk space or make it writable, then try again",
-    )
-
+from engine.storage.database import Database, Transaction
 
 LANDING = "landing"
+
+MAX_PLANS = 5
+"""Maximum number of plans for one landing, while its files keep changing."""
 
 Files = list[dict[str, Any]]
 """The stored files of a change set."""
 
 
-class Landings:
-    """Changes the operator's files, and records it. `step` is called before each step."""
+class Landings(ChangeReader):
+    """Changes the operator's files, each time all or nothing, even when the process is killed."""
 
-    def __init__(self, database: Database, worktrees: Worktrees, step: Callable[[str], None]) -> None:
-        self._database = database
-        self._worktrees = worktrees
+    def __init__(self, *, home: Home, database: Database, randomness: Randomness, step: Callable[[str], None]) -> None:
+        """`step` is called before each step."""
+        super().__init__(database)
+        self.worktrees = Worktrees(home, database)
+        self._locks = self.worktrees.locks
+        self._randomness = randomness
+        self._scratch = home.cache / "staging"
         self._step = step
 
-    def carry_out(
-        self,
-        git: Git,
-        root: Beneath,
-        row: ChangeSetRow,
-        plan: landing.Plan,
-        state: ChangeState,
-        tree: str,
+    def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
+        """Whether it, or `only` these parts, could be landed on the present files; changes nothing."""
+        row = self.row(change_set_id)
+        with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
+            git = row.open_git()
+            return _check_landing(git, root, row, take_snapshot(git).tree, _target_tree(git, row, only))[0]
+
+    def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
+        """Merge its rest, or `only` these parts, into the working-tree files, all or nothing; HEAD, index and branches
+        stay. After a part the rest waits.
+
+        Raises `Refusal`: `conflict` (files changed on both sides, or are obstructed),
+        `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
+        `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
+        """
+        with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
+            git = row.open_git()
+            tree = _target_tree(git, row, only)
+            plan = self._plan_landing(git, root, row, tree)
+            staging.keep_blobs(git, plan, row.session_id, len(row.landings))
+            if tree != row.result_tree:
+                keep_object(git, row.session_id, f"landed-{tree}", tree)
+            return self._carry_out(git, root, row, plan, ChangeState.LANDED, tree)
+
+    def undo(self, change_set_id: str) -> ChangeSet:
+        """Undo the last landing, byte for byte and mode for mode.
+
+        Raises `Refusal`: `later_edits` when a landed file was changed since; `session_writes`,
+        `already_decided`, `unknown_change_set`, `cannot_write`.
+        """
+        with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
+            plan = landing.Plan.from_json(row.landings[-1]["plan"]).reversed()
+            if changed := landing.find_changed(root, plan):
+                raise _later_edits(changed)
+            old_folders = {*plan.old_folders, *staging.replaced_folders(root, plan.entries)}
+            plan = dataclasses.replace(
+                plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
+            )
+            tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
+            return self._carry_out(row.open_git(), root, row, plan, ChangeState.UNDONE, tree)
+
+    def reverse(self, session_id: str) -> bool:
+        """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`,
+        with `later_edits` before the first one."""
+        change = self.for_session(session_id)
+        if change is None or (change.state is ChangeState.WAITING and not change.landings):
+            return False
+        with self._lock_for_decision(change.id, ChangeState.UNDONE) as (row, root):
+            plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
+            if changed := landing.find_changed(root, *plans):
+                raise _later_edits(changed)
+            for _ in plans:
+                self.undo(change.id)
+        return True
+
+    @contextmanager
+    def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
+        """The row and the operator's files, locked against other changes. Finishes an interrupted change first."""
+        workspace = self.row(change_set_id).workspace
+        with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
+            for intent in intents.unfinished(self._database, LANDING):
+                if intent.payload["workspace"] == workspace:
+                    try:
+                        self._finish(intent)
+                    except (Refusal, OSError, landing.FilesChanged) as error:
+                        raise Refusal(
+                            "not_restored",
+                            f"an earlier change of {workspace} is still half done: {error}",
+                            "see `clawpy doctor`; free disk space and make the folder writable, then try again",
+                        ) from error
+            yield self.row(change_set_id, becoming=becoming), root
+
+    def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
+        """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it cannot be landed."""
+        way_out = f"`clawpy branch {row.id}` makes a branch of the work instead"
+        for _ in range(MAX_PLANS):
+            present = take_snapshot(git).tree
+            preview, tree, changes = _check_landing(git, root, row, present, target)
+            if preview.conflicts:
+                message = f"you and the session changed the same lines: {join_paths(preview.conflicts)}"
+                raise Refusal("conflict", message, f"set your version aside and land again, or {way_out}")
+            if preview.unsupported:
+                message = f"these are not landed: {join_paths(preview.unsupported)}"
+                raise Refusal("unsupported_files", message, "copy them by hand")
+            if preview.in_the_way:
+                message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
+                raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
+            token = self._randomness.new_id("land")
+            plan = staging.plan_for(git, root, tree, changes, token=token, scratch=self._scratch)
+            self._step("planned")
+            # Two snapshots with the same contents before and after the plan: it has the merged contents.
+            edited = {change.path for change in diff_trees(git, present, take_snapshot(git).tree)}
+            if not edited & {change.path for change in changes}:
+                return plan
+        raise Refusal(
+            "busy_files",
+            "the files to be changed are being written by another program",
+            "wait until it is done, then land again",
+        )
+
+    def _carry_out(
+        self, git: Git, root: Beneath, row: ChangeSetRow, plan: landing.Plan, state: ChangeState, tree: str
     ) -> ChangeSet:
         """Carry out `plan`; the change set is then landed up to `tree`."""
         files, landed = _files_after(git, row, tree)
@@ -144,7 +164,7 @@ class Landings:
         intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
-            written = landing.carry_out(root, plan, staging.blobs_of(git, plan), self._step)
+            landing.carry_out(root, plan, partial(staging.read_blobs, git), self._step)
         except landing.NotRestored as error:
             raise Refusal(
                 "not_restored",
@@ -154,29 +174,31 @@ class Landings:
         except (landing.FilesChanged, OSError, Refusal) as error:
             intents.drop(self._database, intent)
             if isinstance(error, landing.FilesChanged):
-                raise edited_meanwhile(error.paths, undoing=state is ChangeState.UNDONE) from error
+                if state is ChangeState.UNDONE:
+                    raise _later_edits(error.paths) from error
+                message = f"changed while landing: {join_paths(error.paths)}; nothing was landed"
+                raise Refusal("conflict", message, "land again") from error
             if isinstance(error, OSError):
-                raise cannot_write(error, row.workspace) from error
+                where = printable_path(str(error.filename)) if error.filename else row.workspace
+                message = f"{where}: {error.strerror or error}; nothing was changed"
+                raise Refusal("cannot_write", message, "free disk space or make it writable, then try again") from error
             raise
         self._step("files done")
-        changed = self._record(payload, landing.settle_plan(root, plan), written, intent)
+        changed = self._record(root, payload, plan, intent)
         if changed.state is not ChangeState.WAITING:
-            self._worktrees.remove(row.session_id)
+            self.worktrees.remove(row.session_id)
         return changed
 
-    def _record(self, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int) -> ChangeSet:
-        """Record that the files are as planned, in the transaction that removes the intent. `payload` is the intent's;
-        `plan` is settled."""
+    def _record(self, root: Beneath, payload: dict[str, Any], plan: landing.Plan, intent: int) -> ChangeSet:
+        """Record that the files are as planned, in the transaction that removes the intent with this `payload`."""
         requested = ChangeState(payload["state"])
+        settled, written = landing.settle_plan(root, plan), landing.modification_times(root, plan)
 
         def decide(row: ChangeSetRow) -> Event:
-            row.written = {
-                **{path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths},
-                **written,
-            }
-            row.files = payload["files"]
+            kept = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
+            row.written, row.files = kept | written, payload["files"]
             if requested is ChangeState.LANDED:
-                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": plan.as_json()}
+                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": settled.as_json()}
                 row.landings = [*row.landings, landed]
                 waits = payload["tree"] != row.result_tree
             else:
@@ -187,26 +209,13 @@ class Landings:
                 return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
             return LandingUndone(**row.about, left=len(row.landings))
 
-        return finish_decision(self._database, intent, payload["change_set"], requested, decide)
+        def store(tx: Transaction) -> ChangeSet:
+            return store_decision(tx, payload["change_set"], requested, decide, intent)
 
-    def finish_interrupted(self, workspace: str) -> None:
-        """Roll back an earlier change of this workspace that was interrupted, before another one begins."""
-        for intent in intents.unfinished(self._database, LANDING):
-            if intent.payload["workspace"] == workspace:
-                try:
-                    self._finish(intent)
-                except (Refusal, OSError, landing.FilesChanged) as error:
-                    raise Refusal(
-                        "not_restored",
-                        f"an earlier change of {workspace} is still half done: {error}",
-                        "see `clawpy doctor`; free disk space and make the folder writable, then try again",
-                    ) from error
+        return self._database.write(store)
 
-    def recover(self) -> list[str]:
-        """At start-up: finish or roll back interrupted landings. Returns messages on what was done."""
-        return [self._recover(intent) for intent in intents.unfinished(self._database, LANDING)]
-
-    def _recover(self, intent: intents.Intent) -> str:
+    def _recover_landing(self, intent: intents.Intent) -> str:
+        """At start-up: finish or roll back an interrupted landing. Returns a message on what was done."""
         with self._database.read() as session:
             row = load_checked_row(session, intent.payload["change_set"], None)
         is_landing = intent.payload["state"] == ChangeState.LANDED
@@ -219,19 +228,16 @@ class Landings:
     def _finish(self, intent: intents.Intent) -> str:
         """Record an interrupted landing whose files are complete, or roll it back; returns what was done. Raises
         `Refusal`, OSError, `FilesChanged`: the intent stays then."""
-        payload = intent.payload
-        workspace, plan = payload["workspace"], landing.Plan.from_json(payload["plan"])
-        with self._worktrees.locks.hold(workspace), open_workspace(workspace) as root:
+        workspace, plan = intent.payload["workspace"], landing.Plan.from_json(intent.payload["plan"])
+        with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if landing.is_carried_out(root, plan):
-                settled = landing.settle_plan(root, plan)
-                self._record(payload, settled, landing.modification_times(root, plan), intent.id)
+                self._record(root, intent.payload, plan, intent.id)
                 return "after its last file; it is complete"
-            rollback = landing.roll_back(root, plan, staging.blobs_of(git, plan), self._step)
+            rollback = landing.roll_back(root, plan, partial(staging.read_blobs, git), self._step)
         intents.drop(self._database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
-        others = rollback.changed_by_others
-        if others:
+        if others := rollback.changed_by_others:
             message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"
         return message
 
@@ -246,17 +252,51 @@ def open_workspace(workspace: str) -> Beneath:
         ) from error
 
 
+def _target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+    """The tree after landing `only` these parts, or the rest if there are none."""
+    if not only:
+        return row.result_tree
+    return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
+
+
+def _check_landing(
+    git: Git, root: Beneath, row: ChangeSetRow, present: str, target: str
+) -> tuple[LandPreview, str, list[TreeChange]]:
+    """Whether `row` can be landed up to the tree `target` on the files beneath `root`, whose tree is `present`; the
+    merged tree, and its difference from the present files."""
+    merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=target)
+    if merge.conflicts:
+        return LandPreview(False, merge.conflicts), "", []
+    changes = diff_trees(git, present, merge.tree)
+    reasons = find_unsupported(git, merge.tree, changes)
+    in_the_way = staging.find_obstacles(root, [change for change in changes if change.path not in reasons])
+    preview = LandPreview(
+        clean=not reasons and not in_the_way,
+        in_the_way=tuple(map(printable_path, in_the_way)),
+        unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
+        files=len(changes),
+    )
+    return preview, merge.tree, changes
+
+
+def _later_edits(paths: Sequence[str]) -> Refusal:
+    return Refusal(
+        "later_edits",
+        f"changed since the landing: {join_paths(paths)}",
+        "undoing would lose these changes; stash them first, or undo the landing by hand",
+    )
+
+
 def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
     """The files to show once it is landed up to `tree` (those of the rest, or all when there is none), and the landed
     files."""
     is_complete = tree == row.result_tree
     if is_complete and not row.landings:
         return row.files, row.files
-    landed_files = _files_as_json(row, diffs.file_changes(git, row.base_tree, tree))
-    if is_complete:
-        return landed_files, landed_files
-    return _files_as_json(row, diffs.file_changes(git, tree, row.result_tree)), landed_files
 
+    def between(old: str, new: str) -> Files:
+        left_out = (file for file in row.files if file["status"] == "left out")
+        return [*map(dataclasses.asdict, file_changes(git, old, new)), *left_out]
 
-def _files_as_json(row: ChangeSetRow, files: Iterable[FileChange]) -> Files:
-    return [*map(dataclasses.asdict, files), *(file for file in row.files if file["status"] == "left out")]
+    landed = between(row.base_tree, tree)
+    return (landed if is_complete else between(tree, row.result_tree)), landed

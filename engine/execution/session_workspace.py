@@ -16,8 +16,7 @@ from typing import Any
 
 from engine.config import Settings, SettingsSource
 from engine.execution import snapshots
-from engine.execution.change_capture import CapturedChanges, find_overlaps, record_overlaps
-from engine.execution.changesets import ChangeSets
+from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
@@ -103,7 +102,6 @@ class SessionWorkspaces:
         self._database = database
         self._settings = settings
         self._changes = changes
-        self._captures = changes.captures
         self._worktrees = changes.worktrees
         self._caches = caches
         self._runs = ValidationRuns(database)
@@ -122,7 +120,7 @@ class SessionWorkspaces:
             if row is None or not _has_unsaved_changes(row) or self._changes.for_session(row.id) is not None:
                 continue
             try:
-                captured = self._captures.capture(worktree)
+                captured = self._changes.capture(worktree)
             except (Refusal, OSError) as error:
                 log.warning("the changes of %s cannot be saved", row.id, exc_info=True)
                 messages.append(
@@ -151,8 +149,13 @@ class SessionWorkspaces:
         check: CheckResult | None = None,
     ) -> str:
         """Store a change set; that of session `former`, which it contains, is discarded. Returns its id."""
-        stored = self._captures.store(
-            tx, captured, prediction_id=session.prediction_id, title=session.prompt, check=check
+        stored = self._changes.store(
+            tx,
+            captured,
+            prediction_id=session.prediction_id,
+            title=session.prompt,
+            agent=session.agent,
+            check=check,
         )
         if former:
             self._changes.supersede(tx, former, by=session.id)
@@ -217,7 +220,7 @@ class SessionWorkspaces:
         workspace = None
         try:
             former = continued_session(live.assignment)
-            onto = self._captures.starting_tree(former) if former else None
+            onto = self._changes.starting_tree(former) if former else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
             if worktree.included.summary:
@@ -255,7 +258,7 @@ class SessionWorkspaces:
         live.processes.end(grace=0)
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
-            captured = self._captures.capture(workspace.worktree)
+            captured = self._changes.capture(workspace.worktree)
         bounded_check = check and bound_check(check, live.without_secrets)
         write = self._make_writer(view, workspace, captured, bounded_check, scope)
         live.check_running()
@@ -299,7 +302,7 @@ class SessionWorkspaces:
             return False
         assert workspace.worktree is not None
         try:
-            captured = self._captures.capture(workspace.worktree)
+            captured = self._changes.capture(workspace.worktree)
         except (Refusal, OSError) as problem:
             live.note(f"the changes cannot be saved yet; the next start tries again: {problem}", error=True)
             return True
@@ -354,7 +357,6 @@ class SessionWorkspaces:
         state = snapshot_of(workspace) if check is not None and scope is not None else None
         if state is not None and workspace.worktree is None and state != workspace.before:
             state = Snapshot(state.head, "", False)  # files changed while the tests ran: no known tree has this result
-        overlaps = find_overlaps(self._database, captured) if captured else []
 
         def write(tx: Transaction) -> str:
             if check is not None and scope is not None:
@@ -362,9 +364,7 @@ class SessionWorkspaces:
                 record_run(self._runs, tx, view, check, state, full=scope.full, project=scope.project, changed=changed)
             if captured is None:
                 return ""
-            change_set_id = self._store_changes(tx, captured, view, workspace.continues, check)
-            record_overlaps(tx, change_set_id, view, overlaps)
-            return change_set_id
+            return self._store_changes(tx, captured, view, workspace.continues, check)
 
         return write
 

@@ -30,6 +30,9 @@ from engine.model import Refusal
 REF_ROOT = "refs/clawpy"
 """The refs that keep our objects in a repository; they point to trees, which `git log --all` does not show."""
 
+DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
+"""Options of git for objects that must survive a power cut: old contents are on disk before any file changes."""
+
 _IDENTITY = {
     "GIT_AUTHOR_NAME": "Clawpy Console",
     "GIT_AUTHOR_EMAIL": "clawpy@localhost",

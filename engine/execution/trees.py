@@ -1,4 +1,7 @@
-"""Commits a session's diff on a new branch, without index, HEAD or hooks (SPEC 3.9)."""
+"""Compares, merges and commits git trees, without a working tree, index, HEAD or hooks (SPEC 3.9).
+
+Differences come from `git diff-tree`, merges from `git merge-tree`. Changed paths that are never landed are found here.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,21 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from io import BytesIO
-from pathlib import Path
 
-from engine.execution import snapshots
-from engine.execution.snapshots import commit_of, printable_path, scratch_index
+from engine.execution.snapshots import (
+    commit_of,
+    empty_tree,
+    join_paths,
+    missing_objects,
+    printable_path,
+    scratch_index,
+    validate_id,
+)
 from engine.execution.tools.folder_jail import is_git_name
 from engine.frozen import frozen
-from engine.git import Git, GitError, session_branch
+from engine.git import Git, session_branch
 from engine.git.command import split_nul
 from engine.model import Refusal
-
-# Reads the difference of two git trees from `git diff-tree`: changed paths, renames, line counts and patches.
-
 
 GITLINK = "160000"
 LINK = "120000"
@@ -29,15 +35,8 @@ EXECUTABLE = "100755"
 MAX_TEXT_SIZE = "1m"
 """Files above this size are shown as binary."""
 
-_OPTIONS = (
-    "-c",
-    f"core.bigFileThreshold={MAX_TEXT_SIZE}",
-    "diff-tree",
-    "-r",
-    "--find-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-)
+_DIFF = ("diff-tree", "-r", "--full-index")
+_SHOWN = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF, "--find-renames")
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
 
 
@@ -50,6 +49,9 @@ class TreeChange:
     new_mode: str
     old_oid: str
     new_oid: str
+    status: str
+    old_path: bytes = b""
+    """Of a rename, whose old mode and content are those of this path."""
 
     @property
     def is_added(self) -> bool:
@@ -59,58 +61,44 @@ class TreeChange:
     def is_removed(self) -> bool:
         return self.new_mode == ABSENT
 
-
-@frozen
-class ChangedFile:
-    """One file in the output of `diff-tree`."""
-
-    change: TreeChange
-    """Of a rename, both sides under the new path."""
-    status: str
-    old_path: bytes
-    patch_count: int
-    """The number of its patches in a diff."""
+    @property
+    def paths(self) -> set[bytes]:
+        """The paths that it concerns: two for a rename."""
+        return {self.path, self.old_path or self.path}
 
     @property
-    def path(self) -> bytes:
-        return self.change.path
+    def patch_count(self) -> int:
+        """The number of its patches in a diff: two for a file that became a link, or the reverse."""
+        return 2 if ABSENT not in (self.old_mode, self.new_mode) and self.old_mode[:2] != self.new_mode[:2] else 1
 
 
 def diff_trees(git: Git, old: str, new: str) -> list[TreeChange]:
     """Every path in which the tree `new` differs from `old`, a rename being a deletion and an addition."""
+    return _parse_raw(git.output(*_DIFF, "--raw", "--no-renames", "-z", old, new))
+
+
+def changed_files(git: Git, base: str, result: str) -> list[TreeChange]:
+    """The files that differ, with renames, in git's order."""
+    return _parse_raw(git.output(*_SHOWN, "--raw", "-z", base, result))
+
+
+def _parse_raw(output: bytes) -> list[TreeChange]:
+    items = iter(split_nul(output))
     changes = []
-    items = split_nul(git.output("diff-tree", "-r", "--raw", "--no-renames", "--full-index", "-z", old, new))
-    for header, path in zip(items[0::2], items[1::2], strict=True):
-        old_mode, new_mode, old_oid, new_oid, _ = header.decode().removeprefix(":").split()
-        changes.append(TreeChange(path, old_mode, new_mode, old_oid, new_oid))
+    for header in items:
+        old_mode, new_mode, old_oid, new_oid, letter = header.decode().removeprefix(":").split()
+        old_path = next(items) if letter[0] == "R" else b""
+        is_mode = letter == "M" and old_oid == new_oid
+        status = "mode" if is_mode else _STATUS[letter[0]]
+        changes.append(TreeChange(next(items), old_mode, new_mode, old_oid, new_oid, status, old_path))
     return changes
 
 
-def changed_files(git: Git, base: str, result: str) -> list[ChangedFile]:
-    """The files that differ, in git's order."""
-    return _parse_raw(git.output(*_OPTIONS, "--raw", "--full-index", "-z", base, result))
-
-
-def _parse_raw(output: bytes) -> list[ChangedFile]:
-    items = iter(split_nul(output))
-    files = []
-    for header in items:
-        old_mode, new_mode, old_oid, new_oid, status_letter = header.decode().removeprefix(":").split()
-        letter = status_letter[0]
-        path = next(items)
-        old_path = b""
-        if letter in "RC":
-            old_path, path = path, next(items)
-        status = "mode" if letter == "M" and old_oid == new_oid and old_mode != new_mode else _STATUS[letter]
-        change = TreeChange(path, old_mode, new_mode, old_oid, new_oid)
-        files.append(ChangedFile(change, status, old_path, 2 if letter == "T" else 1))
-    return files
-
-
-def read_patches(git: Git, base: str, result: str) -> list[tuple[ChangedFile, bytes]]:
-    """The files that differ, each with its patch; a file that became a link, or the reverse, has two patches."""
-    options = ("--raw", "-p", "--full-index", "--submodule=short", "-z", base, result)
-    raw, _, patch = git.output(*_OPTIONS, *options, timeout=120).partition(b"\0\0")
+def read_patches(git: Git, base: str, result: str) -> list[tuple[TreeChange, bytes]]:
+    """The files that differ, with renames, each with its patch."""
+    raw, _, patch = git.output(*_SHOWN, "--raw", "-p", "--submodule=short", "-z", base, result, timeout=120).partition(
+        b"\0\0"
+    )
     # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
     # of the raw list.
     patches = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
@@ -119,7 +107,7 @@ def read_patches(git: Git, base: str, result: str) -> list[tuple[ChangedFile, by
 
 def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, int | None]]:
     """Lines added and removed by path, None for binary files."""
-    items = iter(split_nul(git.output(*_OPTIONS, "--numstat", "-z", base, result)))
+    items = iter(split_nul(git.output(*_SHOWN, "--numstat", "-z", base, result)))
     counts: dict[bytes, tuple[int | None, int | None]] = {}
     for item in items:
         added, removed, path = item.split(b"\t", 2)
@@ -130,20 +118,18 @@ def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | Non
     return counts
 
 
-def apply_patch(workspace: Path, base: str, result: str) -> str:
+def apply_patch(git: Git, base: str, result: str) -> str:
     """The patch from one tree to another for `git apply`; "" when git no longer has a tree, or when the patch is not
     UTF-8."""
-    git = Git(workspace).pin()
-    if snapshots.missing_objects(git, base, result):
+    if missing_objects(git, base, result):
         return ""
     try:
-        return git.output(*_OPTIONS[2:], "-p", "--binary", "--full-index", base, result, timeout=120).decode()
+        return git.output(*_DIFF, "--find-renames", "-p", "--binary", base, result, timeout=120).decode()
     except UnicodeDecodeError:
         return ""
 
 
-# Merges trees without a working tree, by git's own `merge-tree`, and finds changed paths that are never landed (SPEC
-# 3.9).
+# Merges
 
 
 @frozen
@@ -152,42 +138,24 @@ class MergeResult:
 
     tree: str
     """Valid only without conflicts."""
-    conflicts: tuple[bytes, ...]
+    conflicts: tuple[str, ...]
+    """Printable paths."""
 
 
 def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResult:
-    """Merge the trees `ours` and `theirs`, which both come from the tree `base`."""
+    """Merge the trees `ours` and `theirs`, which both come from the tree `base`, by git's own `merge-tree`."""
     base_commit = commit_of(git, base, message="base")
-    our_commit = commit_of(git, ours, base_commit, message="ours")
-    their_commit = commit_of(git, theirs, base_commit, message="theirs")
-    merged = git.run(
-        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", our_commit, their_commit, allowed=(0, 1)
-    )
+    sides = [commit_of(git, tree, base_commit, message=side) for side, tree in (("ours", ours), ("theirs", theirs))]
+    merged = git.run("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", *sides, allowed=(0, 1))
     tree, *conflicts = split_nul(merged.stdout)
     if merged.returncode and not conflicts:
         conflicts = [b"(git names no file)"]  # never take an unclean merge for a clean one
-    return MergeResult(tree.decode(), tuple(dict.fromkeys(conflicts)) if merged.returncode else ())
+    return MergeResult(tree.decode(), tuple(map(printable_path, dict.fromkeys(conflicts))) if merged.returncode else ())
 
 
 def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
-    """The paths among `changes` that cannot be landed, with the reason: those of `find_refused`, and files with a
-    configured filter."""
-    reasons = find_refused(git, tree, changes)
-    if filters := git.repository.filters:
-        with scratch_index() as index:
-            staged = git.over(git.folder, index)
-            staged.output("read-tree", tree)
-            paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
-            answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
-        for path, value in zip(answer[0::3], answer[2::3], strict=True):
-            if value.decode(errors="surrogateescape") in filters:
-                reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
-    return reasons
-
-
-def find_refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
     """The paths among `changes`, which lead to `tree`, that are never landed, with the reason: submodules, names that
-    lead outside the folder or into git's own, links that lead outside."""
+    lead outside the folder or into git's own, links that lead outside, files with a configured filter."""
     reasons = {}
     links = []
     for change in changes:
@@ -200,10 +168,18 @@ def find_refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[byt
             reasons[change.path] = "a submodule; update it with git itself"
         elif change.new_mode == LINK:
             links.append(change)
-    return reasons | {
-        path: f"a link that points outside the project, to {printable_path(to)}"
-        for path, to in _links_leading_out(git, tree, links)
-    }
+    for path, target in _links_leading_out(git, tree, links):
+        reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
+    if filters := git.repository.filters:
+        with scratch_index() as index:
+            staged = git.over(git.folder, index)
+            staged.output("read-tree", tree)
+            paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
+            answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
+        for path, value in zip(answer[0::3], answer[2::3], strict=True):
+            if value.decode(errors="surrogateescape") in filters:
+                reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
+    return reasons
 
 
 def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
@@ -229,13 +205,13 @@ def _climbs_out(path: bytes, target: bytes) -> bool:
     """Whether a link's target has more `..` than folders to leave."""
     depth = path.count(b"/")
     for name in target.split(b"/"):
-        if name == b"..":
-            depth -= 1
-        elif name not in (b"", b"."):
-            depth += 1
+        depth += -1 if name == b".." else name not in (b"", b".")
         if depth < 0:
             return True
     return False
+
+
+# Commits
 
 
 def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime) -> str:
@@ -244,42 +220,34 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
     The author is git's user, else a fallback. Raises `Refusal`: `conflict` when the changes need uncommitted work that
     HEAD does not have, `nothing_to_commit`, `unsupported_files`.
     """
-    unsupported = find_unsupported(git, result, diff_trees(git, base, result))
-    if unsupported:
+    if unsupported := find_unsupported(git, result, diff_trees(git, base, result)):
         names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in unsupported.items())
         raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
-    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else snapshots.empty_tree(git)
+    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else empty_tree(git)
     merge = merge_three_way(git, base=base, ours=onto, theirs=result)
     if merge.conflicts:
-        names = ", ".join(printable_path(path) for path in merge.conflicts)
         raise Refusal(
             "conflict",
-            f"it builds on changes that HEAD does not have: {names}",
+            f"it builds on changes that HEAD does not have: {join_paths(merge.conflicts)}",
             "commit your own work first, or land it instead",
         )
     if merge.tree == onto:
         raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
-    parents = ("-p", head) if head else ()
-    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_commit_identity(git, at))
-
-
-def _commit_identity(git: Git, at: datetime) -> dict[str, str]:
-    identity = {"GIT_AUTHOR_DATE": at.isoformat(), "GIT_COMMITTER_DATE": at.isoformat()}
+    identity = {f"GIT_{role}_DATE": at.isoformat() for role in ("AUTHOR", "COMMITTER")}
     for key, fallback in (("name", "Clawpy Console"), ("email", "clawpy@localhost")):
         value = git.text("config", f"user.{key}", allowed=(0, 1)) or fallback
         identity |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
-    return identity
+    parents = ("-p", head) if head else ()
+    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=identity)
 
 
 def free_branch_name(git: Git, title: str, session_id: str) -> str:
     """A free branch name from the words of `title`, with the first free suffix -2, -3, …"""
-    name = first = session_branch(title, snapshots.validate_id(session_id), below=not _ref_exists(git, "clawpy"))
-    number = 1
-    while git.text("for-each-ref", "--count=1", f"refs/heads/{name}"):  # it, or branches below it
-        number += 1
-        name = f"{first}-{number}"
-    return name
+    first = session_branch(title, validate_id(session_id), below=not branch_commit(git, "clawpy"))
+    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+    # A name is taken by a branch, and by branches below it.
+    return next(name for name in names if not git.text("for-each-ref", "--count=1", f"refs/heads/{name}"))
 
 
 def create_branch(git: Git, name: str, commit: str) -> None:
@@ -287,13 +255,6 @@ def create_branch(git: Git, name: str, commit: str) -> None:
     git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
 
 
-def branch_is_at(git: Git, name: str, commit: str) -> bool:
-    """Whether the branch exists and is at `commit`."""
-    try:
-        return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)) == commit
-    except GitError as error:
-        raise Refusal("git_failed", f"cannot read the branches of {git.folder}: {error.stderr}") from error
-
-
-def _ref_exists(git: Git, name: str) -> bool:
-    return bool(git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1)))
+def branch_commit(git: Git, name: str) -> str:
+    """The commit of a branch, "" when there is no such branch."""
+    return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1))

@@ -13,6 +13,7 @@ from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.trees import apply_patch
+from engine.git import Git
 from engine.hierarchy.guidance import read_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
@@ -132,7 +133,7 @@ class _Sources:
         view = self._session(session_id)
         if not red or not runs[-1].tree or view is None:
             return ""
-        return apply_patch(Path(view.workspace), red[-1].tree, runs[-1].tree)
+        return apply_patch(Git(Path(view.workspace)).pin(), red[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
         """ "" when the operator discarded or undid the work."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.execution import landing
-from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.execution.landing import ABSENT, Contents, Entry, Image, Kind, Plan, blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
 from tests.execution.landing_world import World
@@ -72,7 +72,7 @@ def attempt(work: Callable[[], object]) -> None:
         work()
 
 
-def make_plan() -> tuple[Plan, Callable[[str], bytes]]:
+def make_plan() -> tuple[Plan, Contents]:
     texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
     one, two = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
     entries = (
@@ -85,7 +85,7 @@ def make_plan() -> tuple[Plan, Callable[[str], bytes]]:
         Entry("d/sub/authorized_keys", ABSENT, one),
     )
     plan = Plan("land_x", entries, (("d/old", 0o755), ("d/old/empty", 0o755)), (("d/sub", 0o755),))
-    return plan, texts.__getitem__
+    return plan, lambda oids: {oid: texts[oid] for oid in oids}
 
 
 def make_tree(top: Path) -> Path:

@@ -68,13 +68,11 @@ class World:
         """Run `edit` in a worktree of its own and keep what it changed."""
         worktree = self.worktrees.create(name, self.root)
         edit(worktree.folder)
-        captured = self.changes.captures.capture(worktree)
+        captured = self.changes.capture(worktree)
         if captured is None:
             return None
         return self.database.write(
-            lambda tx: self.changes.captures.store(
-                tx, captured, prediction_id="pred_1", title="Fix the cart", check=check
-            )
+            lambda tx: self.changes.store(tx, captured, prediction_id="pred_1", title="Fix the cart", check=check)
         )
 
     def changed(self, edit: Callable[[Path], None], *, name: str = "session_1") -> ChangeSet:

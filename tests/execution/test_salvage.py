@@ -191,7 +191,7 @@ def test_a_start_that_is_killed_too_loses_nothing(
     def dies(*arguments: object, **named: object) -> None:
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(killed.changes.captures, "store", dies)
+    monkeypatch.setattr(killed.changes, "store", dies)
     with pytest.raises(RuntimeError):
         killed.sessions.recover()
     assert killed.files(session_id) == []
@@ -219,7 +219,7 @@ def test_what_cannot_be_captured_stays_where_it_is(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.changes.captures, "capture", fails)
+        patch.setattr(world.changes, "capture", fails)
         assert "cannot be saved yet" in world.sessions.recover()[1]
     assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
     assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
@@ -240,15 +240,15 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def work(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> ChangeSet:
     """A session that writes `files` and ends as a change set."""
-    onto = world.changes.captures.starting_tree(continues) if continues else None
+    onto = world.changes.starting_tree(continues) if continues else None
     worktree = world.worktrees.create(session_id, world.root, onto=onto)
     for name, text in files.items():
         (worktree.folder / name).write_text(text)
-    captured = world.changes.captures.capture(worktree)
+    captured = world.changes.capture(worktree)
     assert captured is not None
 
     def store(tx: Transaction) -> ChangeSet:
-        stored = world.changes.captures.store(tx, captured, prediction_id="pred_1", title=session_id)
+        stored = world.changes.store(tx, captured, prediction_id="pred_1", title=session_id)
         if continues:
             world.changes.supersede(tx, continues, by=session_id)
         return stored
@@ -296,15 +296,15 @@ def test_what_was_decided_already_stays_so(world: World, decide: str) -> None:
 @pytest.mark.long
 def test_what_is_landed_while_the_next_runs_is_not_discarded(world: World) -> None:
     former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.captures.starting_tree("sess_1"))
+    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.starting_tree("sess_1"))
     world.changes.land(former.id)
     (worktree.folder / "b.txt").write_text("b\n")
-    captured = world.changes.captures.capture(worktree)
+    captured = world.changes.capture(worktree)
     assert captured is not None
 
     def store(tx: Transaction) -> ChangeSet:
         world.changes.supersede(tx, "sess_1", by="sess_2")
-        return world.changes.captures.store(tx, captured, prediction_id="pred_1", title="next")
+        return world.changes.store(tx, captured, prediction_id="pred_1", title="next")
 
     after = world.database.write(store)
 
@@ -318,7 +318,7 @@ def test_changes_that_do_not_fit_any_more_are_named_and_nothing_stays_behind(wor
     world.repository.write("a.txt", "mine\n2\n3\n")
 
     with pytest.raises(Refusal, match=r"a\.txt") as refused:
-        world.worktrees.create("sess_2", world.root, onto=world.changes.captures.starting_tree("sess_1"))
+        world.worktrees.create("sess_2", world.root, onto=world.changes.starting_tree("sess_1"))
 
     assert refused.value.code == "conflict"
     assert not world.worktrees.folder_of("sess_2").exists()
