@@ -1,16 +1,19 @@
 """Access to files beneath one folder that is safe against links and folders exchanged meanwhile (SPEC 3.8, 3.9).
 
 A path is never checked first and used later. Each call resolves it anew from the descriptor of the folder, through real
-folders of the same file system only, each opened from the one before, and acts on the last name within the descriptor
-of its folder. Nothing here waits for a pipe or a device.
+folders of the same mount only, and acts on the last name within the descriptor of its folder. Linux does that in one
+call (`openat2`); elsewhere each folder is opened from the one before. Nothing here waits for a pipe or a device.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import functools
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -23,17 +26,20 @@ _READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR, errno.EXDEV)
-"""Errors of opening a link, a file, and a folder of another file system."""
+"""Errors of opening a link, a file, and a folder of another mount."""
 
 REPLACED = (*_NO_FOLDER, errno.EINVAL, errno.ENXIO)
 """Why a file that `lstat` saw can no longer be read as one: another thing stands there now."""
+
+_OPENAT2 = 437
+_RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 
 
 class Beneath:
     """The files beneath one folder. Paths are relative to it, "" is the folder itself. Used as a context manager.
 
     Methods raise OSError with the path as `filename`: ELOOP or ENOTDIR when a parent is no real folder, EXDEV when the
-    path is absolute, has `..` in it or leads to another file system, and what the system says of the rest.
+    path is absolute, has `..` in it or leads into another mount, and what the system says of the rest.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -227,21 +233,64 @@ def _outside_error() -> OSError:
 
 
 def _open_folder(top: int, path: str, flags: int) -> int:
-    """The descriptor of a folder, each opened from the one before."""
     if not path:
         return os.open(".", flags, dir_fd=top)
     names = path.split("/")
     if "\0" in path or any(name in ("", ".", "..") for name in names):
         raise _outside_error()
-    device, folder = os.fstat(top).st_dev, top
-    for depth, name in enumerate(names, 1):
-        try:
-            inner = os.open(name, flags if depth == len(names) else _PASS_FOLDER, dir_fd=folder)
-        finally:
+    opened = _openat2()
+    return opened(top, path, flags) if opened is not None else _step_by_step(top, names, flags)
+
+
+def _step_by_step(top: int, names: list[str], flags: int) -> int:
+    folder = top
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, _PASS_FOLDER, dir_fd=folder)
             if folder != top:
                 os.close(folder)
-        folder = inner
-        if os.fstat(folder).st_dev != device:
+            folder = inner
+        return os.open(names[-1], flags, dir_fd=folder)
+    finally:
+        if folder != top:
             os.close(folder)
-            raise _outside_error()
-    return folder
+
+
+class _OpenHow(ctypes.Structure):
+    """`struct open_how` of Linux."""
+
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+@functools.cache
+def _openat2() -> Callable[[int, str, int], int] | None:
+    """Linux's `openat2` that follows no link and stays beneath, or None where the kernel has none or forbids it."""
+    if sys.platform != "linux":
+        return None
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+
+    def opened(top: int, path: str, flags: int) -> int:
+        options = _OpenHow(flags, 0, _RESOLVE)
+        name = os.fsencode(path)
+        descriptor: int = syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(top),
+            name,
+            ctypes.byref(options),
+            ctypes.c_size_t(ctypes.sizeof(options)),
+        )
+        if descriptor < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+        return descriptor
+
+    root = os.open("/", _PASS_FOLDER)
+    try:
+        os.close(opened(root, ".", _PASS_FOLDER))
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, a container's filter
+            return None
+    finally:
+        os.close(root)
+    return opened
