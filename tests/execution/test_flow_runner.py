@@ -352,10 +352,8 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
 def test_what_is_missing_is_said_in_words_with_what_it_means() -> None:
     with pytest.raises(Refusal) as refusal:
         validate_parameters(FLOWS["bisect"], {})
-    assert refusal.value.message == (
-        "bisect needs test and good: `bisect test=… good=…` "
-        "(test: id of the test that fails, as its tool names it; good: a commit at which the test passed)"
-    )
+    assert refusal.value.message == "bisect needs test and good"
+    assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.value.fix
 
 
 PRESENT = {"tests": ["a"], "times": 20}
@@ -397,7 +395,6 @@ def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
         edit_parameters(Hunt, PRESENT, edit)
     assert refusal.value.code == PROSE
     assert "is not a parameter" not in str(refusal.value)
-    assert "for example `hunt tests=src/cart.py`" in refusal.value.fix
 
 
 @given(st.text(max_size=60))

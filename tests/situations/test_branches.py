@@ -286,8 +286,8 @@ def test_a_rebase_stopped_half_way(monday: Situation, backend: str) -> None:
     first = monday.first("unfinished_operation")
     assert first.reasoning.startswith("Rebasing tax onto main stopped at “Sum with tax” with 2 files in conflict")
     done = monday.approve(first)
-    assert "with ours (main): all 2 tests passed" in done.summary, "the commit after the present one is applied, too"
-    assert "with theirs (tax): 1 of 2 tests failed" in done.summary
+    assert "with ours (main): the one test passed" in done.summary
+    assert "with theirs (tax): 1 of 1 test failed" in done.summary
     assert "`git rebase --abort`" in monday.transcript(done)
 
 
@@ -367,4 +367,4 @@ def test_a_binary_file_on_a_detached_head_without_tests(monday: Situation) -> No
     first = monday.first("unfinished_operation")
     assert first.reasoning.endswith("stopped with 1 file in conflict: src/ä b.bin.")
     done = monday.approve(first)
-    assert done.summary == "The merge conflicts in src/ä b.bin; its tests could not be run"
+    assert done.summary.startswith("The merge conflicts in src/ä b.bin; its tests could not be run: ")

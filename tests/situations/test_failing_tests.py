@@ -142,7 +142,7 @@ def land_breaking_revert(monday: Situation) -> str:
     monday.run_tests()
     card = monday.propose(f"rehearse_revert commit={right}")
     done = monday.approve(card)
-    assert "reverts cleanly; but 1 of 1 test failed" in done.summary
+    assert "reverts cleanly, but 1 of 1 test failed" in done.summary
     assert done.change_set_id is not None
     monday.advance(minutes=1)
     monday.land(done)
@@ -232,7 +232,7 @@ def test_a_fix_that_does_not_help_says_so(monday: Situation) -> None:
     card = offered_fix(monday)
     assert card is not None
     done = monday.approve(card)
-    assert (done.result, done.summary) == (Result.FAILED, "The fix does not apply: it conflicts in cart.py")
+    assert (done.result, done.summary) == (Result.FAILED, "The fix does not apply: it conflicts in 1 file: cart.py")
     assert done.change_set_id is None
     assert "<<<<" not in (monday.path / "cart.py").read_text()
     assert "apply_fix" not in monday.kinds(), "it was tried on these files"

@@ -1,8 +1,8 @@
-"""Learned flows: commands that agents ran again and again, one after the other, without a model (SPEC 5.4).
+"""The flows that there are: which one a prompt names, its parameters as text (SPEC 9.2), and learned flows (SPEC 5.4).
 
-Each is like any other flow: the content filter checks every command, the sandbox confines it, it works in a worktree of
-its own, and its changes wait for review. `FlowRegistry` has the program's own flows and the learned ones that are
-active now, so a flow that was rolled back cannot be started.
+Learned flows are commands that agents ran again and again, one after the other, without a model. Each is like any other
+flow: the content filter checks every command, the sandbox confines it, it works in a worktree of its own, its changes
+wait for review. One that was rolled back cannot be started.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.steps import count, last_line
+from engine.execution.runners.flows.steps import count, join_names, last_line
 from engine.model import FlowForm, Refusal, sanitise
 
-# Finds the flow that a prompt names, and checks, describes and edits its parameters (SPEC 9.2). Pure functions.
-
+# -- Parameters -----------------------------------------------------------------------------------------------------
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
 """Words beside the name of a flow that change nothing."""
@@ -39,8 +38,6 @@ VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
 
 PROSE = "prose"
 """The code of the refusal of an edit that is a sentence, and no mistyped parameter."""
-
-_SAMPLES = {"int": "3", "bool": "true", "list": "src/cart.py"}
 
 
 def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
@@ -75,52 +72,34 @@ def _normalise_words(text: str) -> str:
 
 def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
     """The flow with its parameters. Raises `Refusal` `bad_parameters` with what is wrong and what is accepted."""
-    unknown = [name for name in values if name not in flow.model_fields]
-    if unknown:
-        raise parameter_refusal(flow, f"{flow.name} has no parameter {sanitise(', '.join(unknown))}")
     try:
         return flow.model_validate(dict(values))
     except ValidationError as error:
-        missing = [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]
-        if missing:
-            raise parameter_refusal(flow, _missing_message(flow, missing)) from error
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'parameters'}: {problem['msg']}"
-            for problem in error.errors(include_url=False, include_context=False)[:5]
+        problems: dict[str, list[str]] = {}
+        for problem in error.errors(include_url=False, include_context=False)[:5]:
+            place = ".".join(map(str, problem["loc"])) or "parameters"
+            special = problem["type"] in ("missing", "extra_forbidden")
+            problems.setdefault(problem["type"] if special else "", []).append(
+                place if special else f"{place}: {problem['msg']}"
+            )
+        said = (
+            [f"{flow.name} has no parameter {join_names(problems['extra_forbidden'])}"]
+            if "extra_forbidden" in problems
+            else []
         )
-        raise parameter_refusal(flow, sanitise(problems)) from error
+        said += [f"{flow.name} needs {join_names(problems['missing'])}"] if "missing" in problems else []
+        said += [f"{flow.name}: {problem}" for problem in problems.get("", ())]
+        raise parameter_refusal(flow, sanitise("; ".join(said))) from error
 
 
-def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters", value: str = "") -> Refusal:
-    """The refusal of parameters: the problem, the accepted parameters, and an example, with `value` if it is given."""
+def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
+    """The refusal of parameters, with how they are written and what each means."""
     fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
-    accepted = "; ".join(_describe_field(name, field) for name, field in fields)
-    message = problem if problem.startswith(f"{flow.name} ") else f"{flow.name}: {problem}"
     if not fields:
-        return Refusal(code, message, "it has no parameters")
-    form = " ".join([flow.name, *(_usage_of(name, field) for name, field in fields)])
-    shown = [pair for pair in fields if pair[1].is_required()]
-    shown = shown or [next((pair for pair in fields if pair[0] != "project"), fields[0])]
-    example = " ".join(_example_of(name, field, value) for name, field in shown)
-    return Refusal(code, message, f"`{form}`, or a JSON object, for example `{flow.name} {example}`; {accepted}")
-
-
-def _example_of(name: str, field: FieldInfo, value: str) -> str:
-    """A parameter with a sample value."""
-    sample = _SAMPLES.get(_type_name(field), name.upper())
-    return f"{name}={sample if _type_name(field) in ('int', 'bool') else value or sample}"
-
-
-def _usage_of(name: str, field: FieldInfo) -> str:
-    return f"{name}=…" if field.is_required() else f"[{name}=…]"
-
-
-def _missing_message(flow: type[Flow], missing: Sequence[str]) -> str:
-    """The names of missing parameters, how to write them, and their meanings."""
-    names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
-    form = " ".join([flow.name, *(f"{name}=…" for name in missing)])
-    means = "; ".join(f"{name}: {flow.model_fields[name].description or 'a value'}" for name in missing)
-    return f"{flow.name} needs {names}: `{form}` ({means})"
+        return Refusal(code, problem, "it has no parameters")
+    form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)
+    accepted = "; ".join(_describe_field(name, field) for name, field in fields)
+    return Refusal(code, problem, f"`{flow.name} {form}`; {accepted}")
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
@@ -134,7 +113,7 @@ def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> 
         try:
             changes = json.loads(text)
         except json.JSONDecodeError as error:
-            raise parameter_refusal(flow, f"the edit is not JSON: {error}") from error
+            raise parameter_refusal(flow, f"{flow.name}: the edit is not JSON: {error}") from error
     else:
         changes = _parse_pairs(flow, text)
     return validate_parameters(flow, {**present, **changes})
@@ -144,24 +123,16 @@ def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
     names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
     pieces = re.split(rf"(?:^|(?<=[\s,;]))({names})[ \t]*[=:](?!:)", text)
     stray = pieces[0].strip()
-    if stray:
-        typo = re.search(r"([A-Za-z_]\w*)=", stray)
-        if typo:
-            raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
-        if len(stray.split()) > 1 and not all(VALUE.fullmatch(word) for word in stray.split()):
-            message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
-            raise parameter_refusal(flow, message, code=PROSE)
-        value = "" if " " in stray else sanitise(stray)[:80]
-        raise parameter_refusal(flow, f"which parameter is {sanitise(stray)[:80]!r}?", value=value)
-    if len(pieces) < 3:
-        raise parameter_refusal(flow, "the edit contains no parameter")
-    changes: dict[str, Any] = {}
-    for name, value in zip(pieces[1::2], pieces[2::2], strict=True):
-        typo = re.search(r"\s([a-z_]\w*)=", value)
-        if typo:
-            raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
-        changes[name] = _parse_value(flow.model_fields[name], value.strip().rstrip(",;").rstrip())
-    return changes
+    if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *pieces[2::2]])):
+        raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
+    if len(stray.split()) > 1 and not _are_values(stray):
+        message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
+        raise parameter_refusal(flow, message, code=PROSE)
+    if stray or len(pieces) < 3:
+        problem = f"which parameter is {sanitise(stray)[:80]!r}?" if stray else "the edit contains no parameter"
+        raise parameter_refusal(flow, f"{flow.name}: {problem}")
+    pairs = zip(pieces[1::2], pieces[2::2], strict=True)
+    return {name: _parse_value(flow.model_fields[name], text.strip().rstrip(",;").rstrip()) for name, text in pairs}
 
 
 def _parse_value(field: FieldInfo, text: str) -> Any:
@@ -175,17 +146,16 @@ def _parse_value(field: FieldInfo, text: str) -> Any:
     return text
 
 
-def _type_name(field: FieldInfo) -> str:
-    return "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
-
-
 def _describe_field(name: str, field: FieldInfo) -> str:
-    kind = _type_name(field)
+    kind = "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
     default = ""
     if not field.is_required():
         default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
     note = f" ({field.description})" if field.description else ""
     return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"
+
+
+# -- Learned flows --------------------------------------------------------------------------------------------------
 
 
 class LearnedFlow(Flow):

@@ -308,7 +308,7 @@ def test_a_lint_script_in_a_makefile(repository: Repository, run_flow: RunFlow) 
     ("files", "command"),
     [
         ({"a.py": "1"}, "python3 -m venv .venv && .venv/bin/pip install ruff"),
-        ({"a.py": "1", "uv.lock": ""}, "uv add --dev ruff"),
+        ({"a.py": "1", "pyproject.toml": "", "uv.lock": ""}, "uv add --dev ruff"),
         ({"a.py": "1", "pyproject.toml": "[tool.poetry]\n"}, "poetry add --group dev ruff"),
         ({"a.py": "1", "Pipfile": ""}, "pipenv install --dev ruff"),
     ],

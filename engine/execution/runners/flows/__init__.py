@@ -22,12 +22,13 @@ from engine.execution.runners.flows.history import (
 from engine.execution.runners.flows.leftovers import LookAtMentions, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.maintenance import PrepareEnvironment, ReclaimSpace, UndoLanding, UpdateLock
-from engine.execution.runners.flows.merges import ForecastConflicts, RehearseMerge
-from engine.execution.runners.flows.rehearsed_changes import (
+from engine.execution.runners.flows.rehearsals import (
     ApplyFix,
+    ForecastConflicts,
     KeepCommits,
     LookAtStash,
     RehearseAutosquash,
+    RehearseMerge,
     RehearseRevert,
 )
 from engine.execution.runners.flows.test_upkeep import Quarantine, UncoveredLines

@@ -1,13 +1,12 @@
-"""Flows that write into a project's documents: its change log, its `AGENTS.md`."""
+"""Flows that write into a project's documents: its change log in its own style, and its `AGENTS.md`."""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place, check_argument
 from engine.execution.runners.flows.lint import is_own_file
-from engine.execution.runners.flows.steps import count, resolve_commit
+from engine.execution.runners.flows.steps import count, join_names, resolve_commit
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model.text import LEARNT, one_line, read_section, write_section
@@ -38,8 +37,7 @@ _SECTION_KEYWORDS = [(section, _TABLES["sections"][section]["words"]) for sectio
 _SILENT_SUBJECT = re.compile("".join(_TABLES["silent"]), re.I)
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
-_HASH_HEADING = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
-_PLAIN_HEADING = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+_HEADING = re.compile(rf"^(?:(?P<marks>#{{1,3}})\s+)?(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _UNDERLINE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
 _GROUP_NAMES = "|".join(sorted({name for names in SECTION_NAMES.values() for name in names}, key=len, reverse=True))
 _SECTION_HEADING = re.compile(
@@ -50,31 +48,26 @@ _LIST_ITEM = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 @frozen
 class Style:
-    """The style of one change log."""
+    """The style of one change log; by default that of Keep a Changelog."""
 
-    marks: str
+    marks: str = "##"
     """`#` marks before a version's heading; "" for an underlined heading."""
-    rule: str
+    rule: str = ""
     """The character under an underlined heading."""
-    bracketed: bool
+    bracketed: bool = True
     """Versions are in brackets."""
-    group: str
+    group: str = "### {}"
     """The format of a section's heading; "" when the file has plain lists."""
-    bullet: str
+    bullet: str = "- "
     """The beginning of an entry."""
-    names: Mapping[str, str]
-    """The file's names for the sections."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The file's names for sections, where it has others."""
 
     def heading_lines(self) -> list[str]:
         """The lines of the heading for unreleased changes."""
         title = "[Unreleased]" if self.bracketed else "Unreleased"
-        text = f"{self.marks} {title}" if self.marks else title
-        return [text, self.rule * len(text)] if self.rule else [text]
+        return [f"{self.marks} {title}"] if self.marks else [title, self.rule * len(title)]
 
-
-KEEP_A_CHANGELOG = Style(
-    marks="##", rule="", bracketed=True, group="### {}", bullet="- ", names={name: name for name in SECTIONS}
-)
 
 NEW_FILE = """# Changelog
 
@@ -124,64 +117,41 @@ def _normalise_words(text: str) -> str:
     return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
 
 
-@frozen
-class Heading:
-    """The heading of one version."""
-
-    index: int
-    """The index of its line."""
-    text: str
-    marks: str
-    """Its `#` marks; "" for an underlined heading."""
-
-
-def detect_style(lines: Sequence[str]) -> Style:
-    """The style of an existing file, from its newest version; for the rest that of Keep a Changelog."""
-    headings = find_headings(lines)
-    bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_LIST_ITEM.match, lines) if m), "- ")
-    below = lines[headings[0].index :] if headings else lines[1:]  # the title of a file may be "Changes", too
-    group = next((m["before"] + "{}" + m["after"] for m in map(_SECTION_HEADING.match, below) if m), None)
-    names = _section_names(below)
+def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[str]]]) -> Style:
+    """The style of an existing file with these `headings` of versions, from the newest; for the rest that of Keep a
+    Changelog."""
+    below = lines[headings[0][0] :] if headings else lines[1:]  # the title of a file may be "Changes", too
+    items = [match for line in lines if (match := _LIST_ITEM.match(line))]
+    bullet = items[0]["indent"] + items[0]["mark"] + items[0]["space"] if items else "- "
+    groups = [match for line in below if (match := _SECTION_HEADING.match(line))]
+    used = {match["name"].lower(): match["name"] for match in reversed(groups)}
+    own = {
+        section: [used[name.lower()] for name in names if name.lower() in used]
+        for section, names in SECTION_NAMES.items()
+    }
+    style = Style(bullet=bullet, names={section: names[0] for section, names in own.items() if names})
+    if groups:
+        style = replace(style, group=f"{groups[0]['before']}{{}}{groups[0]['after']}")
     if not headings:
-        return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=names)
-    newest = headings[0]
-    released = [heading.text for heading in headings if not _UNRELEASED.search(heading.text)] or [newest.text]
-    if group is None:
-        group = f"{newest.marks}# {{}}" if newest.marks else "**{}**"
-        if any(map(_LIST_ITEM.match, lines[newest.index :])):
-            group = ""
-    return Style(
-        marks=newest.marks,
-        rule="" if newest.marks else lines[newest.index + 1].strip()[:1],
-        bracketed="[" in released[0],
-        group=group,
-        bullet=bullet,
-        names=names,
-    )
+        return style
+    index, newest = headings[0]
+    marks = newest["marks"] or ""
+    if not groups:
+        style = replace(style, group="" if items else f"{marks}# {{}}" if marks else "**{}**")
+    released = [match["text"] for _, match in headings if not _UNRELEASED.search(match["text"])]
+    rule = "" if marks else lines[index + 1].strip()[:1]
+    return replace(style, marks=marks, rule=rule, bracketed="[" in (released or [newest["text"]])[0])
 
 
-def _section_names(lines: Sequence[str]) -> dict[str, str]:
-    """The file's name for each section: the one that it uses most often, else that of Keep a Changelog."""
-    used = Counter(match["name"] for match in map(_SECTION_HEADING.match, lines) if match)
-    own_names = {}
-    for section, names in SECTION_NAMES.items():
-        used_aliases = [name for name, _ in used.most_common() if name.lower() in {alias.lower() for alias in names}]
-        own_names[section] = next(iter(used_aliases), section)
-    return own_names
-
-
-def find_headings(lines: Sequence[str]) -> list[Heading]:
-    """The headings of versions, outside of code blocks."""
-    headings: list[Heading] = []
+def find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
+    """The headings of versions, outside of code blocks: the index of each line and its match."""
+    headings = []
     fenced = False
-    for number, line in enumerate(lines):
+    for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True)):
         fenced ^= line.startswith("```")
-        if fenced:
-            continue
-        if match := _HASH_HEADING.match(line):
-            headings.append(Heading(number, match["text"], match["marks"]))
-        elif (match := _PLAIN_HEADING.match(line)) and number + 1 < len(lines) and _UNDERLINE.match(lines[number + 1]):
-            headings.append(Heading(number, match["text"], ""))
+        match = None if fenced else _HEADING.match(line)
+        if match and (match["marks"] or _UNDERLINE.match(following)):
+            headings.append((number, match))
     return headings
 
 
@@ -190,23 +160,18 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     missing. Sections of released versions, and all other lines, stay byte for byte. "" begins a new file."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
-    style = detect_style(lines) if text else KEEP_A_CHANGELOG
     headings = find_headings(lines)
-    unreleased = next((number for number, head in enumerate(headings) if _UNRELEASED.search(head.text)), None)
-    if unreleased is not None:
-        heading = headings[unreleased]
-        start = heading.index + (1 if heading.marks else 2)
-        is_last = unreleased + 1 == len(headings)
-        end = _end_of_text(lines, start) if is_last else headings[unreleased + 1].index
-        body = _merge_entries(lines[start:end], entries, style)
-        gap = [""] if lines[end:] else []
-        lines = [*lines[:start], "", *body, *gap, *lines[end:]]
+    style = detect_style(lines, headings) if text else Style()
+    at = next((number for number, (_, match) in enumerate(headings) if _UNRELEASED.search(match["text"])), None)
+    if at is None:
+        begin = end = headings[0][0] if headings else _end_of_text(lines, 0)
+        heading = [*([""] if begin and lines[begin - 1].strip() else []), *style.heading_lines()]
     else:
-        at = headings[0].index if headings else _end_of_text(lines, 0)
-        above = [""] if at and lines[at - 1].strip() else []
-        below = [""] if lines[at:] else []
-        body = _merge_entries([], entries, style)
-        lines = [*lines[:at], *above, *style.heading_lines(), "", *body, *below, *lines[at:]]
+        begin = headings[at][0] + (1 if headings[at][1]["marks"] else 2)
+        end = headings[at + 1][0] if at + 1 < len(headings) else _end_of_text(lines, begin)
+        heading = []
+    body = _merge_entries(lines[begin:end], entries, style)
+    lines = [*lines[:begin], *heading, "", *body, *([""] if lines[end:] else []), *lines[end:]]
     return newline.join(lines) + newline
 
 
@@ -222,22 +187,19 @@ def _end_of_text(lines: Sequence[str], start: int) -> int:
 
 def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:
     """The unreleased section with new entries, each at the end of its section; new sections come last."""
-    lines = list(body)
-    while lines and not lines[0].strip():
-        lines.pop(0)
-    while lines and not lines[-1].strip():
-        lines.pop()
+    text = "\n".join(body).strip("\n")
+    lines = text.split("\n") if text else []
     for section in SECTIONS:
         bullets = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
         if not bullets:
             continue
-        at = _end_of_section(lines, style.names[section]) if style.group else len(lines)
+        at = _end_of_section(lines, style.names.get(section, section)) if style.group else len(lines)
         if at is not None:
             lines[at:at] = bullets
         else:
             gap = [""] if lines else []
             after = [""] if style.group.startswith("#") else []
-            lines += [*gap, style.group.format(style.names[section]), *after, *bullets]
+            lines += [*gap, style.group.format(style.names.get(section, section)), *after, *bullets]
     return lines
 
 
@@ -290,23 +252,6 @@ def _check_since(text: str) -> str:
     return check_argument(text) if text else ""
 
 
-@frozen
-class _SortedCommits:
-    """Commits for a change log."""
-
-    entries: dict[str, list[str]]
-    """New entries by section."""
-    mentioned: list[str]
-    """Subjects that the change log has already."""
-    unnoticed: list[str]
-    """Subjects that no user would notice."""
-
-    @property
-    def entry_count(self) -> int:
-        """The number of new entries."""
-        return sum(map(len, self.entries.values()))
-
-
 class DraftChangelog(Flow):
     """Groups the commits and writes them into the unreleased section, under the file's own headings."""
 
@@ -334,25 +279,40 @@ class DraftChangelog(Flow):
             raise FlowError(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
-        sorting = _sort_commits(commits, text)
+        entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
+        left_out: dict[str, list[str]] = {"left out": [], "already there": []}
+        for sha, subject in commits:
+            section, entry = classify(subject) or ("", "")
+            if not section:
+                left_out["left out"].append(subject)
+            elif is_mentioned(text, sha, entry) or entry in entries[section]:
+                left_out["already there"].append(subject)
+            else:
+                entries[section].append(entry)
+        entries = {section: lines for section, lines in entries.items() if lines}
         facts: dict[str, object] = {
             "file": name,
             "commits": len(commits),
-            "entries": sorting.entries,
-            "left_out": sorting.unnoticed,
-            "already_there": sorting.mentioned,
+            "entries": entries,
+            "left_out": left_out["left out"],
+            "already_there": left_out["already there"],
         }
         job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
-        for section in SECTIONS:
-            for entry in sorting.entries.get(section, ()):
+        for section, lines in entries.items():
+            for entry in lines:
                 job.say(f"{section:<10}  {entry}")
-        for words, subjects in (("left out", sorting.unnoticed), ("already there", sorting.mentioned)):
+        for words, subjects in left_out.items():
             if subjects:
-                job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
-        if not sorting.entry_count:
-            return FlowResult(f"Nothing to add to {name}: {_nothing_to_add(sorting, commits)}", facts=facts)
-        (job.folder / name).write_bytes(add_entries(text, sorting.entries).encode())
-        return FlowResult(f"{name}: {count(sorting.entry_count, 'entry', 'entries')} under Unreleased", facts=facts)
+                job.say(f"{words}: {join_names(subjects, 10)}")
+        if not entries:
+            mentioned = len(left_out["already there"])
+            why = (
+                f"{count(mentioned, 'commit')} already mentioned" if mentioned else "no commits that users would notice"
+            )
+            return FlowResult(f"Nothing to add to {name}: {why if commits else 'no commits'}", facts=facts)
+        (job.folder / name).write_bytes(add_entries(text, entries).encode())
+        number = sum(map(len, entries.values()))
+        return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
 
     def _read_commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
@@ -365,33 +325,6 @@ class DraftChangelog(Flow):
         )
         pairs = [line.partition("\0") for line in out.split("\n") if line]
         return [(sha, one_line(subject)) for sha, _, subject in pairs]
-
-
-def _sort_commits(commits: list[tuple[str, str]], text: str) -> _SortedCommits:
-    entries: dict[str, list[str]] = {}
-    mentioned: list[str] = []
-    unnoticed: list[str] = []
-    for sha, subject in commits:
-        classified = classify(subject)
-        if classified is None:
-            unnoticed.append(subject)
-        elif is_mentioned(text, sha, classified[1]) or classified[1] in entries.get(classified[0], ()):
-            mentioned.append(subject)
-        else:
-            entries.setdefault(classified[0], []).append(classified[1])
-    return _SortedCommits(
-        {section: entries[section] for section in SECTIONS if section in entries},
-        mentioned,
-        unnoticed,
-    )
-
-
-def _nothing_to_add(sorting: _SortedCommits, commits: list[tuple[str, str]]) -> str:
-    if not commits:
-        return "no commits"
-    if sorting.mentioned:
-        return f"{count(len(sorting.mentioned), 'commit')} already mentioned"
-    return "no commits that users would notice"
 
 
 # -- Write a project's lessons into one marked section of its `AGENTS.md` (SPEC 1.12) -----------------------------

@@ -1,4 +1,4 @@
-"""Flows that read git's history: a day's work, a release, a pull request, files that change together."""
+"""Flows that read git's history: branches, a day's work, files that change together, a pull request, a release."""
 
 from __future__ import annotations
 
@@ -69,11 +69,12 @@ class ReportBranches(Flow):
         job.say(f"Compared with {base}")
         branches = self._read_branches(job, base)
         width = max((len(branch.name) for branch in branches), default=0)
-        for state, title in (
-            ("merged", f"Merged into {base}"),
-            ("applied", f"Their changes are in {base} as other commits (rebased or squashed)"),
-            ("stale", f"No commit for {self.days} days"),
-        ):
+        titles = {
+            "merged": f"Merged into {base}",
+            "applied": f"Their changes are in {base} as other commits (rebased or squashed)",
+            "stale": f"No commit for {self.days} days",
+        }
+        for state, title in titles.items():
             group = [branch for branch in branches if branch.state == state]
             if group:
                 job.say(f"{title}:")
@@ -81,7 +82,14 @@ class ReportBranches(Flow):
                 note = "checked out" if branch.is_checked_out else branch.command
                 numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
                 job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
-        return _make_result(branches, base)
+        to_tidy = [branch for branch in branches if branch.state in titles]
+        rows = as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
+        stale = sum(branch.state == "stale" for branch in to_tidy)
+        number = count(len(branches), "branch", "branches")
+        summary = f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
+        if not to_tidy:
+            summary = f"Nothing to tidy: {number} besides {base}, all active"
+        return FlowResult(summary, facts={"base": base, "branches": rows})
 
     def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
         form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
@@ -113,22 +121,6 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     return is_merged(job.git, upstream, sha, separate_objects(job.git, job.scratch))
 
 
-def _make_result(branches: list[ComparedBranch], base: str) -> FlowResult:
-    to_tidy = [branch for branch in branches if branch.state != "active"]
-    facts = {
-        "base": base,
-        "branches": as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command"),
-    }
-    stale = sum(branch.state == "stale" for branch in to_tidy)
-    if not to_tidy:
-        return FlowResult(
-            f"Nothing to tidy: {count(len(branches), 'branch', 'branches')} besides {base}, all active", facts=facts
-        )
-    return FlowResult(
-        f"{len(to_tidy) - stale} merged and {stale} stale of {count(len(branches), 'branch', 'branches')}", facts=facts
-    )
-
-
 # -- Summarise the work since a time ------------------------------------------------------------------------------
 
 MAX_COMMITS = 500
@@ -146,9 +138,8 @@ class CommitSummary:
     branch: str
     author: str
     subject: str
-    files: frozenset[str]
-    added: int
-    removed: int
+    changes: tuple[tuple[str, str, str], ...]
+    """Added lines, removed lines ("-" for a binary file) and path of each file."""
 
 
 class SummariseDay(Flow):
@@ -173,7 +164,7 @@ class SummariseDay(Flow):
         text = format_day_summary(commits, self.sessions, self.checks, uncommitted)
         for line in text.split("\n"):
             job.say(line)
-        files = {file for commit in commits for file in commit.files}
+        files = {path for commit in commits for _, _, path in commit.changes}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
         if self.sessions:
             parts.append(count(len(self.sessions), "session"))
@@ -188,7 +179,8 @@ def format_day_summary(
     lines: list[str] = []
     for day in sorted({commit.day for commit in commits}, reverse=True):
         of_day = [commit for commit in commits if commit.day == day]
-        size = f"+{sum(commit.added for commit in of_day)} -{sum(commit.removed for commit in of_day)}"
+        rows = [change for commit in of_day for change in commit.changes]
+        size = f"+{sum(_line_count(row[0]) for row in rows)} -{sum(_line_count(row[1]) for row in rows)}"
         lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(of_day), 'commit')}, {size} lines")
         for branch in dict.fromkeys(commit.branch for commit in of_day):
             on_branch = [commit for commit in of_day if commit.branch == branch]
@@ -224,17 +216,11 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
 
 def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> CommitSummary:
     sha, date, source, author, subject, numbers = record.split("\x02", 5)
-    files: set[str] = set()
-    added = removed = 0
-    for entry in numbers.split("\0"):
-        parts = entry.strip("\n").split("\t", 2)
-        if len(parts) == 3:
-            files.add(parts[2])
-            added += int(parts[0]) if parts[0].isdigit() else 0
-            removed += int(parts[1]) if parts[1].isdigit() else 0
+    rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
     branch = main if main and sha in shared else source.removeprefix("refs/heads/")
     day = (datetime.fromisoformat(date).astimezone(zone) - DAY_STARTS_AT).date().isoformat()
-    return CommitSummary(day, branch, author, subject, frozenset(files), added, removed)
+    changes = tuple((row[0], row[1], row[2]) for row in rows if len(row) == 3)
+    return CommitSummary(day, branch, author, subject, changes)
 
 
 def _uncommitted_files(job: Job) -> list[str]:
@@ -253,20 +239,6 @@ MAX_SHOWN_LINES = 12
 
 MAX_SEARCHED_COMMITS = 2_000
 """Maximum number of commits of each file that are searched."""
-
-
-@frozen
-class JointChange:
-    """A commit in which both files changed, with the numbers of the partner's changed lines."""
-
-    sha: str
-    date: str
-    subject: str
-    added: str
-    deleted: str
-
-    def __str__(self) -> str:
-        return f"{self.date}  {self.sha[:10]}  {self.subject}  (+{self.added} −{self.deleted})"
 
 
 class LookTogether(Flow):
@@ -288,23 +260,21 @@ class LookTogether(Flow):
         if not commits:
             raise FlowError(f"no commit changed both {path} and {partner}")
         shown = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
-        for change in shown:
-            job.say(str(change))
-        newest = shown[0]
+        for sha, date, subject, added, deleted in shown:
+            job.say(f"{date}  {sha[:10]}  {subject}  (+{added} −{deleted})")
+        newest, date, subject, added, deleted = shown[0]
         job.say("")
-        job.say(f"{partner} in {newest.sha[:10]}:")
-        for line in _changed_lines(git, newest.sha, partner):
-            job.say(line)
-        lines = _line_count(newest.added) + _line_count(newest.deleted)
+        job.say(f"{partner} in {newest[:10]}:")
+        job.say_list(_changed_lines(git, newest, partner), MAX_SHOWN_LINES)
+        lines = count(_line_count(added) + _line_count(deleted), "line")
         times = "commit changed" if len(commits) == 1 else "commits changed"
         return FlowResult(
-            f"{len(commits)} {times} both {path} and {partner}, the last on {newest.date}: "
-            f"“{newest.subject}”, {count(lines, 'line')} of {partner}",
+            f"{len(commits)} {times} both {path} and {partner}, the last on {date}: “{subject}”, {lines} of {partner}",
             facts={
                 "path": path,
                 "partner": partner,
                 "together": len(commits),
-                "commits": [{"id": change.sha, "date": change.date, "subject": change.subject} for change in shown],
+                "commits": [{"id": sha, "date": date, "subject": subject} for sha, date, subject, *_ in shown],
             },
         )
 
@@ -325,11 +295,12 @@ def _make_pathspec(path: str) -> str:
     return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
 
 
-def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
+def _read_joint_change(git: Git, sha: str, partner: str) -> list[str]:
+    """Id, date and subject of a commit, and the numbers of the partner's added and deleted lines."""
     fields = git.text(
         "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _make_pathspec(partner)
     ).split("\0")
-    return JointChange(*fields[:3], *"".join(fields[3:]).strip().split("\t")[:2])
+    return [*fields[:3], *"".join(fields[3:]).strip().split("\t")[:2]]
 
 
 def _line_count(lines: str) -> int:
@@ -343,9 +314,7 @@ def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
         "show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner)
     ).splitlines()
     start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
-    lines = [_printable_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
-    rest = len(lines) - MAX_SHOWN_LINES
-    return [*lines[:MAX_SHOWN_LINES], *([f"and {count(rest, 'more line')}"] if rest > 0 else [])]
+    return [_printable_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
 
 
 def _printable_line(line: str, partner: str) -> str:

@@ -1,12 +1,14 @@
-"""Commits and trees for flows: resolves names, puts the worktree at a commit, stores its files as a tree."""
+"""What flows share: words for results and transcripts, commits, trees, and the worktree that they work in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from engine.execution.runners.flow import FlowError, Job
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
@@ -15,7 +17,7 @@ from engine.git.merges import conflicted
 from engine.model import CheckResult
 from engine.model.text import one_line, seconds_in_words
 
-# Text and facts for results and transcripts: counts, lists of names, a check in words.
+# -- Words --
 
 
 MAX_NAMES = 8
@@ -171,6 +173,9 @@ REHEARSAL_AUTHOR = {
 }
 """Environment of git for temporary commits."""
 
+MAX_CONFLICT_FILE_BYTES = 50_000_000
+"""Maximum size of a file in conflict whose places are counted."""
+
 LINKED_FOLDERS = ("node_modules", "vendor", "deps")
 """Folders that `linked_packages` may have linked into the worktree."""
 
@@ -187,12 +192,51 @@ def reset_worktree(job: Job, revision: str) -> None:
     job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
 
 
-def abort_rebase(job: Job) -> tuple[str, list[str]]:
-    """End a rebase that stopped. Returns where it stopped, in words, and the files in conflict."""
-    files = list(conflicted(job.git))
-    commit = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
-    job.git.run("rebase", "--abort", allowed=(0, 1, 128))
-    return f"stops at {commit}" + (f" in {join_names(files, 3)}" if files else ""), files
+@frozen
+class GitTrial:
+    """What a command of git left in the worktree."""
+
+    tree: str
+    """The files as a tree id; "" when it did not come to its end."""
+    conflicts: Mapping[str, int]
+    """The files in conflict, each with its number of marked places, 0 when the whole file is in dispute."""
+    error: str
+    """The end of what git printed when it failed without a conflict."""
+    stop: str
+    """Where a rebase stopped, in words; it is aborted."""
+
+    @property
+    def files(self) -> str:
+        """The files in conflict, in words."""
+        return f"{count(len(self.conflicts), 'file')}: {join_names(self.conflicts, 4)}"
+
+
+def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = None) -> GitTrial:
+    """Run a command of git in the worktree that may end in conflicts: merge, revert, apply, cherry-pick, rebase."""
+    environment = {**REHEARSAL_AUTHOR, **(environment or {})}
+    done = job.git.run(*arguments, environment=environment, allowed=range(256))
+    conflicts = unmerged_files(job.git)
+    error = done.stderr.decode(errors="replace")[-300:] if done.returncode and not conflicts else ""
+    stop = ""
+    if done.returncode and arguments[0] == "rebase":
+        commit = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
+        job.git.run("rebase", "--abort", allowed=(0, 1, 128))
+        stop = f"stops at {commit}" + (f" in {join_names(conflicts, 3)}" if conflicts else "")
+    tree = "" if done.returncode or conflicts else job.git.text("write-tree")
+    return GitTrial(tree, conflicts, error, stop)
+
+
+def unmerged_files(git: Git) -> dict[str, int]:
+    """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
+    return {path: _count_conflict_markers(git.folder / path) for path in conflicted(git)}
+
+
+def _count_conflict_markers(file: Path) -> int:
+    try:
+        lines = read_plain(file, MAX_CONFLICT_FILE_BYTES, follow=False).splitlines()
+    except (OSError, ValueError):
+        return 0
+    return sum(line.startswith(b"<<<<<<< ") for line in lines)
 
 
 def stage_all_files(job: Job) -> dict[str, str]:

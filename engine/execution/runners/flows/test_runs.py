@@ -11,6 +11,7 @@ from typing import Final
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
 from engine.execution.runners.flows.steps import count, describe_check, join_names, last_line
+from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import (
     EXECUTION_KINDS,
@@ -21,7 +22,7 @@ from engine.execution.runners.toolchains.project_tools import (
     first_missing,
 )
 from engine.execution.runners.toolchains.projects import Project, find_projects
-from engine.execution.runners.toolchains.python_projects import environment_command, is_python_project
+from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.frozen import frozen
 from engine.model import CheckResult
@@ -161,7 +162,7 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script'
     if is_python_project(folder):
-        return environment_command(folder)
+        return environment_command(ProjectFolder.of_operator(folder, folder))
     return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 
@@ -291,30 +292,27 @@ def run_test_plan(
     return results
 
 
-def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> list[tuple[Toolchain, CheckResult]]:
+def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> CheckResult:
     """Run all tests of each tool; as `run_test_plan`."""
-    return run_test_plan(job, [(tool, []) for tool in tools])
+    return combine_checks(run_test_plan(job, [(tool, []) for tool in tools]))
 
 
-def try_whole_suite(job: Job, path: str) -> CheckResult | None:
-    """Run the whole suite on the present files of the worktree. Reports why where it cannot run, and returns None."""
+def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
+    """Run the whole suite on the present files of the worktree. The result, None where the tests cannot run, and the
+    rest of a sentence about it: `, all 5 tests passed`, `, but …`, `; its tests could not be run: …`."""
     try:
         tools = find_toolchains(job, path)
         with linked_packages(job, tools):
-            return combine_checks(run_whole_suite(job, tools))
+            check = run_whole_suite(job, tools)
     except CannotRun as error:
-        job.say(error.message)
-        return None
+        job.say(str(error))
+        return None, f"; its tests could not be run: {error.message}"
+    return check, f", {'' if check.green else 'but '}{describe_check(check)}"
 
 
 def all_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
     """The tests of all changed files, in order, each once."""
     return sorted({test for tests in tests_by_path.values() for test in tests})
-
-
-def first_failing(results: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
-    """The first result with a failure, else the first."""
-    return next((pair for pair in results if not pair[1].green), results[0])
 
 
 def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckResult:

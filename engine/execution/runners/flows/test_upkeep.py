@@ -1,11 +1,10 @@
-"""The flow that skips unreliable tests until a day, so that they are not forgotten."""
+"""Flows that keep a test suite good: they find changed lines that no test runs, and skip unreliable tests a while."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -28,17 +27,14 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.steps import count, describe_check, in_project, join_names, last_line
 from engine.execution.runners.flows.test_runs import all_tests, find_toolchains, run_tests, toolchain_for
+from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.python_projects import add_package_command
 from engine.execution.runners.toolchains.tool_table import Command, is_inside, read_text
 from engine.files import read_plain
 from engine.git.leftovers import UNTIL
 from engine.model import CheckResult
 
-# The flow that finds changed lines that no test runs, measured with the project's own coverage.
-
-
-MAX_LISTED_FILES = 3
+# -- Find changed lines that no test runs, measured with the project's own coverage -------------------------------
 
 MAX_REPORT_BYTES = 100_000_000
 
@@ -87,47 +83,38 @@ class UncoveredLines(ProjectFlow):
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
         tests = [] if self.whole else all_tests(tool.tests_for(list(changed)))
-        check, missing = _measure(job, tool, tests, sorted(changed))
+        check, missing = _measure(job, self.project, tool, tests, sorted(changed))
         uncovered: dict[str, list[int]] = {}
-        unmeasured = []
         for path, lines in sorted(changed.items()):
             if path not in missing:
-                unmeasured.append(path)
+                job.say(f"{path}: not measured, coverage is configured to leave it out")
             elif hits := sorted(set(lines) & missing[path]):
                 uncovered[path] = hits
                 job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
-        for path in unmeasured:
-            job.say(f"{path}: not measured, coverage is configured to leave it out")
-        scope = "no test runs" if not tests else "none of their tests runs"
         facts: dict[str, object] = {"uncovered": uncovered, "whole": not tests}
         if not uncovered:
             summary = f"The tests run every measured changed line; {describe_check(check)}"
             return FlowResult(summary, check=check, facts=facts)
         if check.green:
             facts["next"] = "let_agent_fix"
-        summary = f"{_summarise_lines(uncovered, scope)}; {describe_check(check)}"
+        scope = "none of their tests runs" if tests else "no test runs"
+        number = sum(map(len, uncovered.values()))
+        files = join_names([f"{path} {format_line_ranges(lines)}" for path, lines in uncovered.items()], 3)
+        summary = f"{files}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
         return FlowResult(summary, check=check, sound=False, facts=facts, full=not tests)
 
 
-def _summarise_lines(uncovered: dict[str, list[int]], scope: str) -> str:
-    """The uncovered lines; `scope` says which tests do not run them."""
-    shown = list(uncovered.items())[:MAX_LISTED_FILES]
-    files = "; ".join(f"{path} {format_line_ranges(lines)}" for path, lines in shown)
-    more = f" and {len(uncovered) - MAX_LISTED_FILES} more files" if len(uncovered) > MAX_LISTED_FILES else ""
-    number = sum(map(len, uncovered.values()))
-    return f"{files}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}"
-
-
 def _measure(
-    job: Job, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
+    job: Job, project: str, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
 ) -> tuple[CheckResult, dict[str, set[int]]]:
     """The result of the tests, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
     interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
     listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
     installed = listing.output.split()
     if not listing.ok or "coverage" not in installed:
+        folder = ProjectFolder.of_operator(job.workspace / project, job.workspace)
         raise CannotRun(
-            "coverage is not installed in the project's environment", add_package_command(job.workspace, "coverage")
+            "coverage is not installed in the project's environment", add_package_command(folder, "coverage")
         )
     data = job.scratch / "coverage.data"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
@@ -170,6 +157,8 @@ def format_line_ranges(lines: Sequence[int]) -> str:
             ranges.append([line, line])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
+
+# -- Skip unreliable tests until a day, so that they are not forgotten --------------------------------------------
 
 MAX_TEST_FILE_BYTES = 5_000_000
 
@@ -235,26 +224,43 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     tree = ast.parse(text)
     node = _find_test(tree, names)
     rows = text.split("\n")
-    newline = "\r" if rows[0].endswith("\r") else ""
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     old = [decorator for decorator in node.decorator_list if UNTIL in ast.unparse(decorator)]
     if any(until.isoformat() in ast.unparse(decorator) for decorator in old):
         return None
-    imports, day = _missing_imports(tree)
+    newline = "\r" if rows[0].endswith("\r") else ""
+    imported = re.search(r"^from datetime import date(?: as (\w+))?[ \t\r]*$", text, re.M)
+    day = (imported[1] or "date") if imported else "_date" if re.search(r"\bdate\b", text) else "date"
+    wanted = [] if imported else ["from datetime import date" + (" as _date" if day == "_date" else "")]
+    wanted += [] if re.search(r"^import pytest\b", text, re.M) else ["import pytest"]
     quote = "'" if text.count("'") > text.count('"') else '"'
     reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
-    indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip())]
+    indent = " " * (len(rows[first - 1]) - len(rows[first - 1].lstrip()))
     condition = f"{day}.today() < {day}({until.year}, {until.month}, {until.day})"
     mark = f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
-    if len(indent + mark) > 100:
-        parts = ["@pytest.mark.skipif(", f"    {condition},", f"    reason={quote}{reason}{quote},", ")"]
-        mark = f"{newline}\n{indent}".join(parts)
     for decorator in reversed(old):
         del rows[decorator.lineno - 1 : decorator.end_lineno]
     rows.insert(first - 1, f"{indent}{mark}{newline}")
-    after = "\n".join(_add_imports(rows, tree, imports, newline))
+    at = _import_row(tree)
+    rows[at:at] = [f"{line}{newline}" for line in wanted]
+    after = "\n".join(rows)
     ast.parse(after)
     return after
+
+
+def _import_row(tree: ast.Module) -> int:
+    """The index of the row for new imports: before the first import of the file, behind its docstring and those from
+    the future."""
+    at = 0
+    for statement in tree.body:
+        is_docstring = isinstance(statement, ast.Expr) and at == 0
+        if is_docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+            at = statement.end_lineno or 0
+        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+            return statement.lineno - 1
+        else:
+            return at
+    return at
 
 
 def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
@@ -267,67 +273,3 @@ def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.Asyn
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and statement.name == names[-1]:
             return statement
     raise ValueError(f"there is no test {'::'.join(names)}")
-
-
-def _missing_imports(tree: ast.Module) -> tuple[list[str], str]:
-    """The lines to add, and the name of the class `date` in the file."""
-    has_pytest, day, is_taken = False, "", False
-    for statement in tree.body:
-        if isinstance(statement, ast.Import):
-            has_pytest = has_pytest or any(name.name == "pytest" and not name.asname for name in statement.names)
-        elif isinstance(statement, ast.ImportFrom) and statement.module == "datetime":
-            day = next((name.asname or name.name for name in statement.names if name.name == "date"), day)
-    for node in ast.walk(tree):
-        names = [getattr(node, "name", None), getattr(node, "arg", None)]
-        stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "date"
-        is_taken = is_taken or stored or ("date" in names and not isinstance(node, (ast.alias, ast.keyword)))
-    lines = [] if has_pytest else ["import pytest"]
-    if not day:
-        day = "_date" if is_taken else "date"
-        lines.insert(0, "from datetime import date" + (" as _date" if is_taken else ""))
-    return lines, day
-
-
-def _add_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: str) -> list[str]:
-    """`rows` with import `lines` among the file's own: the standard library's first, pytest's after them."""
-    present = [statement for statement in tree.body if isinstance(statement, (ast.Import, ast.ImportFrom))]
-    future = [
-        statement for statement in present if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-    ]
-    others = [statement for statement in present if statement not in future]
-    begins = others[0].lineno - 1 if others else _row_after_docstring(tree, future)
-    standard = [statement for statement in others if _is_standard(statement)]
-    rows = list(rows)
-    for line in reversed(lines):
-        if line == "import pytest":
-            at = (standard[-1].end_lineno or 0) if standard else begins
-            blank = at < len(rows) and not rows[at].strip()
-            space = [newline] if blank else [newline, newline]
-            rows[at:at] = [*([newline] if standard else []), f"{line}{newline}", *([] if others else space)]
-        else:
-            before = [
-                statement
-                for statement in standard
-                if isinstance(statement, ast.Import) or (statement.module or "") < "datetime"
-            ]
-            at = (before[-1].end_lineno or 0) if before else begins
-            rows[at:at] = [f"{line}{newline}", *([] if standard else [newline])]
-    if not others:
-        rows[begins:begins] = [newline] if begins else []
-    return rows
-
-
-def _row_after_docstring(tree: ast.Module, future: list[ast.ImportFrom]) -> int:
-    """The index of the row after the docstring and the imports from the future."""
-    if future:
-        return future[-1].end_lineno or 0
-    if tree.body and ast.get_docstring(tree, clean=False) is not None:
-        return tree.body[0].end_lineno or 0
-    return 0
-
-
-def _is_standard(statement: ast.Import | ast.ImportFrom) -> bool:
-    name = statement.names[0].name if isinstance(statement, ast.Import) else statement.module or ""
-    return name.partition(".")[0] in sys.stdlib_module_names and not (
-        isinstance(statement, ast.ImportFrom) and statement.level
-    )

@@ -28,7 +28,6 @@ from engine.execution.runners.flows.test_runs import (
     combine_checks,
     find_signatures,
     find_toolchains,
-    first_failing,
     run_test_plan,
     run_tests,
     run_whole_suite,
@@ -360,37 +359,34 @@ class CheckCleanHead(ProjectFlow):
         tools = find_toolchains(job, self.project)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
         with linked_packages(job, tools):
-            done = run_whole_suite(job, tools)
-            check = combine_checks(done)
+            check = run_whole_suite(job, tools)
             if check.green:
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
-            needed = self._rerun_with_files(job, *first_failing(done), snapshot) if left_out else None
+            needed = self._rerun_with_files(job, tools, check.failing, snapshot) if left_out else None
             reset_worktree(job, head)  # the result is HEAD's: that is the state it is recorded with
-        if needed is None:
-            return FlowResult(
-                capitalised(f"on HEAD alone {describe_check(check)}"), check=check, facts=facts, full=True
-            )
-        facts["passes_with_files"] = needed
-        outcome = f"{len(needed)} of them pass" if needed else "they also fail"
-        summary = f"On HEAD alone {describe_check(check)}; {outcome} with the uncommitted files"
+        summary = f"On HEAD alone {describe_check(check)}"
+        if needed is not None:
+            facts["passes_with_files"] = needed
+            outcome = f"{len(needed)} of them pass" if needed else "they also fail"
+            summary = f"{summary}; {outcome} with the uncommitted files"
         return FlowResult(summary, check=check, facts=facts, full=True)
 
-    def _rerun_with_files(self, job: Job, tool: Toolchain, check: CheckResult, snapshot: str) -> list[str] | None:
+    def _rerun_with_files(
+        self, job: Job, tools: Sequence[Toolchain], failing: Sequence[str], snapshot: str
+    ) -> list[str] | None:
         """The failing tests that pass with the uncommitted files; None when they cannot be run again."""
-        failing = list(check.failing)
+        tool = toolchain_for(tools, failing)
         if not tool.runs_single_tests or not failing or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
         restore_tree(job, snapshot)
         present = tool.existing_tests(failing)
-        if not present:
-            return None
         try:
-            rerun = run_tests(job, tool, present)
+            rerun = run_tests(job, tool, present) if present else None
         except CannotRun as error:
             job.say(error.message)
-            return None
-        return [test for test in failing if test not in rerun.failing]
+            rerun = None
+        return None if rerun is None else [test for test in failing if test not in rerun.failing]
 
 
 def _changed_files(job: Job, head: str, tree: str) -> list[str]:

@@ -24,9 +24,6 @@ from engine.execution.runners.flows.steps import (
 from engine.execution.runners.flows.test_runs import try_whole_suite
 from engine.git import Git
 from engine.git.merges import CONFLICT, Operation, Stage, conflicted, read_operation
-from engine.model import CheckResult
-
-SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("theirs", 3))
 
 MAX_LISTED_FILES = 50
 """Maximum number of files in conflict in the transcript."""
@@ -61,38 +58,46 @@ class UnfinishedOperation(ProjectFlow):
         stages = conflicted(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
         _report_files(job, git, operation, conflicts)
-        checks = _test_each_side(job, self.project, operation, stages)
         go_on, give_up = _next_commands(operation)
         job.say(f"To go on: {go_on}")
         job.say(f"To give up: {give_up}")
-        facts = {
+        facts: dict[str, object] = {
             "operation": operation.name,
-            "conflicts": {path: conflicts[path] for path in operation.unmerged},
+            "conflicts": conflicts,
             "resolved": operation.resolved,
-            "tests": {side: None if check is None else describe_check(check) for side, check in checks.items()},
             "go_on": go_on,
             "give_up": give_up,
         }
-        if not operation.unmerged:
-            check = checks["present"]
-            tests = (
-                f"the tests in the present state: {describe_check(check)}" if check else "its tests could not be run"
-            )
-            summary = f"No conflict is left in the {operation_label(operation.name)}; {tests}. To go on: {go_on}"
+        label = operation_label(operation.name)
+        if not conflicts:
+            check, outcome = try_whole_suite(job, self.project)
+            tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
+            summary = f"No conflict is left in the {label}{tests}. To go on: {go_on}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
-        results = [
-            f"{_side_name(operation, side)}: {describe_check(check)}"
-            for side, check in checks.items()
-            if check is not None
-        ]
-        tests = f"; with {'; with '.join(results)}" if results else "; its tests could not be run"
-        total = sum(conflicts.values())
-        where = f"{count(total, 'place')} of " if total else ""
-        return FlowResult(
-            f"The {operation_label(operation.name)} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}",
-            sound=False,
-            facts=facts,
-        )
+        facts["tests"] = outcomes = self._test_each_side(job, operation, stages)
+        places = sum(conflicts.values())
+        where = f"{count(places, 'place')} of " if places else ""
+        tests = "".join(outcomes.values())
+        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}"
+        return FlowResult(summary, sound=False, facts=facts)
+
+    def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, str]:
+        """The outcome of the tests with all conflicts taken from each side, as the rest of a sentence."""
+        start = job.git.text("rev-parse", "HEAD")
+        outcomes: dict[str, str] = {}
+        theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
+        for side, stage, name in (("ours", 2, operation.ours.name), ("theirs", 3, theirs)):
+            reset_worktree(job, start)
+            words = f"{side} ({name})" if name else side
+            job.say(f"With all conflicts taken from {words}:")
+            for path, versions in stages.items():
+                _resolve_file(job, path, versions, side, stage)
+            check, outcome = try_whole_suite(job, self.project)
+            if check is None:
+                return {"": outcome}  # the tests of the other side cannot run either
+            outcomes[side] = f"; with {words}: {describe_check(check)}"
+        reset_worktree(job, start)
+        return outcomes
 
 
 def operation_label(operation: str) -> str:
@@ -101,8 +106,7 @@ def operation_label(operation: str) -> str:
 
 
 def _report_files(job: Job, git: Git, operation: Operation, conflicts: dict[str, int]) -> None:
-    ours = f"{operation.ours.name} “{operation.ours.subject}”"
-    job.say(f"Ours: {ours}")
+    job.say(f"Ours: {operation.ours.name} “{operation.ours.subject}”")
     if operation.theirs is not None:
         job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
     for path in operation.files[:MAX_LISTED_FILES]:
@@ -139,83 +143,29 @@ def _next_commands(operation: Operation) -> tuple[str, str]:
     return f"{before}`{operation.continue_command}`", f"`{operation.abort_command}`"
 
 
-def _side_name(operation: Operation, side: str) -> str:
-    """The name of a side in a sentence, with its branch where it has one."""
-    if side == "ours":
-        return f"ours ({operation.ours.name})"
-    theirs = operation.theirs
-    return f"theirs ({operation.rebased or theirs.name})" if theirs else "theirs"
-
-
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:
-    git, (bad, good) = operator_git(job), operation.terms
+    git, (bad, good), abort = operator_git(job), operation.terms, operation.abort_command
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
-    job.say(f"Known to be {bad}: {read_commit(git, operation.bad) if operation.bad else 'none yet'}")
-    for sha in operation.good:
-        job.say(f"Known to be {good}: {read_commit(git, sha)}")
-    if not operation.good:
-        job.say(f"Known to be {good}: none yet")
-    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", operation.abort_command]
+    for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
+        for known in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
+            job.say(f"Known to be {term}: {known}")
+    commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", abort]
     job.say(
         f"Test what is checked out, then `{commands[0]}` or `{commands[1]}`; `{commands[2]}` if it cannot be tested."
     )
-    job.say(f"To give up: `{operation.abort_command}`")
+    job.say(f"To give up: `{abort}`")
     facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
-    if not operation.bad or not operation.good:
-        missing = " and ".join(
-            f"`git bisect {term} COMMIT`"
-            for term, commit in ((bad, operation.bad), (good, operation.good))
-            if not commit
-        )
-        return FlowResult(f"The bisect waits for {missing}; to give up: `{operation.abort_command}`", facts=facts)
+    missing = [
+        f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
+    ]
+    if missing:
+        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: `{abort}`", facts=facts)
     steps = max(0, operation.suspects.bit_length() - 1)
-    abort = operation.abort_command
     summary = (
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
         f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`; to give up: `{abort}`"
     )
     return FlowResult(summary, facts=facts | {"commands": commands})
-
-
-def _test_each_side(
-    job: Job, project: str, operation: Operation, stages: dict[str, dict[int, Stage]]
-) -> dict[str, CheckResult | None]:
-    """The result of the tests with each side, or with the present files where there is no conflict any more."""
-    start = job.git.text("rev-parse", "HEAD")
-    if not operation.unmerged:
-        return {"present": try_whole_suite(job, project)}
-    checks: dict[str, CheckResult | None] = {}
-    for side, stage in SIDES:
-        reset_worktree(job, start)
-        job.say(f"With all conflicts taken from {_side_name(operation, side)}:")
-        for path, versions in stages.items():
-            _resolve_file(job, path, versions, side, stage)
-        _apply_remaining_commits(job, operation, side, stage)
-        checks[side] = try_whole_suite(job, project)
-        if checks[side] is None:
-            return dict.fromkeys(("ours", "theirs"))  # the tests of the other side cannot run either
-    reset_worktree(job, start)
-    return checks
-
-
-def _apply_remaining_commits(job: Job, operation: Operation, side: str, stage: int) -> None:
-    """Apply the commits that a rebase, or a cherry-pick of several, would apply next."""
-    if not operation.remaining or operation.name == "am":
-        return
-    if not operation.simple:
-        job.say(
-            f"{count(len(operation.remaining), 'commit')} after this one are left out: the list holds more than commits"
-        )
-        return
-    verb = "revert" if operation.name == "revert" else "cherry-pick"
-    for number, sha in enumerate(operation.remaining):
-        done = job.git.run(verb, "--no-commit", "-X", side, sha, allowed=(0, 1, 128))
-        unmerged = conflicted(job.git)
-        if done.returncode and not unmerged:
-            job.say(f"{count(len(operation.remaining) - number, 'commit')} after this one could not be applied")
-            return
-        for path, versions in unmerged.items():
-            _resolve_file(job, path, versions, side, stage)
 
 
 def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:

@@ -52,6 +52,11 @@ class ProjectFolder:
     """Language and name of each tool that was not found."""
     _texts: dict[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of_operator(cls, folder: Path, top: Path) -> ProjectFolder:
+        """A folder of the operator's own tree."""
+        return cls(folder, folder, top, top)
+
     @cached_property
     def names(self) -> frozenset[str]:
         """The files and links of the folder itself."""
@@ -183,7 +188,7 @@ def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> 
     """The manager that the manifest names, else the usual one."""
     patterned = [row for row in rows if row.manifest_pattern]
     named = [row for row in patterned if folder.search_files(folder.find_files(row.manifests), row.manifest_pattern)]
-    if named and named[0].name == "uv" and python_projects.package_manager_of(folder.folder) != "uv":
+    if named and named[0].name == "uv" and "[tool.uv" not in folder.read_file("pyproject.toml") and _has_pip(folder):
         named = named[1:]  # groups of dependencies, in a project whose environment pip made
     return next(iter([*named, *(row for row in rows if not row.manifest_pattern)]), rows[0])
 
@@ -195,7 +200,11 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
     def from_top(name: str) -> str:
         return f"{path}/{name}" if path and name else name
 
-    commands = _pip_commands(folder) if row.name == "pip" else _install_commands(folder, row, lock)
+    commands = (
+        _pip_commands(folder, "pytest", *_pip_needs(folder))
+        if row.name == "pip"
+        else _install_commands(folder, row, lock)
+    )
     return PackageSetup(
         row.name, row.kind, path, from_top(manifest), from_top(lock), commands, row.hosts, _is_installed(folder, row)
     )
@@ -213,13 +222,55 @@ def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) 
     return (command,) if command else ()
 
 
-def _pip_commands(folder: ProjectFolder) -> tuple[tuple[str, ...], ...]:
-    own = next(
-        (name for name in python_projects.ENVIRONMENTS if (folder.workspace / name / "bin" / "pip").exists()), ""
-    )
-    needs = [word for need in python_projects.pip_arguments(folder.folder) for word in shlex.split(need)]
-    install = (f"{own or '.venv'}/bin/pip", "install", "pytest", *needs)
+def _own_pip(folder: ProjectFolder) -> str:
+    """The folder of the project's own environment that has pip, "" for none."""
+    names = python_projects.ENVIRONMENTS
+    return next((name for name in names if (folder.workspace / name / "bin" / "pip").exists()), "")
+
+
+def _has_pip(folder: ProjectFolder) -> bool:
+    """Whether `python3 -m venv` made the project's environment."""
+    own = _own_pip(folder)
+    return bool(own) and "uv = " not in read_text(folder.workspace / own / "pyvenv.cfg")
+
+
+def _pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...], ...]:
+    own = _own_pip(folder)
+    install = (f"{own or '.venv'}/bin/pip", "install", *packages)
     return (install,) if own else (("python3", "-m", "venv", ".venv"), install)
+
+
+def _pip_needs(folder: ProjectFolder) -> list[str]:
+    """Arguments of `pip install` for the project itself."""
+    needs = [word for name in folder.find_files(("requirements*.txt",)) for word in ("-r", name)]
+    if "[project]" not in folder.read_file("pyproject.toml") and "setup.py" not in folder.names:
+        return needs
+    # pip knows groups only since 25.1
+    option, _, name = python_projects.pytest_group_option(folder.folder).strip().partition(" ")
+    return [*needs, "-e", f".[{name}]" if option == "--extra" else "."]
+
+
+_PYTEST_REQUIREMENT = r"""["']pytest\b|^pytest\s*="""
+"""pytest among a project's requirements; `[tool.pytest.ini_options]` alone installs none."""
+
+
+def _python_setup(folder: ProjectFolder) -> PackageSetup:
+    own = next((setup for setup in detect_packages(folder) if setup.kind == "python"), None)
+    return own or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
+
+
+def environment_command(folder: ProjectFolder) -> str:
+    """The command that makes a Python project's environment with pytest."""
+    setup = _python_setup(folder)
+    requires = folder.search_files(folder.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
+    return setup.install if setup.manager == "pip" or requires else add_package_command(folder, "pytest")
+
+
+def add_package_command(folder: ProjectFolder, tool: str) -> str:
+    """The command that adds `tool` to a Python project's environment."""
+    add = shlex.split(PACKAGE_MANAGERS[_python_setup(folder).manager].add_command)
+    commands = ((*add, tool),) if add else _pip_commands(folder, tool)
+    return " && ".join(shlex.join(command) for command in commands)
 
 
 def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:

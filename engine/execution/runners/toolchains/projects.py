@@ -15,11 +15,8 @@ Which project runs which tests, in a repository that holds several (a monorepo):
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import threading
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -33,16 +30,15 @@ from engine.execution.runners.toolchains.detection import (
     detect_linters,
     detect_packages,
     detect_test_tools,
+    environment_command,
 )
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
-from engine.execution.runners.toolchains.python_projects import environment_command, is_collected
+from engine.execution.runners.toolchains.python_projects import is_collected
 from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, read_text
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository
 from engine.model import sanitise
-
-log = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
 """Maximum depth of a project's folder below the top of its repository."""
@@ -63,9 +59,6 @@ _PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS
 
 REFRESH_SECONDS = 60.0
 """Seconds after which the projects of a workspace are searched again."""
-
-QUICK_SEARCH_SECONDS = 0.25
-"""A search that took less than this may be repeated while a cycle waits."""
 
 _DELEGATING_SCRIPT = re.compile(
     r"--workspaces\b|(?:^|\s)-ws\b|(?:^|\s)(?:pnpm|bun)\b.*(?:\s-r\b|--recursive|--filter)|\b(?:turbo|nx|lerna|wsrun)\b"
@@ -229,7 +222,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
-        installs["python"] = environment_command(folder.workspace)
+        installs["python"] = environment_command(ProjectFolder.of_operator(folder.workspace, folder.top))
     kinds = {tool.row.kind for tool in tools}
     missing = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
     missing += [
@@ -320,68 +313,21 @@ def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestF
 
 
 class ProjectCache:
-    """Remembers the projects of workspaces: a search reads many files and starts an interpreter.
+    """Remembers the projects of workspaces for `REFRESH_SECONDS`: a search reads many files and starts an interpreter.
 
-    A known answer is returned at once and, after a minute, searched again in the background. Where a tool was missing
-    and the search is quick, every call searches again, so that a tool just installed is seen.
+    Where a tool is missing, every call searches again, so that a tool just installed is seen.
     """
 
     def __init__(self, clock: Clock, find: Callable[[Path], tuple[Project, ...]]) -> None:
         self._clock = clock
         self._find = find
-        self._lock = threading.Lock()
-        self._cache: dict[str, _CachedProjects] = {}
-        self._refreshes: dict[str, threading.Thread] = {}
+        self._cache: dict[str, tuple[float, tuple[Project, ...]]] = {}
 
     def projects_of(self, workspace: str) -> tuple[Project, ...]:
-        """The projects of `workspace`, the top first. Raises as `find` does when nothing is known yet."""
-        with self._lock:
-            cached = self._cache.get(workspace)
-            is_usable = cached is not None and not cached.should_search_again
-            is_old = cached is not None and self._clock.monotonic() - cached.found_at >= REFRESH_SECONDS
-            if is_usable and is_old and workspace not in self._refreshes:
-                thread = threading.Thread(target=self._refresh, args=(workspace,), name="projects", daemon=True)
-                self._refreshes[workspace] = thread
-                thread.start()
-        return cached.projects if cached is not None and is_usable else self._search(workspace)
-
-    def wait_for_refresh(self, timeout: float | None = None) -> None:
-        """Wait until every background search is over, each at most `timeout` seconds."""
-        with self._lock:
-            refreshes = list(self._refreshes.values())
-        for thread in refreshes:
-            thread.join(timeout)
-
-    def _search(self, workspace: str) -> tuple[Project, ...]:
-        began = time.perf_counter()
-        projects = self._find(Path(workspace))
-        with self._lock:
-            self._cache[workspace] = _CachedProjects(projects, self._clock.monotonic(), time.perf_counter() - began)
+        """The projects of `workspace`, the top first. Raises as `find` does."""
+        found_at, projects = self._cache.get(workspace, (0.0, ()))
+        is_complete = any(project.tools for project in projects) and not any(item.missing_tool for item in projects)
+        if not is_complete or self._clock.monotonic() - found_at >= REFRESH_SECONDS:
+            projects = self._find(Path(workspace))
+            self._cache[workspace] = self._clock.monotonic(), projects
         return projects
-
-    def _refresh(self, workspace: str) -> None:
-        try:
-            self._search(workspace)
-        except Exception:  # forgotten, so that the next call searches itself and raises the error
-            log.exception("the search for the projects of %s failed", workspace)
-            with self._lock:
-                self._cache.pop(workspace, None)
-        finally:
-            with self._lock:
-                del self._refreshes[workspace]
-
-
-@frozen
-class _CachedProjects:
-    """The result of a search, with the time and the seconds that it took."""
-
-    projects: tuple[Project, ...]
-    found_at: float
-    seconds: float
-
-    @property
-    def should_search_again(self) -> bool:
-        """Whether a tool is missing and the search is quick."""
-        has_tools = any(project.tools for project in self.projects)
-        is_complete = has_tools and not any(project.missing_tool for project in self.projects)
-        return not is_complete and self.seconds < QUICK_SEARCH_SECONDS

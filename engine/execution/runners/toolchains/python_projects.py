@@ -7,17 +7,19 @@ no environment is found, the tests run in the sandbox all the same.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
 import subprocess
-import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import platformdirs
 
 from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
 from engine.execution.sandbox.host_paths import which
@@ -196,14 +198,6 @@ ENVIRONMENTS = (".venv", "venv", "env")
 ON_PATH = " on the PATH"
 """The end of the place, in words, of an interpreter that is the operator's and not the project's."""
 
-ADD_COMMANDS = {
-    "uv": "uv add --dev",
-    "poetry": "poetry add --group dev",
-    "pdm": "pdm add -d",
-    "pipenv": "pipenv install --dev",
-}
-"""The commands of package managers that add a package for development."""
-
 _PACKAGE_FOLDERS = (
     "lib/python3*/site-packages",
     "lib/python3*/dist-packages",
@@ -216,9 +210,6 @@ import os, site, sys
 places = [*site.getsitepackages(), site.getusersitepackages()]
 sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
 """
-
-_PYTEST_REQUIREMENT = re.compile(r"""["']pytest\b|^pytest\s*=""", re.MULTILINE)
-"""pytest among a project's requirements; `[tool.pytest.ini_options]` alone installs none."""
 
 
 def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
@@ -236,21 +227,17 @@ def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 def _poetry_environments(workspace: Path) -> list[Path]:
     project = read_toml(workspace / "pyproject.toml")
-    own = project.get("tool", {}).get("poetry")
-    name = (own or {}).get("name") or project.get("project", {}).get("name") or workspace.name
-    if own is None and not (workspace / "poetry.lock").is_file():
+    own = _table(project, "tool", "poetry")
+    name = own.get("name") or _table(project, "project").get("name") or workspace.name
+    if not own and not (workspace / "poetry.lock").is_file():
         return []
-    mac = sys.platform == "darwin"
-    support = Path.home() / "Library"
-    config = _xdg_folder("XDG_CONFIG_HOME", ".config") if not mac else support / "Application Support"
-    settings = read_toml(config / "pypoetry" / "config.toml")
-    cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir")
-    cache = cache or (_xdg_folder("XDG_CACHE_HOME", ".cache") if not mac else support / "Caches") / "pypoetry"
-    place = os.environ.get("POETRY_VIRTUALENVS_PATH") or settings.get("virtualenvs", {}).get("path")
-    root = Path(str(place).replace("{cache-dir}", str(cache))) if place else Path(cache) / "virtualenvs"
+    settings = read_toml(platformdirs.user_config_path("pypoetry", roaming=True) / "config.toml")
+    cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir") or platformdirs.user_cache_dir("pypoetry")
+    place = os.environ.get("POETRY_VIRTUALENVS_PATH") or _table(settings, "virtualenvs").get("path")
+    root = Path(str(place or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
     plain = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     begin = f"{plain}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen = read_toml(root / "envs.toml").get(begin, {}).get("minor", "")
+    chosen = _table(read_toml(root / "envs.toml"), begin).get("minor", "")
     homes = sorted(_list_subfolders(root, f"{begin}-py"), key=_python_version, reverse=True)
     return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
@@ -258,26 +245,31 @@ def _poetry_environments(workspace: Path) -> list[Path]:
 def _pipenv_environments(workspace: Path) -> list[Path]:
     if not (workspace / "Pipfile").is_file():
         return []
-    named = os.environ.get("WORKON_HOME")
-    root = Path(named).expanduser() if named else _xdg_folder("XDG_DATA_HOME", ".local/share") / "virtualenvs"
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    root = Path(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs").expanduser()
     plain = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
     return _list_subfolders(root, f"{plain}-{_short_hash(str(workspace / 'Pipfile'))}")
 
 
 def _hatch_environments(workspace: Path) -> list[Path]:
     project = read_toml(workspace / "pyproject.toml")
-    name = project.get("project", {}).get("name")
-    if "hatch" not in project.get("tool", {}) or not name:
+    name = _table(project, "project").get("name")
+    if "hatch" not in _table(project, "tool") or not name:
         return []
-    mac = Path.home() / "Library" / "Application Support"
-    data = os.environ.get("HATCH_DATA_DIR") or (
-        mac / "hatch" if sys.platform == "darwin" else _xdg_folder("XDG_DATA_HOME", ".local/share") / "hatch"
-    )
     plain = re.sub(r"[-_.]+", "-", str(name)).lower()
-    root = Path(data) / "env" / "virtual" / Path(plain).name / _short_hash(str(workspace))
+    data = Path(os.environ.get("HATCH_DATA_DIR") or platformdirs.user_data_dir("hatch"))
+    root = data / "env" / "virtual" / Path(plain).name / _short_hash(str(workspace))
     return sorted(
         _list_subfolders(root, ""), key=lambda home: (not home.name.startswith("hatch-test"), home.name != plain)
     )
+
+
+def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A table of a TOML file that others wrote; {} for anything else."""
+    for name in names:
+        inner = document.get(name)
+        document = inner if isinstance(inner, dict) else {}
+    return document
 
 
 def _short_hash(text: str) -> str:
@@ -290,89 +282,21 @@ def _python_version(home: Path) -> list[int]:
 
 def _list_subfolders(root: Path, begin: str) -> list[Path]:
     """The folders in `root` whose names begin so."""
-    try:
-        return sorted(place for place in root.iterdir() if place.name.startswith(begin) and place.is_dir())
-    except OSError:
-        return []
-
-
-def _xdg_folder(variable: str, below_home: str) -> Path:
-    return Path(os.environ.get(variable) or Path.home() / below_home)
-
-
-def environment_command(workspace: Path) -> str:
-    """The command that makes a project's environment with pytest, by the project's package manager."""
-    project, manager = read_text(workspace / "pyproject.toml"), package_manager_of(workspace)
-    if manager and _PYTEST_REQUIREMENT.search(read_text(workspace / "Pipfile") if manager == "pipenv" else project):
-        commands = {
-            "uv": f"uv sync{pytest_group_option(workspace)}",
-            "poetry": "poetry install",
-            "pdm": "pdm install -d",
-            "pipenv": "pipenv install --dev",
-        }
-        return commands[manager]
-    if manager:
-        return add_package_command(workspace, "pytest")
-    return " ".join([add_package_command(workspace, "pytest"), *pip_arguments(workspace)])
-
-
-def pip_arguments(workspace: Path) -> list[str]:
-    """Arguments of `pip install` besides pytest."""
-    needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
-    own = "[project]" in read_text(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
-    if not own:
-        return needs
-    option, _, name = pytest_group_option(workspace).strip().partition(" ")  # pip knows groups only since 25.1
-    return [*needs, f"-e '.[{name}]'" if option == "--extra" else "-e ."]
-
-
-def add_package_command(workspace: Path, tool: str) -> str:
-    """The command that adds `tool` to a project's environment, by the project's package manager."""
-    manager = package_manager_of(workspace)
-    if manager:
-        return f"{ADD_COMMANDS[manager]} {tool}"
-    own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
-    make = "" if own else "python3 -m venv .venv && "
-    return f"{make}{own or '.venv'}/bin/pip install {tool}"
-
-
-def package_manager_of(workspace: Path) -> str:
-    """The package manager of a project: a key of `ADD_COMMANDS`, "" for pip."""
-    project = read_text(workspace / "pyproject.toml")
-    if (workspace / "uv.lock").is_file() or "[tool.uv" in project:
-        return "uv"
-    if "[dependency-groups]" in project and not _has_pip_environment(workspace):
-        return "uv"
-    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
-        return "poetry"
-    if (workspace / "pdm.lock").is_file() or "[tool.pdm" in project:
-        return "pdm"
-    return "pipenv" if (workspace / "Pipfile").is_file() else ""
-
-
-def _has_pip_environment(workspace: Path) -> bool:
-    """Whether the project has an environment that `python3 -m venv` made."""
-    environments = [workspace / name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()]
-    return any("uv = " not in read_text(home / "pyvenv.cfg") for home in environments)
+    return sorted(place for place in root.glob(f"{glob.escape(begin)}*") if place.is_dir())
 
 
 def pytest_group_option(workspace: Path) -> str:
     """The option of `uv sync` for the group or extra with pytest, "" where it needs none."""
-    try:
-        lists = list(_dependency_groups(read_toml(workspace / "pyproject.toml")))
-        return next(option for option, needs in lists if any(str(need).startswith("pytest") for need in needs))
-    except (AttributeError, TypeError, StopIteration):  # not as it should be, or `[tool.uv]` has it
-        return ""
-
-
-def _dependency_groups(project: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The requirements of a project, by the option with which `uv sync` installs them."""
-    own, groups = project.get("project", {}), project.get("dependency-groups", {})
-    yield "", [*own.get("dependencies", []), *groups.get("dev", [])]
-    for name, needs in groups.items():
-        yield f" --group {name}", needs
-    for name, needs in own.get("optional-dependencies", {}).items():
-        yield f" --extra {name}", needs
+    project = read_toml(workspace / "pyproject.toml")
+    groups, extras = _table(project, "dependency-groups"), _table(project, "project", "optional-dependencies")
+    needs = {f" --group {name}": group for name, group in groups.items()} | {
+        f" --extra {name}": extra for name, extra in extras.items()
+    }
+    always = [_table(project, "project").get("dependencies"), groups.get("dev")]
+    for option, listed in [*(("", group) for group in always), *needs.items()]:
+        if isinstance(listed, list) and any(str(need).startswith("pytest") for need in listed):
+            return option
+    return ""
 
 
 def has_pytest(interpreter: Path, *, operators: bool) -> bool:

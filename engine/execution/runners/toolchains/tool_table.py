@@ -106,6 +106,8 @@ class PackageManagerRow:
     """Used where there is no lock file."""
     update_lock_command: str = ""
     """Updates the lock file to its manifest, and runs no script of a package."""
+    add_command: str = ""
+    """Adds a package for development."""
     manifest_pattern: str = ""
     """A regular expression that one of the manifests must match."""
     package_folders: tuple[str, ...] = ()
