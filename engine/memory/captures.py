@@ -51,6 +51,13 @@ class Work:
     change: Callable[[str], ChangeSet | None]
     """What a session changed."""
 
+    def find(self, session_id: str) -> SessionView | None:
+        """A session, None for an unknown one."""
+        try:
+            return self.get(session_id)
+        except Refusal:
+            return None
+
 
 def session_of(fact: LedgerEntry) -> str:
     """The session that a fact of `ENDED` tells of."""
@@ -150,12 +157,9 @@ class Captures:
 
     def capture_session(self, session_id: str) -> list[Capture]:
         """Captures of one session, stored and remembered; [] for an unknown session."""
-        try:
-            view = self._work.get(session_id)
-        except Refusal:
-            return []
-        extracted = self.extract(session_id)
-        if not extracted:
+        view = self._work.find(session_id)
+        extracted = self.extract(session_id) if view else []
+        if view is None or not extracted:
             return []
         captures = self._database.write(
             lambda tx: [_store_capture(tx, view, sentence, line) for sentence, line in extracted]

@@ -51,7 +51,7 @@ class Knowledge:
         self.graph = TaskGraph(home.data, clock)
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)
-        self.drafts = Drafts(database, self.para, clock, approve=self.captures.approve)
+        self.drafts = Drafts(database, self.para, self.captures, clock)
         context = SessionSummariser(
             work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
         )
@@ -60,8 +60,9 @@ class Knowledge:
             clock,
             ledger=ledger,
             captures=self.captures,
-            session=work.get,
+            work=work,
             drafts=self.drafts,
+            para=self.para,
             files=files,
             model=model,
         )

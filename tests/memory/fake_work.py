@@ -74,6 +74,9 @@ class FakeWork:
         except KeyError:
             raise Refusal("unknown_session", f"there is no session {session_id}") from None
 
+    def find(self, session_id: str) -> SessionView | None:
+        return self.views.get(session_id)
+
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
         return [line for line in self.lines[session_id] if line.number > after][:limit]
 

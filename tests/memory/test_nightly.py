@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.drafts import MAX_FACTS, Day, Drafts, draft, lines_for
+from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.nightly import (
     COST_CAP,
     MAX_ATTEMPTS,
@@ -75,14 +75,15 @@ class World:
         self.database = database
         self.para = Para(folder / "para", database, clock)
         self.captures = Captures(database, self.work, self.work.remember)
-        self.drafts = Drafts(database, self.para, clock, approve=self.captures.approve)
+        self.drafts = Drafts(database, self.para, self.captures, clock)
         self.nightly = Nightly(
             database,
             clock,
             ledger=Ledger(database),
             captures=self.captures,
-            session=self.work.get,
+            work=self.work,  # type: ignore[arg-type]
             drafts=self.drafts,
+            para=self.para,
             files=self.files,
             model=model or NobodyAsks(),
         )
@@ -284,12 +285,12 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
 
     red = {f"session_{number}": ("/home/me/shop", ("tests/test_a.py::test_x",)) for number in (1, 2)}
     many = Day("2026-01-05", captures=tuple(said(number) for number in range(20)), failing=red)
-    assert len(draft(many, [])) == MAX_FACTS
-    few = draft(Day("2026-01-05", failing=red), [])
+    assert len(many.draft([])) == MAX_FACTS
+    few = Day("2026-01-05", failing=red).draft([])
     assert few[0].bucket is Bucket.RESOURCES
     assert "still failed in 2 sessions" in few[0].reason
-    assert draft(Day("2026-01-05", failing={"session_1": red["session_1"]}), []) == []
-    lines = lines_for(many, "a")
+    assert Day("2026-01-05", failing={"session_1": red["session_1"]}).draft([]) == []
+    lines = many.lines_for("a")
     assert (len(lines), lines[-1]) == (12, "and 9 more")
 
 
