@@ -168,7 +168,7 @@ class Engine(ApiServices):
             self.status_bar_file.start()
         if schedule:
             if not self._deaf:
-                self.agent_file_watcher.start()
+                self.agent_files.start()
             self.autonomy.start()
             self.memory.start()
             self.gateway.start()
@@ -207,7 +207,7 @@ class Engine(ApiServices):
             self._control.close()
             self._control = None
         self.autonomy.close()
-        self.agent_file_watcher.close()
+        self.agent_files.close()
         self.notify.close()
         self.sessions.close()
         self.status_bar_file.close()

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from engine.learning.decisions.training import Training
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearningsPart
-    from engine.memory.agent_files import AgentFiles, AgentFileWatcher
+    from engine.memory.agent_files import AgentFiles
     from engine.memory.knowledge import Knowledge
     from engine.memory.memory import MemoryService
     from engine.memory.prompt_part import RecallPromptPart
@@ -146,7 +146,6 @@ class Services:
     # the organisation (`engine.wiring.people`)
     agents: Agents
     agent_files: AgentFiles
-    agent_file_watcher: AgentFileWatcher
     decisions: Decisions
     exporter: Exporter
     profiles: Profiles

@@ -20,7 +20,7 @@ from engine.hierarchy.teaching import Teaching
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
-from engine.memory.agent_files import AgentFiles, AgentFileWatcher
+from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Work
 from engine.memory.knowledge import Knowledge
 from engine.memory.summaries import PostgresSummaries, SummarySharing
@@ -50,8 +50,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
         database=core.database,
         activity=partial(_activity, core),
     )
-    core.agent_files = AgentFiles(home.agents, core.database, core.agents.file_fault)
-    core.agent_file_watcher = AgentFileWatcher(core.agent_files, report=core.report)
+    core.agent_files = AgentFiles(home.agents, core.database, core.agents.file_fault, core.report)
     core.decisions = Decisions(core.database, clock)
     core.exporter = Exporter(
         core.database,

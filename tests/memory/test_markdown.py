@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
-from engine.memory.agent_files import MAX_BYTES, AgentFiles, AgentFileWatcher
+from engine.memory.agent_files import MAX_BYTES, AgentFiles
 from engine.model import AgentFile, Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -158,16 +158,7 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
     assert told(database) == [("gardener", "memory.md", "by the engine")]
 
 
-# AgentFileWatcher
-
-
-@pytest.fixture
-def watching(files: AgentFiles) -> Iterator[AgentFileWatcher]:
-    watching = AgentFileWatcher(files, report=lambda where, message: None)
-    watching.start()
-    assert watching.is_ready.wait(WITHIN)
-    yield watching
-    watching.close()
+# Watching
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -178,9 +169,9 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.long
-def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
-    files: AgentFiles, watching: AgentFileWatcher, database: Database
-) -> None:
+def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(files: AgentFiles, database: Database) -> None:
+    files.start()
+    assert files.is_watched.wait(WITHIN)
     folder = files.folder / "gardener"
     edit(files, "gardener", "soul.md", lambda text: text + "ours")
     (folder / "memory.md").touch()  # says nothing new
@@ -190,11 +181,14 @@ def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
     replacing.rename(folder / "heartbeat.md")  # as editors do it
     until(lambda: ("gardener", "heartbeat.md", "on disk") in told(database))
     assert told(database) == [("gardener", "soul.md", "in the console"), ("gardener", "heartbeat.md", "on disk")]
+    (files.folder / "gardener").rename(files.folder / "away")
+    until(lambda: ("away", "", "on disk") in told(database))
+    assert ("gardener", "", "on disk") in told(database)
+    files.close()
 
 
 def test_what_changed_while_the_watcher_began_shows_up(files: AgentFiles, database: Database) -> None:
-    files.snapshot()
+    files._known = {("gardener", "soul.md"): files.read("gardener", "soul.md").digest}
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
-    watching = AgentFileWatcher(files, report=lambda where, message: None)
-    assert not watching.is_set()
+    assert not files.is_set()
     assert told(database) == [("gardener", "soul.md", "on disk")]
