@@ -6,21 +6,14 @@ an *overlay* is an active effect; its *lift* is how much better sessions went wi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-from annotated_types import Ge
+from typing import Any, ClassVar
 
 from engine.frozen import frozen
 from engine.model.base import Refusal, Trust
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 class RecordKind(StrEnum):
@@ -77,9 +70,6 @@ class CandidateType(StrEnum):
     ROUTING_HINT = "routing_hint"
     POLICY_TWEAK = "validator_policy_tweak"
     FLOW_OFFLOAD = "flow_offload"
-
-
-Size = Annotated[int, Ge(0)]
 
 
 class _Effect:
@@ -149,7 +139,7 @@ class RoutingHint(_Effect):
 
     model: str
     channel: str = ""
-    longest_prompt: Size | None = None
+    longest_prompt: int | None = None
     why: str = ""
 
     kind: ClassVar[CandidateType] = CandidateType.ROUTING_HINT
@@ -160,8 +150,8 @@ class PolicyTweak(_Effect):
     """Lower limits of healing: `tries` after the first run, `cost` in micro-dollars; None for no change. They never
     raise a limit (SPEC 5.4)."""
 
-    tries: Size | None = None
-    cost: Size | None = None
+    tries: int | None = None
+    cost: int | None = None
 
     kind: ClassVar[CandidateType] = CandidateType.POLICY_TWEAK
 
@@ -181,23 +171,20 @@ Effect = PromptFragment | FixTemplate | RoutingHint | PolicyTweak | FlowOffload
 
 
 _KEYS = {"longest_prompt": "longestPrompt"}
-_EFFECTS: tuple[type[Effect], ...] = (PromptFragment, FixTemplate, RoutingHint, PolicyTweak, FlowOffload)
+_FIELDS = {key: name for name, key in _KEYS.items()}
+_EFFECTS: Mapping[CandidateType, type[Effect]] = {
+    effect.kind: effect for effect in (PromptFragment, FixTemplate, RoutingHint, PolicyTweak, FlowOffload)
+}
 
 
 def effect_from_json(stored: Mapping[str, Any]) -> Effect:
-    """The inverse of `to_json`. Raises `Refusal` `bad_effect`, which says what is wrong."""
-    fields = dict(stored) | {name: stored[key] for name, key in _KEYS.items() if key in stored}
-    try:
-        return _reader(CandidateType(str(stored.get("kind")))).validate_json(json.dumps(fields), strict=True)
-    except ValueError as error:
-        raise Refusal("bad_effect", f"a stored effect cannot be read: {error}", "reject its candidate") from error
-
-
-@cache
-def _reader(kind: CandidateType) -> TypeAdapter[Effect]:
-    from pydantic import TypeAdapter  # not before it is needed
-
-    return TypeAdapter(next(effect for effect in _EFFECTS if effect.kind is kind))
+    """The inverse of `to_json`."""
+    fields: dict[str, Any] = {
+        _FIELDS.get(key, key): tuple(value) if isinstance(value, list) else value
+        for key, value in stored.items()
+        if key != "kind"
+    }
+    return _EFFECTS[CandidateType(stored["kind"])](**fields)
 
 
 class CandidateStatus(StrEnum):

@@ -117,7 +117,7 @@ def _jobs(core: Services) -> tuple[Job, ...]:
         ),
         Job("retention", lambda: RETENTION_CHECK_EVERY, core.memory.housekeeping, is_stored=False),
         Job("days", lambda: ROW_CHECK_EVERY, core.retention.round, is_stored=False),
-        Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.run_round, core.adaptation.has_work, is_stored=False),
+        Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.run_round, is_stored=False),
         Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
         Job(
             "export",

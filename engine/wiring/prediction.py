@@ -242,7 +242,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
         core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
     _follow_tasks(core)
     try:
-        core.adaptation.run_round_if_due()
+        core.adaptation.run_round()
     except Exception as error:  # cards that do not come of what was learnt come all the same
         core.report("adaptation", f"what happened was not weighed: {error}")
     last_input, _ = core.autonomy.presence.last()

@@ -15,7 +15,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.learning.candidates.candidates import CandidateReader
+from engine.learning.candidates.candidates import load_candidates
 from engine.model.adaptation import CandidateStatus
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -61,7 +61,7 @@ def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
         acknowledged = run_until_killed(chance, LONGEST, DECIDER, tmp_path)
         world = open_world(tmp_path)
         try:
-            row = CandidateReader(world.database).get(candidate.id)
+            row = next(row for row in load_candidates(world.database) if row.id == candidate.id)
             steps = [step["status"] for step in row.history]
             in_force = world.shelf.in_force
             assert in_force == ([candidate.id] if row.status == CandidateStatus.PROMOTED else [])

@@ -174,8 +174,8 @@ def candidates(
         case _:
             listed = service.candidates(status, type, limit)
             reply = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
-    counts = service.counts()
-    return reply | {"counts": document(counts.statuses), "records": counts.records}
+    statuses, records = service.counts()
+    return reply | {"counts": document(statuses), "records": records}
 
 
 @operation(marks_presence=True)

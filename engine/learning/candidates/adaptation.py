@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
+
+from sqlmodel import col
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
-from engine.frozen import frozen
 from engine.learning.candidates.candidates import (
-    CandidateReader,
     CandidateRow,
     add_candidate,
     decide_candidate,
-    load_candidate,
+    find_candidate,
+    load_candidates,
+    step_time,
     store_evaluation,
     undo_decision,
 )
-from engine.learning.candidates.drafting import Draft, NothingToDraft, StillRunning, draft_candidate
+from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
     PROPOSED,
-    Evaluation,
     Opportunity,
     evaluate,
     has_new_evidence,
@@ -37,7 +37,7 @@ from engine.learning.candidates.evaluation import (
     select_opportunities,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import Records, Sources
+from engine.learning.candidates.records import LearningRecordRow, Sources
 from engine.learning.candidates.reflection import Reflection
 from engine.learning.candidates.scoring import OPPORTUNITY
 from engine.learning.candidates.views import CandidateViews, describe_lift
@@ -47,7 +47,6 @@ from engine.model.adaptation import (
     CandidateMove,
     CandidateStatus,
     CandidateType,
-    CandidateView,
     LearningRecord,
     RecordKind,
 )
@@ -76,15 +75,7 @@ COUNTER_EVIDENCE = {
 """Kinds of records against these types that are stored for workspaces, not for agents."""
 
 
-@frozen
-class Counts:
-    """The number of candidates of each status, and of learning records."""
-
-    statuses: dict[CandidateStatus, int]
-    records: int
-
-
-class Adaptation:
+class Adaptation(CandidateViews):
     """Callable from any thread; one round at a time."""
 
     def __init__(
@@ -98,48 +89,15 @@ class Adaptation:
         sources: Sources,
         trials: Trials,
     ) -> None:
-        self._database = database
+        super().__init__(database, settings=settings, sources=sources, trials=trials)
         self._clock = clock
-        self._settings = settings
         self._randomness = randomness
-        self._sources = sources
-        self._trials = trials
-        self._reader = CandidateReader(database)
-        self._records = Records(database)
         self._reflection = Reflection(database, self._records, ledger=ledger, sources=sources)
-        views = CandidateViews(self._reader, self._records, settings=settings, sources=sources, trials=trials)
-        self._views = views
-        self.fixes, self.waiting = views.fixes, views.waiting
+        self.read_ledger = self._reflection.catch_up
+        """Make records of the new ledger entries; returns how many. Quick."""
         self._round_lock = threading.Lock()
-        self._has_new_records = True
-        self._has_review_candidates = False
-        """Whether candidates in review may become active by themselves."""
         self.not_drafted: dict[str, str] = {}
         """The reasons why nothing was drafted from opportunities of the last round, by key."""
-
-    # -- reading
-
-    def candidates(
-        self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
-    ) -> list[Candidate]:
-        """The candidates, latest change first; of one status or type if given."""
-        rows = self._reader.readable_rows(*([] if status is None else [status]))
-        return [row.value for row in rows if type in (None, row.type)][:limit]
-
-    def view(self, candidate_id: str) -> CandidateView:
-        """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
-        return self._views.view(self._reader.get(candidate_id))
-
-    def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
-        """The learning records, newest first; of one of the 15 kinds if given. Raises `Refusal` `unknown_kind`."""
-        if kind and kind not in tuple(RecordKind):
-            raise Refusal("unknown_kind", f"there is no kind {kind[:40]!r}", f"one of {', '.join(RecordKind)}")
-        return self._records.newest(kind=kind, limit=limit)
-
-    def counts(self) -> Counts:
-        """The number of candidates and records."""
-        statuses = Counter(row.status for row in self._reader.rows())
-        return Counts({status: statuses[status] for status in CandidateStatus}, self._records.last_seq())
 
     # -- decisions
 
@@ -167,10 +125,8 @@ class Adaptation:
         )
 
     def _change(self, candidate_id: str, change: Callable[[Transaction, CandidateRow], None]) -> Candidate:
-        row_id = self._reader.get(candidate_id).id
-
         def work(tx: Transaction) -> Candidate:
-            row = load_candidate(tx, row_id)
+            row = find_candidate(tx.session, candidate_id)
             change(tx, row)
             return row.value
 
@@ -178,90 +134,53 @@ class Adaptation:
 
     # -- rounds
 
-    def read_ledger(self) -> int:
-        """Make records of the new ledger entries; returns how many. Quick."""
-        count = self._reflection.catch_up()
-        self._has_new_records = self._has_new_records or bool(count) or self._reflection.has_new_calls
-        return count
-
-    def has_work(self) -> bool:
-        """Whether `run_round` has anything to do. Quick."""
-        harm = self._is_autonomous() and bool(self._trials.harmful())
-        return self._has_new_records or harm or (self._has_review_candidates and not self.manual_reason())
-
-    def run_round_if_due(self) -> None:
-        """Read the ledger, and run a round if there is anything to do, before cards are made."""
-        self.read_ledger()
-        if self.has_work():
-            self.run_round()
-
     def run_round(self) -> list[Candidate]:
         """Read the ledger, draft, evaluate, and in autonomous mode activate (SPEC 5.6). Returns the new candidates."""
         with self._round_lock:
-            self._has_new_records = False
-            try:
-                self._reflection.catch_up()
-                self._reflection.find_sequences()
-                drafted = self._draft_and_evaluate()
-                self._promote_autonomously()
+            self._reflection.catch_up()
+            self._reflection.find_sequences()
+            drafted = self._draft_and_evaluate()
+            if self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS:
+                self._promote()
                 self._roll_back_harmful()
-            except BaseException:
-                self._has_new_records = True
-                raise
             return drafted
-
-    def manual_reason(self) -> str:
-        """Why candidates do not become active by themselves, "" if they do (SPEC 5.6)."""
-        if not self._is_autonomous():
-            return "adaptation.mode is manual"
-        reason = self._sources.block_reason()
-        if not reason and not self._sources.phase():
-            return "in phase 0 nothing becomes active without your approval"
-        return reason
-
-    def _is_autonomous(self) -> bool:
-        return self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS
 
     def _draft_and_evaluate(self) -> list[Candidate]:
         last = self._records.last_seq()
         with self._database.read() as session:
             if last <= int(state.get(session, LAST_PROCESSED, 0)):
                 return []
-        ids = self._draft()
-        for row in self._reader.readable_rows(*PROPOSED, CandidateStatus.REJECTED):
+        ids, is_waiting = self._draft()
+        for row in load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED):
             self._evaluate(row)
-        if not self._has_new_records:  # otherwise these records are processed again
+        if not is_waiting:  # otherwise these records are processed again
             self._database.write(lambda tx: state.put(tx, LAST_PROCESSED, last))
-        return [row.value for row in self._reader.readable_rows() if row.id in ids]
+        return [row.value for row in load_candidates(self._database) if row.id in ids]
 
-    def _draft(self) -> list[str]:
-        """Draft candidates from the best new opportunities; returns their ids."""
-        records = self._records.with_min_score(OPPORTUNITY, self._clock.now() - MAX_AGE, MAX_RECORDS)
-        keys = {row.dedupe_key for row in self._reader.rows()}
+    def _draft(self) -> tuple[list[str], bool]:
+        """Draft candidates from the best new opportunities; returns their ids, and whether a session must end first."""
+        records = self._records.newest(
+            col(LearningRecordRow.score) >= OPPORTUNITY,
+            col(LearningRecordRow.at) >= self._clock.now() - MAX_AGE,
+            limit=MAX_RECORDS,
+        )
+        keys = {row.dedupe_key for row in load_candidates(self._database)}
         drafted: list[str] = []
-        self.not_drafted = {}
+        is_waiting, self.not_drafted = False, {}
         for opportunity in select_opportunities(records, keys, limit=MAX_OPPORTUNITIES):
             if len(drafted) == MAX_DRAFTS:
                 break
             try:
-                draft = draft_candidate(opportunity, self._related_records(opportunity), self._sources)
-                drafted.append(self._add_candidate(opportunity, draft))
+                drafted.append(self._draft_one(opportunity))
             except (NothingToDraft, Refusal) as reason:
                 self.not_drafted[opportunity.key] = str(reason)
-                self._has_new_records = self._has_new_records or isinstance(reason, StillRunning)
-        return drafted
+                is_waiting = is_waiting or isinstance(reason, StillRunning)
+        return drafted, is_waiting
 
-    def _related_records(self, opportunity: Opportunity) -> list[LearningRecord]:
-        """The records for a draft: of its scope, or of all scopes if it concerns healing."""
-        record = opportunity.record
-        if opportunity.type is not CandidateType.POLICY_TWEAK:
-            return self._records.of_scope(record.scope_type, record.scope_id)
-        kinds = (RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
-        records = [each for kind in kinds for each in self._records.newest(kind=kind)]
-        return [each for each in records if record.scope_type != "agent" or each.agent == record.scope_id]
-
-    def _add_candidate(self, opportunity: Opportunity, draft: Draft) -> str:
+    def _draft_one(self, opportunity: Opportunity) -> str:
+        """Draft and store a candidate; returns its id. Raises `NothingToDraft` and `Refusal`."""
         record, now = opportunity.record, self._clock.now()
+        draft = draft_candidate(opportunity, self._related_records(opportunity), self._sources)
         candidate = Candidate(
             id=self._randomness.new_id("cand"),
             type=opportunity.type,
@@ -285,12 +204,20 @@ class Adaptation:
         self._database.write(lambda tx: add_candidate(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return candidate.id
 
+    def _related_records(self, opportunity: Opportunity) -> list[LearningRecord]:
+        """The records for a draft: of its scope, or of all scopes if it concerns healing."""
+        record = opportunity.record
+        if opportunity.type is not CandidateType.POLICY_TWEAK:
+            return self._records.of_scope(record.scope_type, record.scope_id)
+        records = self._records.of_kind(RecordKind.REPEATED_RETRY, RecordKind.SUCCESSFUL_HEAL)
+        return [each for each in records if record.scope_type != "agent" or each.agent == record.scope_id]
+
     def _duplicate_of(self, candidate: Candidate) -> str:
         """The id of another candidate of the scope that makes the same change and reached review, "" for none."""
-        scope = (candidate.type, candidate.scope_type, candidate.scope_id)
-        for row in self._reader.readable_rows():
-            if row.status == CandidateStatus.DRAFTED or row.id == candidate.id:
+        for row in load_candidates(self._database):
+            if row.status is CandidateStatus.DRAFTED or row.id == candidate.id:
                 continue
+            scope = (candidate.type, candidate.scope_type, candidate.scope_id)
             if (row.type, row.scope_type, row.scope_id) == scope and same_change(row.value.effect, candidate.effect):
                 return row.id
         return ""
@@ -301,23 +228,29 @@ class Adaptation:
         drafted = self._records.by_id(candidate.drafted_from)
         records = self._records.of_scope(candidate.scope_type, candidate.scope_id)
         if candidate.type in COUNTER_EVIDENCE:
-            more = self._records.newest(kind=COUNTER_EVIDENCE[candidate.type])
+            more = self._records.of_kind(COUNTER_EVIDENCE[candidate.type])
             records = list({record.id: record for record in [*records, *more]}.values())
         # A landing that was undone is no evidence.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
-        promoted = row.since if candidate.status is CandidateStatus.PROMOTED else None
+        promoted = row.since if row.status is CandidateStatus.PROMOTED else None
         evaluation = evaluate(candidate, drafted, records, promoted_at=promoted)
-        move = self._next_move(row, evaluation, drafted, records)
-        same = (evaluation.corroborated_by, evaluation.against, evaluation.score) == (
-            candidate.corroborated_by,
-            candidate.against,
-            candidate.score,
-        )
-        if move is None and (candidate.status is CandidateStatus.REJECTED or same):
+        move = None
+        match row.status:
+            case CandidateStatus.DRAFTED if evaluation.has_passed and not self._duplicate_of(candidate):
+                move = CandidateMove.CORROBORATE
+            case CandidateStatus.REVIEW if not evaluation.has_passed:
+                move = CandidateMove.WEAKEN
+            case CandidateStatus.REJECTED:
+                rejected = row.last_step("status", CandidateStatus.REJECTED)
+                if not rejected or not has_new_evidence(candidate, drafted, records, step_time(rejected)):
+                    return
+                move = CandidateMove.REOPEN
+        found = (evaluation.corroborated_by, evaluation.against, evaluation.score)
+        if move is None and found == (candidate.corroborated_by, candidate.against, candidate.score):
             return
 
         def work(tx: Transaction) -> None:
-            present = load_candidate(tx, candidate.id)
+            present = find_candidate(tx.session, candidate.id)
             if present.status != row.status:  # decided meanwhile
                 return
             store_evaluation(tx, present, evaluation, move)
@@ -326,32 +259,14 @@ class Adaptation:
 
         self._database.write(work)
 
-    def _next_move(
-        self,
-        row: CandidateRow,
-        evaluation: Evaluation,
-        drafted: Sequence[LearningRecord],
-        records: Sequence[LearningRecord],
-    ) -> CandidateMove | None:
-        match row.status:
-            case CandidateStatus.DRAFTED if evaluation.has_passed and not self._duplicate_of(row.value):
-                return CandidateMove.CORROBORATE
-            case CandidateStatus.REVIEW if not evaluation.has_passed:
-                return CandidateMove.WEAKEN
-            case CandidateStatus.REJECTED if has_new_evidence(
-                row.value, drafted, records, row.last_time(CandidateStatus.REJECTED)
-            ):
-                return CandidateMove.REOPEN
-        return None
-
-    def _promote_autonomously(self) -> None:
-        rows = self._reader.readable_rows(CandidateStatus.REVIEW)
-        waiting = [row for row in rows if row.trust != Trust.QUOTED]  # quotes wait for the operator (SPEC 6.8)
-        self._has_review_candidates = bool(waiting)
-        if self.manual_reason():
+    def _promote(self) -> None:
+        """Activate what may become active without the operator; quotes wait for one (SPEC 6.8)."""
+        if not self._sources.phase() or self._sources.block_reason():
             return
-        for row in waiting:
-            if reason := self._reason_to_ask(row):
+        for row in load_candidates(self._database, CandidateStatus.REVIEW):
+            if row.trust is Trust.QUOTED or row.is_undone or len(row.against) >= len(row.corroborated_by):
+                continue
+            if reason := self._sources.objection_to(row.value):
                 log.info("candidate %s waits for the operator: %s", row.id, reason)
                 continue
             try:
@@ -359,19 +274,11 @@ class Adaptation:
             except Refusal as refusal:  # decided meanwhile, or its effect cannot be active here
                 log.warning("candidate %s was not promoted by itself: %s", row.id, refusal)
 
-    def _reason_to_ask(self, row: CandidateRow) -> str:
-        """Why only the operator may decide a candidate in review, "" if the engine may."""
-        if row.is_undone:
-            return "you undid a decision on it, and there is no new evidence since"
-        if len(row.against) >= len(row.corroborated_by):
-            return "there is as much evidence against it as for it"
-        return self._sources.objection_to(row.value)
-
     def _roll_back_harmful(self) -> None:
-        """Roll back harmful candidates in autonomous mode (SPEC 5.7), also while work is held. In manual mode `waiting`
-        asks the operator."""
-        for overlay, lift in self._trials.harmful() if self._is_autonomous() else ():
+        """Roll back harmful candidates (SPEC 5.7), also while work is held. In manual mode `waiting` asks the
+        operator."""
+        for overlay, lift in self._trials.harmful():
             try:
                 self.roll_back(overlay.candidate_id, f"it makes work worse: {describe_lift(lift)}", by="autonomy")
-            except Refusal as refusal:
+            except Refusal as refusal:  # decided meanwhile
                 log.warning("candidate %s was not rolled back by itself: %s", overlay.candidate_id, refusal)

@@ -24,9 +24,9 @@ from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.outcomes import SessionFollower
-from engine.learning.candidates.candidates import CandidateReader, CandidateRow
+from engine.learning.candidates.candidates import CandidateRow, load_candidates
 from engine.learning.candidates.effects import effect_texts
-from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, Refusal, SourceKind, Trust
+from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust
 from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,
@@ -53,7 +53,7 @@ class Overlays:
     """Reads the active effects by agent, kind of run and workspace. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
-        self._candidates = CandidateReader(database)
+        self._database = database
 
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """Fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", those of a workspace
@@ -91,13 +91,8 @@ class Overlays:
 
     def active(self) -> Sequence[Overlay]:
         """All active effects, oldest first."""
-        overlays = []
-        for row in self._candidates.rows(CandidateStatus.PROMOTED):
-            try:
-                overlays.append(row.overlay)
-            except Refusal as refusal:  # damaged, or empty since its texts were forgotten
-                log.warning("candidate %s is active and left out: %s", row.id, refusal)
-        return sorted(overlays, key=lambda overlay: (overlay.since, overlay.id))
+        active = (row.overlays[0] for row in load_candidates(self._database, CandidateStatus.PROMOTED))
+        return sorted(active, key=lambda overlay: (overlay.since, overlay.id))
 
 
 # -- lift

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 from typing import Any, Protocol
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import ColumnElement
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, col
+from sqlmodel import Field, col, func, select
 
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
@@ -19,7 +17,7 @@ from engine.model.adaptation import Candidate, LearningRecord, RecordKind
 from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, UtcDateTime, ask, each_of, json_field, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of
 
 # The interface through which adaptation reads from packages above it. `engine.wiring.adaptation` implements it.
 
@@ -146,7 +144,7 @@ class LearningRecordRow(Row, table=True):
     """The database gives it."""
     id: str
     at: datetime = utc_field()
-    kind: str
+    kind: RecordKind = enum_field(RecordKind)
     source_label: str
     scope_type: str
     scope_id: str
@@ -157,32 +155,6 @@ class LearningRecordRow(Row, table=True):
     session_id: str = ""
     fact: int = 0
     details: dict[str, Any] = json_field()
-
-    @property
-    def value(self) -> LearningRecord:
-        """The record of this row."""
-        return value_of(self, LearningRecord, kind=RecordKind(self.kind))
-
-
-_SEQ = col(LearningRecordRow.seq)
-_SCOPE = (
-    col(LearningRecordRow.scope_type) == bindparam("scope_type"),
-    col(LearningRecordRow.scope_id) == bindparam("scope_id"),
-)
-_NEWEST = select_all(LearningRecordRow).order_by(_SEQ.desc()).limit(bindparam("limit"))
-_OF_KIND = _NEWEST.where(col(LearningRecordRow.kind) == bindparam("kind"))
-_WITH_MIN_SCORE = _NEWEST.where(
-    col(LearningRecordRow.score) >= bindparam("min_score"),
-    col(LearningRecordRow.at) >= bindparam("since", type_=UtcDateTime()),
-)
-_BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(each_of("ids")))
-_OF_SCOPE = _NEWEST.where(*_SCOPE)
-_LAST = select(func.max(_SEQ))
-_COUNT_BEFORE = select(func.count(_SEQ)).where(
-    col(LearningRecordRow.source_label) == bindparam("label"),
-    col(LearningRecordRow.fact) < bindparam("ledger_id"),
-    *_SCOPE,
-)
 
 
 def record_id(*parts: object) -> str:
@@ -200,38 +172,41 @@ class Records:
         """Write records; those with an existing id are ignored."""
         new = insert(LearningRecordRow).on_conflict_do_nothing(index_elements=["id"])
         for record in records:
-            values = {field.name: getattr(record, field.name) for field in fields(record)}
-            tx.session.connection().execute(new, values | {"kind": record.kind.value, "details": dict(record.details)})
+            tx.session.execute(new, shallow_dict(record) | {"details": dict(record.details)})
 
     def last_seq(self) -> int:
         """The `seq` of the newest record, 0 without any."""
-        return self._fetch_number(_LAST, {})
+        with self._database.read() as session:
+            return session.exec(select(func.max(LearningRecordRow.seq))).one() or 0
 
-    def newest(self, *, kind: str = "", limit: int = 200) -> list[LearningRecord]:
-        """The newest records, newest first; of one kind if given."""
-        return self._find(_OF_KIND, limit, kind=kind) if kind else self._find(_NEWEST, limit)
+    def newest(self, *where: ColumnElement[bool] | bool, limit: int = 200) -> list[LearningRecord]:
+        """The newest records for which all of this is true, newest first."""
+        found = select(LearningRecordRow).where(*where).order_by(col(LearningRecordRow.seq).desc()).limit(limit)
+        with self._database.read() as session:
+            return [value_of(row, LearningRecord) for row in session.exec(found)]
 
-    def with_min_score(self, min_score: float, since: datetime, limit: int) -> list[LearningRecord]:
-        """The records with at least `min_score`, not older than `since`, newest first."""
-        return self._find(_WITH_MIN_SCORE, limit, min_score=min_score, since=since)
+    def of_kind(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
+        """The newest records of these kinds, newest first."""
+        return self.newest(col(LearningRecordRow.kind).in_(kinds), limit=limit)
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
         """The records with these ids, oldest first."""
-        return self._find(_BY_ID, len(ids), ids=json.dumps(ids))[::-1] if ids else []
+        return self.newest(col(LearningRecordRow.id).in_(ids), limit=len(ids))[::-1]
 
     def of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
         """The records of a scope, the newest first."""
-        return self._find(_OF_SCOPE, MAX_PER_SCOPE, scope_type=scope_type, scope_id=scope_id)
+        return self.newest(*_of_scope(scope_type, scope_id), limit=MAX_PER_SCOPE)
 
     def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
         """Number of records of a label and scope from ledger entries before `ledger_id`."""
-        values = {"label": label, "ledger_id": ledger_id, "scope_type": scope_type, "scope_id": scope_id}
-        return self._fetch_number(_COUNT_BEFORE, values)
-
-    def _find(self, statement: Select[Any], limit: int, **values: object) -> list[LearningRecord]:
+        counted = select(func.count()).where(
+            LearningRecordRow.source_label == label,
+            LearningRecordRow.fact < ledger_id,
+            *_of_scope(scope_type, scope_id),
+        )
         with self._database.read() as session:
-            return [row.value for row in load_all(session, LearningRecordRow, statement, values | {"limit": limit})]
+            return session.exec(counted).one()
 
-    def _fetch_number(self, statement: Select[Any], values: Mapping[str, object]) -> int:
-        with self._database.read() as session:
-            return int(ask(session, statement, values).scalar() or 0)
+
+def _of_scope(type: str, id: str) -> tuple[bool, bool]:
+    return LearningRecordRow.scope_type == type, LearningRecordRow.scope_id == id

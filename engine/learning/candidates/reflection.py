@@ -1,6 +1,6 @@
-"""Reflection (SPEC 5.1): turns ledger entries into learning records.
+"""Reflection (SPEC 5.1): turns ledger entries into learning records, and finds commands that agents repeat.
 
-`entry_readers` reads single entries; here are sequences of tool calls over many sessions. A record's id is derived from
+`entry_readers` reads single entries; here are sequences of commands over many sessions. A record's id is derived from
 its entry and its subject, so that reading an entry again after a crash adds nothing.
 """
 
@@ -23,14 +23,6 @@ from engine.model.adaptation import LearningRecord, RecordKind
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
-# Finds sequences of tool calls that agents repeat in the same order (SPEC 5.1, 5.2). Pure.
-#
-# A sequence has 3 to 5 consecutive calls. It must occur in more sessions than if each session's own calls were in
-# random order. Sessions are counted, not occurrences, so a single session that loops proves nothing. A longer sequence
-# must also be more than a shorter one followed by a frequent call; if it is, it replaces the shorter ones in the places
-# it covers.
-
-
 MIN_LENGTH, MAX_LENGTH = 3, 5
 """Calls of a sequence."""
 
@@ -44,21 +36,22 @@ MAX_PROBABILITY = 0.01
 """Maximum probability that any sequence of its length occurs as often by chance."""
 
 DOMINANT_SHARE = 2 / 3
-"""A longer sequence replaces its part, whatever its probability, if this share of the runs with the part have it."""
+"""A sequence must be in this share of the sessions that have it without its first or its last call: otherwise that
+call is only frequent around it."""
 
 EXEC = "exec:"
 """Prefix of calls that run a command, see `events.ToolsUsed`."""
 
 Calls = tuple[str, ...]
-Positions = dict[int, list[int]]
-"""The positions where a sequence begins, by the number of the run."""
+Places = Mapping[int, Sequence[int]]
+"""Where a sequence begins, by the number of the run."""
 
 
 @frozen
 class CallSequence:
     """A sequence of calls that occurs more often than by chance."""
 
-    calls: tuple[str, ...]
+    calls: Calls
     count: int
     """Number of occurrences without overlaps."""
     expected: float
@@ -71,146 +64,64 @@ class CallSequence:
 
 def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
     """The repeated sequences of commands in `runs` (the calls of one session each, in order), highest `z` first. Other
-    calls separate sequences, because a flow cannot run them."""
-    calls = _CallIndex(
-        [
-            [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
-            for number, run in enumerate(runs)
-        ]
-    )
-    sequences: list[CallSequence] = []
+    calls separate sequences, because a flow cannot run them.
+
+    Sessions are counted, not occurrences, so a single session that loops proves nothing. A sequence must occur in more
+    of them than if each session's own calls were in random order. The longest comes first, and takes its places.
+    """
+    lines = [
+        tuple(call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run))
+        for number, run in enumerate(runs)
+    ]
+    counts = [Counter(line) for line in lines]
+    common = sum(number >= MIN_RUNS for number in Counter(call for each in counts for call in each).values())
+    found: list[CallSequence] = []
+    taken: set[tuple[int, int]] = set()
+    grams = {length: _places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
     for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
-        # An overlap counts for the sequence in more runs; of equal ones, for the earlier one.
-        surprising = {
-            gram: positions
-            for gram, positions in calls.frequent_sequences(length).items()
-            if calls.is_surprising(gram, positions)
-        }
-        for gram in sorted(
-            surprising, key=lambda gram: (-len(surprising[gram]), calls.mean_start(surprising[gram]), gram)
-        ):
-            positions = calls.free_positions(gram, surprising[gram])
-            if len(positions) < MIN_RUNS or not calls.is_surprising(gram, positions):
+        for gram, places in sorted(grams[length].items(), key=lambda item: _rank(*item)):
+            free = {
+                number: kept
+                for number, starts in places.items()
+                if (kept := [at for at in starts if not any((number, at + step) in taken for step in range(length))])
+            }
+            repeats = any(call == following for call, following in pairwise(gram))  # agents often repeat one call
+            parts = max(len(grams[length - 1][gram[1:]]), len(grams[length - 1][gram[:-1]]))
+            if len(free) < MIN_RUNS or repeats or (length > MIN_LENGTH and len(places) < DOMINANT_SHARE * parts):
                 continue
-            expected, z = calls.expectation(gram, len(positions))
-            if z >= MIN_Z:
-                sequences.append(
-                    CallSequence(gram, sum(map(len, positions.values())), expected, z, tuple(sorted(positions)))
-                )
-                calls.mark_taken(length, positions)
-    return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
+            chances = [_chance(gram, each, len(line)) for each, line in zip(counts, lines, strict=True)]
+            expected, spread = sum(chances), math.sqrt(sum(chance * (1 - chance) for chance in chances))
+            z = (len(free) - expected) / spread if spread else 0.0
+            if z >= MIN_Z and poisson_tail(len(free), expected) * common**length <= MAX_PROBABILITY:
+                number = sum(map(len, free.values()))
+                found.append(CallSequence(gram, number, expected, z, tuple(sorted(free))))
+                taken |= {(run, at + step) for run, starts in free.items() for at in starts for step in range(length)}
+    return sorted(found, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
-class _CallIndex:
-    """The calls of all runs, and which of their positions belong to a sequence already."""
-
-    def __init__(self, runs: Sequence[Sequence[str]]) -> None:
-        self._runs = [tuple(run) for run in runs]
-        self._counts: list[Mapping[str, int]] = [Counter(run) for run in self._runs]
-        self._runs_with: dict[str, set[int]] = defaultdict(set)
-        for number, counts in enumerate(self._counts):
-            for call in counts:
-                self._runs_with[call].add(number)
-        # Only calls of this many runs can be part of a sequence.
-        self._words = sum(len(who) >= MIN_RUNS for who in self._runs_with.values())
-        self._taken: dict[int, set[int]] = defaultdict(set)
-        self._positions: dict[int, dict[Calls, Positions]] = {}
-        self._chances: dict[Calls, Sequence[float]] = {}
-
-    def positions(self, length: int) -> dict[Calls, Positions]:
-        """All runs of calls of a length with their positions; of positions that overlap, the first."""
-        if length not in self._positions:
-            by_gram: dict[Calls, Positions] = {}
-            for number, run in enumerate(self._runs):
-                for start in range(len(run) - length + 1):
-                    starts = by_gram.setdefault(run[start : start + length], {}).setdefault(number, [])
-                    if not starts or start >= starts[-1] + length:
-                        starts.append(start)
-            self._positions[length] = by_gram
-        return self._positions[length]
-
-    def frequent_sequences(self, length: int) -> dict[Calls, Positions]:
-        """The sequences in enough runs in which no call follows itself: agents often repeat a single call."""
-        return {
-            gram: positions
-            for gram, positions in self.positions(length).items()
-            if len(positions) >= MIN_RUNS and all(call != following for call, following in pairwise(gram))
-        }
-
-    def is_surprising(self, gram: Calls, positions: Positions) -> bool:
-        """Whether neither chance alone explains it, nor chance around a part of it."""
-        length, runs = len(gram), len(positions)
-        if poisson_tail(runs, sum(self._probabilities(gram))) * self._words**length > MAX_PROBABILITY:
-            return False
-        for less in range(1, length - 1):
-            for at in range(less + 1):
-                part, rest = gram[at : at + length - less], gram[:at] + gram[at + length - less :]
-                is_dominant = runs >= DOMINANT_SHARE * len(self.positions(length - less)[part])
-                if (
-                    not is_dominant
-                    and poisson_tail(runs, self._expected_around(part, rest)) * self._words**less > MAX_PROBABILITY
-                ):
-                    return False
-        return True
-
-    def expectation(self, gram: Calls, runs: int) -> tuple[float, float]:
-        """Number of runs that would have it by chance, and z of the number of runs that have it."""
-        likely = self._probabilities(gram)
-        expected = sum(likely)
-        spread = math.sqrt(sum(chance * (1 - chance) for chance in likely))
-        return expected, (runs - expected) / spread if spread else 0.0
-
-    def mean_start(self, positions: Positions) -> tuple[float, int]:
-        """Its mean first position, to choose between parts of one longer sequence."""
-        return sum(starts[0] for starts in positions.values()) / len(positions), min(positions)
-
-    def free_positions(self, gram: Calls, positions: Positions) -> Positions:
-        """Its positions that do not overlap an earlier sequence."""
-        free = {
-            number: [at for at in starts if self._taken[number].isdisjoint(range(at, at + len(gram)))]
-            for number, starts in positions.items()
-        }
-        return {number: starts for number, starts in free.items() if starts}
-
-    def mark_taken(self, length: int, positions: Positions) -> None:
-        """Mark these positions as part of a sequence."""
-        for number, starts in positions.items():
-            for at in starts:
-                self._taken[number].update(range(at, at + length))
-
-    def _probabilities(self, gram: Calls) -> Sequence[float]:
-        """For each run with these calls, the probability that it has `gram` if its calls were in random order."""
-        key = tuple(sorted(gram))
-        if key not in self._chances:
-            runs = set.intersection(*(self._runs_with[call] for call in set(gram)))
-            self._chances[key] = [self._probability(key, number) for number in sorted(runs)]
-        return self._chances[key]
-
-    def _probability(self, key: Calls, number: int) -> float:
-        counts, calls = self._counts[number], len(self._runs[number])
-        if calls < len(key):
-            return 0.0
-        share = _chance_of_order(key, counts, Counter(), calls)
-        return -math.expm1((calls - len(key) + 1) * math.log1p(-share)) if share < 1 else 1.0
-
-    def _expected_around(self, part: Calls, rest: Calls) -> float:
-        """Number of runs that would have `part` with `rest` around it, if the other calls were in random order."""
-        expected = 0.0
-        for number, starts in self.positions(len(part))[part].items():
-            counts, remaining = self._counts[number], len(self._runs[number]) - len(part)
-            share = _chance_of_order(rest, counts, Counter(part), remaining)
-            expected += 1 - (1 - share) ** len(starts)
-        return expected
+def _places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
+    """All sequences of a length with their places; of places that overlap, the first."""
+    by_gram: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
+    for number, line in enumerate(lines):
+        for start in range(len(line) - length + 1):
+            starts = by_gram[line[start : start + length]].setdefault(number, [])
+            if not starts or start >= starts[-1] + length:
+                starts.append(start)
+    return by_gram
 
 
-def _chance_of_order(calls: Calls, counts: Mapping[str, int], used: Counter[str], remaining: int) -> float:
-    """The probability that calls drawn from a run in random order are `calls`: it has `counts` of each, of which `used`
-    are taken, and `remaining` are left."""
-    chance = 1.0
-    for place, call in enumerate(calls):
-        chance *= max(0, counts[call] - used[call]) / (remaining - place) if remaining > place else 0.0
+def _rank(gram: Calls, places: Places) -> tuple[int, float, Calls]:
+    """Sort key: the sequence of most runs; of parts of one longer sequence, the earlier one."""
+    return -len(places), sum(starts[0] for starts in places.values()) / len(places), gram
+
+
+def _chance(gram: Calls, counts: Mapping[str, int], calls: int) -> float:
+    """The probability that a run with so many calls of each has `gram` if they were in random order."""
+    share, used = 1.0, Counter[str]()
+    for place, call in enumerate(gram):
+        share *= max(0, counts.get(call, 0) - used[call]) / max(1, calls - place)
         used[call] += 1
-    return chance
+    return 1 - (1 - share) ** max(0, calls - len(gram) + 1)
 
 
 def poisson_tail(count: int, mean: float) -> float:
@@ -252,11 +163,9 @@ class Reflection:
         self._database = database
         self._records = records
         self._sources = sources
-        self._entry_cursor = LedgerCursor(ledger, ENTRY_CURSOR, _is_relevant)
+        self._entry_cursor = LedgerCursor(ledger, ENTRY_CURSOR, lambda entry: entry.kind in READERS)
         self._call_cursor = LedgerCursor(ledger, CALL_CURSOR, lambda entry: entry.kind == TOOLS_USED)
         self._lock = threading.Lock()
-        self.has_new_calls = False
-        """Whether there are tool calls since the last `find_sequences`."""
 
     def catch_up(self) -> int:
         """Read the new ledger entries; returns the number of records. 0 while another thread does it."""
@@ -270,7 +179,6 @@ class Reflection:
     def find_sequences(self) -> None:
         """Search the new tool calls for sequences. Slow."""
         with self._lock:
-            self.has_new_calls = False
             self._store_records(self._call_cursor, self._read_tool_calls)
 
     def _store_records(
@@ -292,9 +200,6 @@ class Reflection:
         unwritten: Counter[tuple[str, Scope]] = Counter()
         records: list[LearningRecord] = []
         for entry in entries:
-            if entry.kind == TOOLS_USED:
-                self.has_new_calls = True
-                continue
 
             def count_before(label: str, scope: Scope, ledger_id: int = entry.id) -> int:
                 return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
@@ -351,10 +256,6 @@ def _sequence_draft(sequence: CallSequence, agent: str, runs: Sequence[LedgerEnt
         cause=steps,
         key=steps,
     )
-
-
-def _is_relevant(entry: LedgerEntry) -> bool:
-    return entry.kind in READERS or entry.kind == TOOLS_USED
 
 
 def _to_record(entry: LedgerEntry, draft: RecordDraft) -> LearningRecord:

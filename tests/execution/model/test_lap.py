@@ -215,7 +215,7 @@ def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) ->
         view = world.run("Make test_total pass")
         assert view.change_set_id is not None, "\n".join(world.texts(view))
         engine.changes.land(view.change_set_id)
-        engine.adaptation.run_round_if_due()
+        engine.adaptation.run_round()
         (fix,) = engine.adaptation.fixes(str(world.repository.path))
         assert fix.title == "Make test_total pass"
         assert fix.template.failing == ("tests/test_cart.py::test_total",)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
-from engine.learning.candidates.candidates import add_candidate, decide_candidate, load_candidate
+from engine.learning.candidates.candidates import add_candidate, decide_candidate, find_candidate
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.model import Contribution, PromptRequest
 from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
@@ -70,7 +70,7 @@ class World:
             if row.status == CandidateStatus.DRAFTED:
                 row.status = CandidateStatus.REVIEW.value
             decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)
-            return row.overlay
+            return row.overlays[0]
 
         return self.database.write(work)
 
@@ -85,7 +85,9 @@ class World:
 
     def withdraw(self, candidate_id: str) -> None:
         self.database.write(
-            lambda tx: decide_candidate(tx, load_candidate(tx, candidate_id), CandidateMove.ROLL_BACK, "operator", "")
+            lambda tx: decide_candidate(
+                tx, find_candidate(tx.session, candidate_id), CandidateMove.ROLL_BACK, "operator", ""
+            )
         )
 
     def part(

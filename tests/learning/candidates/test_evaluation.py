@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import EventBus
-from engine.learning.candidates.candidates import CandidateReader
+from engine.learning.candidates.candidates import load_candidates
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
     MAX_UNCORROBORATED,
@@ -115,7 +115,7 @@ class Days(RuleBasedStateMachine):
 
     @invariant()
     def status_and_behaviour_agree(self) -> None:
-        rows = CandidateReader(self.world.database).rows()
+        rows = load_candidates(self.world.database)
         promoted = {row.id for row in rows if row.status == CandidateStatus.PROMOTED}
         assert promoted == set(self.world.shelf.in_force)
         assert len({row.dedupe_key for row in rows}) == len(rows)

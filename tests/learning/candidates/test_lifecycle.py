@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from engine.config import FixedSettings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.records import HealedTests
 from engine.model import Refusal
-from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FixTemplate
+from engine.model.adaptation import Candidate, CandidateStatus, FixTemplate
 from engine.retention import Retention
 from engine.storage.erasing import SearchTerms
-from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed, retried
+from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, World, failed
 
 
 def kinds(world: World, like: str = "Candidate") -> list[str]:
@@ -83,11 +82,11 @@ def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> No
     assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
     world.heal("sess_4")  # the same repair for the other reason is not asked about a second time
     world.adaptation.run_round()
-    assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 1
+    assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 1
     world.adaptation.reject(world.adaptation.candidates(CandidateStatus.REVIEW)[0].id)
     world.heal("sess_5")
     world.adaptation.run_round()
-    assert world.adaptation.counts().statuses[CandidateStatus.REVIEW] == 0
+    assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 0
 
 
 def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world: World) -> None:
@@ -123,23 +122,6 @@ def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> No
     assert sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
-def test_a_damaged_effect_takes_no_other_candidate_with_it(world: World) -> None:
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.happened(retried("sess_3"))
-    world.adaptation.run_round()
-    damaged = world.adaptation.candidates(type=CandidateType.FIX_TEMPLATE)[0]
-    statement = text("UPDATE candidates SET effect = '{}' WHERE id = :id")
-    world.database.write(lambda tx: tx.session.connection().execute(statement, {"id": damaged.id}))
-    world.happened(retried("sess_4"))
-    world.adaptation.run_round()
-    assert [candidate.type for candidate in world.adaptation.candidates()] == [CandidateType.POLICY_TWEAK]
-    with pytest.raises(Refusal) as refused:
-        world.adaptation.approve(damaged.id)
-    assert refused.value.code == "bad_effect"
-    assert world.adaptation.reject(damaged.id).status is CandidateStatus.REJECTED
-
-
 def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
@@ -158,40 +140,17 @@ def test_what_is_forgotten_is_proposed_no_more(world: World) -> None:
     assert texts.erase(SearchTerms(["cart.py"])) == 0
 
 
-def test_a_damaged_effect_in_force_can_be_rolled_back_and_holds_up_no_forgetting(world: World) -> None:
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.adaptation.run_round()
-    (one,) = world.adaptation.candidates()
-    world.adaptation.approve(one.id)
-    damaged = '{"kind": "fix_template", "failing": "Ann, no list"}'
-    world.database.write(
-        lambda tx: tx.session.connection().execute(text("UPDATE candidates SET effect = :told"), {"told": damaged})
-    )
-    assert world.adaptation.roll_back(one.id).status is CandidateStatus.ROLLED_BACK
-    assert world.shelf.in_force == []
-    with pytest.raises(Refusal) as refused:
-        world.adaptation.approve(one.id)
-    assert refused.value.code == "bad_effect"
-    texts = CandidateTexts(world.database)
-    assert texts.erase(SearchTerms(["Bob"])) == 0
-    assert [id for id, _ in texts.find(SearchTerms(["Ann"]))] == [one.id]
-    assert texts.erase(SearchTerms(["Ann"])) == 1
-    assert texts.erase(SearchTerms(["Ann"])) == 0
-    assert world.adaptation.view(one.id).candidate.status is CandidateStatus.REJECTED
-
-
 def test_fixes_that_may_be_offered_are_landed_and_stand(world: World) -> None:
     world.heal("sess_1")
     world.told.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
-    world.adaptation.run_round_if_due()
+    world.adaptation.run_round()
     assert world.adaptation.fixes(SHOP) == [], "what an agent fixed of its own was never in the operator's files"
     for session in ("sess_2", "sess_3"):
         world.told.turned_green[session] = HealedTests({f"t.py::{session}": ""}, "", AGENT, 0)
         world.told.patches[session] = "diff --git a/price.py b/price.py"
         world.told.summaries[session] = "Rounded once."
         world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
-    world.adaptation.run_round_if_due()
+    world.adaptation.run_round()
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_3", "the task of sess_2"]
     assert world.adaptation.fixes("/other") == []
     newest = world.adaptation.fixes(SHOP)[0]

@@ -189,4 +189,3 @@ def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: Worl
         FixTemplate(("t::a",), ("Round once.",))
     ]
     world.withdraw(repair.candidate_id)
-    world.withdraw(alone.candidate_id)
