@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.config import Autonomy, SettingsSource
-from engine.execution.launcher import Launcher
+from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, RailVerdict, Refusal, Verdict
@@ -130,7 +130,7 @@ class AutonomousRuns:
         *,
         settings: SettingsSource,
         history: Decisions,
-        launcher: Launcher,
+        launcher: Sessions,
         quiet: Callable[[], bool],
     ) -> None:
         self._database = database

@@ -247,15 +247,17 @@ class SessionStore:
         lines: int,
         cwd: str = "",
         write: Write | None = None,
-        facts: Callable[[SessionView], Sequence[Event]] = lambda view: (),
+        facts: Callable[[SessionView], Sequence[Event]] | None = None,
     ) -> bool:
-        """Store the result in the last transaction, with `write` and the events of `facts`. False, without any change,
-        when the session was over already. `lines` is the length of the transcript; `cwd` is the folder in which it
-        worked, if it changed."""
+        """Store the result in the last transaction, with `write` and the events of `facts`. False when the session was
+        over already: then `write` alone is stored, as by `attach_changes`. `lines` is the length of the transcript;
+        `cwd` is the folder in which it worked, if it changed."""
 
         def work(tx: Transaction) -> bool:
             row = _move_to(tx, session_id, result.state)
             if row is None:
+                if write is not None:
+                    attach_changes(tx, session_id, write, cwd=cwd)
                 return False
             row.summary, row.error, row.facts = result.summary, result.error, dict(result.facts)
             row.tokens, row.cost_microusd, row.lines = result.tokens, result.cost, lines
@@ -268,7 +270,7 @@ class SessionStore:
             view = row.view
             for observe in self._end_observers:
                 observe(tx, view)
-            for fact in facts(view):
+            for fact in facts(view) if facts is not None else ():
                 tx.record(fact)
             tx.record(
                 SessionEnded(

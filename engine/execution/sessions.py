@@ -2,38 +2,34 @@
 
 Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
 reads the rows: queued sessions run, running ones become INTERRUPTED. `admission.py` decides which may start; this
-module has the queue, the threads, and the end of each session.
+module has the queue, the threads, the watch over running sessions, and the end of each.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import EventBus
+from engine.events import EventBus, FaultReported, SessionOutput
+from engine.execution.admission import Admission
 from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.process_termination import end_processes, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, limits
+from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, disk_shortage, limits
 from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels
-from engine.execution.session_run import (
-    Admission,
-    EndRetries,
-    SessionSupervisor,
-    run_session,
-    session_result,
-    with_worktree_fate,
-)
-from engine.execution.session_store import SessionRow, SessionStore, attach_changes, continued_session
+from engine.execution.session_run import run_session, session_result, with_worktree_fate
+from engine.execution.session_store import SessionRow, continued_session
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.files import remove_folder
@@ -62,13 +58,25 @@ WAIT_INTERVAL_S = 0.5
 STOP_TIMEOUT_S = 0.9
 """Seconds after which a stopped session is ended without its thread (SPEC 3.7: 1 s)."""
 
+TICK_S = 0.1
+"""Seconds between two rounds of the watch: at most ten flushes and ten events a second for each session."""
+
+LIMIT_CHECK_TICKS = 2
+"""Ticks between two checks of limits and kill switch."""
+
+USAGE_CHECK_TICKS = 6
+"""Ticks between two checks of memory and processes, which read all processes of the machine."""
+
+FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
+"""Seconds until the end of a session that could not be stored is tried again, at first and at most."""
+
 
 def continue_command(session_id: str) -> str:
     """The command that proposes a card to continue a finished session."""
     return f"clawpy propose --continue {session_id} TEXT"
 
 
-class Sessions(SessionStore):
+class Sessions(Admission):
     """The sessions of one engine. Methods may be called from any thread and are quick, but for `wait`, `stop_all` and
     `close`."""
 
@@ -84,32 +92,22 @@ class Sessions(SessionStore):
         rails: SessionRails,
         runners: Sequence[Runner],
     ) -> None:
-        super().__init__(database, rails.consume)
+        super().__init__(database, clock, settings, rails, runners)
         self._home = home
-        self._clock = clock
+        self._bus = bus
         self._randomness = randomness
-        self._settings = settings
-        self._rails = rails
         self._channels = Channels(settings)
-        self.admission = Admission(clock, rails, runners)
-        """Decides which sessions may start."""
         self._reader = TranscriptReader()
-        self._supervisor = SessionSupervisor(
-            live=self._all_live, end=self._request_stop, stop_signal=rails.stop_signal, bus=bus
-        )
-        self._end_retries = EndRetries(bus)
         self._lock = threading.RLock()
         self._queue: deque[SessionRow] = deque()
         self._live: dict[str, LiveSession] = {}
         self._ended: dict[str, threading.Event] = {}
+        self._late: set[str] = set()
+        """Sessions that are over, but whose end is not stored yet."""
         self._threads: set[threading.Thread] = set()
-        self._closed = False
+        self._watcher: threading.Thread | None = None
+        self._closing = threading.Event()
         self._held_back = False
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """The sandbox of sessions; see `Admission.sandbox`."""
-        return self.admission.sandbox
 
     # Starting
 
@@ -133,11 +131,10 @@ class Sessions(SessionStore):
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._channels.get(assignment.channel)
-        self.admission.admit(assignment, mode, without_sandbox=without_sandbox)
+        self.admit(assignment, mode, without_sandbox=without_sandbox)
         session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")
-        with self._lock:
-            if self._closed:
-                raise Refusal("engine_closed", "the engine is closing; no session can start")
+        if self._closing.is_set():
+            raise Refusal("engine_closed", "the engine is closing; no session can start")
         sandbox = UNCONFINED if without_sandbox else ""
         row = self.enqueue(session_id, permit, assignment, agent=agent, mode=mode, estimate=estimate, sandbox=sandbox)
         self._enqueue_rows([row])
@@ -155,7 +152,7 @@ class Sessions(SessionStore):
             live_ids = set(self._live)
         rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in live_ids] if live_ids else []
         rows += self.rows(state=SessionState.RUNNING)
-        return [self._view(row) for row in reversed(rows) if row.id not in self._end_retries]
+        return [self._view(row) for row in reversed(rows) if row.id not in self._late]
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
@@ -245,7 +242,7 @@ class Sessions(SessionStore):
     def close(self) -> None:
         """End running sessions; queued ones stay for the next start. Safe to call twice."""
         with self._lock:
-            self._closed = True
+            self._closing.set()
             self._queue.clear()
             live = [*self._live.values()]
             threads = [*self._threads]
@@ -256,7 +253,6 @@ class Sessions(SessionStore):
             thread.join(max(0, until - time.monotonic()))
         for session in live:
             session.ended.wait(max(0, until - time.monotonic()))
-        self._end_retries.close()
 
     def recover(self, *, resume: bool = True) -> list[str]:
         """At start-up, before any session: tidy up after a crash. Returns messages on interrupted sessions.
@@ -272,7 +268,7 @@ class Sessions(SessionStore):
             self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._remove_scratch(self._scratch_folder)
-        messages += self.admission.recover()
+        messages += [message for runner in self._runners.values() for message in runner.recover()]
         if not resume:
             return messages + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
         messages += [f"“{row.prompt}” was waiting when the engine stopped; it runs now ({row.id})" for row in queued]
@@ -283,7 +279,7 @@ class Sessions(SessionStore):
 
     def _enqueue_rows(self, waiting: Sequence[SessionRow]) -> None:
         with self._lock:
-            if self._closed:
+            if self._closing.is_set():
                 return  # they stay queued for the next start
             for row in waiting:
                 self._ended[row.id] = threading.Event()
@@ -297,31 +293,41 @@ class Sessions(SessionStore):
             with self._lock:
                 occupied = sum(not live.is_waiting for live in self._live.values())
                 free = self._settings.current.max_running_sessions - occupied
-                if self._closed or self._held_back or free <= 0 or not self._queue:
+                if self._closing.is_set() or self._held_back or free <= 0 or not self._queue:
                     return
                 row = self._queue.popleft()
                 live, problem = None, ""
                 try:
                     live = self._live[row.id] = self._make_live_session(row, sandbox)
                     live.on_waiting = self._dispatch
-                    thread = threading.Thread(
-                        target=self._run_thread, args=(live,), name=f"clawpy-{row.id}", daemon=True
-                    )
-                    thread.start()
-                    self._threads.add(thread)
+                    self._start_thread(f"clawpy-{row.id}", partial(self._run, live))
+                    if self._watcher is None:  # it exists only while a session runs: an idle engine does not wake up
+                        self._watcher = threading.Thread(target=self._watch, name="clawpy-supervisor", daemon=True)
+                        self._watcher.start()
                 except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
                     problem = str(error) or repr(error)
             if problem:
                 self._finish(row.id, StopRequest(SessionState.FAILED, f"it could not be started: {problem}"), live)
-            else:
-                self._supervisor.wake()  # never under our lock: it holds its own while it asks for ours
 
-    def _run_thread(self, live: LiveSession) -> None:
-        """Run a session in its own thread, from its first transaction to its last."""
-        self._finish(live.id, run_session(live, self, self.admission), live)
-        self._remove_scratch(live.confinement.scratch)
+    def _start_thread(self, name: str, work: Callable[[], None]) -> None:
+        """Start a thread for which `close` waits."""
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
         with self._lock:
-            self._threads.discard(threading.current_thread())
+            thread.start()
+            self._threads.add(thread)
+
+    def _run(self, live: LiveSession) -> None:
+        """Run a session in its own thread, from its first transaction to its last."""
+        self._finish(live.id, run_session(live, self), live)
+        self._remove_scratch(live.confinement.scratch)
 
     def _make_live_session(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
         """The session, ready to start, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
@@ -357,6 +363,56 @@ class Sessions(SessionStore):
     def _open_transcript(self, session_id: str) -> TranscriptWriter:
         return TranscriptWriter(self._transcript_path(session_id), self._clock, self._rails.secrets)
 
+    # Watching
+
+    def _watch(self) -> None:
+        """Write the transcripts of running sessions, publish their output, enforce limits and the kill switch."""
+        for tick in itertools.count(1):
+            with self._lock:
+                sessions = [*self._live.values()]
+                if not sessions:
+                    self._watcher = None
+                    return
+            try:
+                for live in sessions:
+                    self._write_transcript(live)
+                if tick % LIMIT_CHECK_TICKS == 0:
+                    self._enforce_limits(sessions, usage=tick % USAGE_CHECK_TICKS == 0)
+            except Exception:
+                # The thread goes on: without it no limit and no kill switch would work.
+                log.exception("watching running sessions failed")
+            time.sleep(TICK_S)
+
+    def _write_transcript(self, live: LiveSession) -> None:
+        try:
+            self._publish_output(live)
+        except OSError as error:
+            if live.stop_requested is None:
+                log.error("session %s ends, its transcript cannot be written: %s", live.id, error)
+                reason = f"its transcript cannot be written: {error.strerror}"
+                self._request_stop(live, StopRequest(SessionState.FAILED, reason))
+
+    def _publish_output(self, live: LiveSession) -> None:
+        """Write and publish the session's output since the last time. Raises OSError on a full disk."""
+        if text := live.transcript.flush():
+            workspace, last_line = live.assignment.workspace, live.transcript.lines
+            self._bus.publish(SessionOutput(subject=live.id, workspace=workspace, last_line=last_line, text=text))
+
+    def _enforce_limits(self, sessions: Sequence[LiveSession], *, usage: bool) -> None:
+        reason = self.stop_reason()
+        for live in sessions:
+            if live.stop_requested is not None:
+                continue
+            exceeded = live.exceeded_limit() or disk_shortage(live.scratch, live.folder)
+            if usage and not exceeded:
+                exceeded = live.processes.exceeded_limit()
+            if reason:
+                self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
+            elif exceeded:
+                self._request_stop(live, StopRequest(SessionState.FAILED, exceeded))
+
+    # Ending
+
     def _request_stop(self, live: LiveSession, stop: StopRequest) -> None:
         """Stop a running session: its processes at once, its thread as soon as it notices."""
         if live.stop(stop):
@@ -380,20 +436,17 @@ class Sessions(SessionStore):
         *,
         abandoned: bool = False,
     ) -> None:
-        """Store the end of a session. A second call finds it stored and changes nothing."""
+        """Store the end of a session. A second call, of a thread that returns after its session was ended without it,
+        stores only its changes."""
         result = session_result(outcome, live, secrets=self._rails.secrets(), abandoned=abandoned)
         lines = self._close_transcript(session_id, outcome, live)
         write = live.unfinished_write if live else None
         if isinstance(outcome, RunnerResult):
             write = outcome.write
-        cwd = str(live.folder) if live else ""
+        cwd, facts = (str(live.folder), live.journal.events) if live else ("", None)
 
         def store() -> None:
-            facts = live.journal.events if live else lambda view: ()
-            ended = self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
-            if not ended and write is not None:  # it was ended without its thread, which now returns with its changes
-                changes = write
-                self._database.write(lambda tx: attach_changes(tx, session_id, changes, cwd=cwd))
+            self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
 
         failed: Exception | None = None
         try:
@@ -403,19 +456,38 @@ class Sessions(SessionStore):
             failed = error
         with self._lock:
             self._live.pop(session_id, None)
+            if failed is not None:
+                self._late.add(session_id)
+            ended = self._ended.pop(session_id, None)
         if live is not None:
             live.ended.set()
-        if failed is None:
-            self._signal_ended(session_id)
-        else:
-            self._end_retries.keep_trying(session_id, store, failed, on_end=lambda: self._signal_ended(session_id))
-        self._dispatch()
-
-    def _signal_ended(self, session_id: str) -> None:
-        with self._lock:
-            ended = self._ended.pop(session_id, None)
         if ended is not None:
             ended.set()
+        self._dispatch()
+        if failed is not None:
+            message = f"the end of session {session_id} could not be stored; it is tried again: {failed}"
+            self._report(session_id, message)
+            self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
+
+    def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
+        """Try to store the end of a session until it succeeds, for example after a full disk (SPEC 11.3). What is not
+        stored when the engine closes is left to the next start, which reports the session as interrupted."""
+        wait = FIRST_RETRY_S
+        while not self._closing.wait(wait):
+            try:
+                store()
+            except Exception as error:
+                log.warning("the end of session %s still cannot be stored: %s", session_id, error)
+                wait = min(2 * wait, MAX_RETRY_S)
+            else:
+                self._report(session_id, f"the end of session {session_id} is stored now")
+                break
+        with self._lock:
+            self._late.discard(session_id)
+
+    def _report(self, session_id: str, message: str) -> None:
+        log.error("%s", message)
+        self._bus.publish(FaultReported(subject=session_id, where="sessions", message=message))
 
     def _close_transcript(self, session_id: str, outcome: StopRequest | RunnerResult, live: LiveSession | None) -> int:
         """Write the closing lines of the transcript, and close it. Returns its number of lines."""
@@ -427,7 +499,7 @@ class Sessions(SessionStore):
             elif live is None or live.stop_requested is None:
                 transcript.append("error", sanitise(outcome.reason).split("\n"))
             if live:
-                self._supervisor.publish_output(live)
+                self._publish_output(live)
             transcript.close()
         except OSError as error:
             log.error("the transcript of session %s is not complete: %s", session_id, error)
@@ -440,10 +512,6 @@ class Sessions(SessionStore):
         if live is None or row.state != SessionState.RUNNING:
             return with_worktree_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
-
-    def _all_live(self) -> list[LiveSession]:
-        with self._lock:
-            return list(self._live.values())
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:

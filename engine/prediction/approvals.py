@@ -14,8 +14,8 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from engine.events import PredictionReassigned
-from engine.execution.launcher import Launcher
 from engine.execution.runners.flow_registry import named_flow
+from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.model import (
     NO_SANDBOX,
@@ -107,7 +107,7 @@ class Approvals:
     def __init__(
         self,
         store: CardStore,
-        launcher: Launcher,
+        launcher: Sessions,
         twin: EmbeddedTwin,
         *,
         flows: Collection[str] = (),
@@ -345,7 +345,7 @@ class Approvals:
 
     def _has_live_session(self, card_id: str) -> bool:
         """Whether a session of this card is queued or running."""
-        view = self.launcher.session_of(card_id)
+        view = self.launcher.of_prediction(card_id)
         return view is not None and not view.state.over
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:

@@ -209,7 +209,7 @@ class Cards:
         with store.deciding:
             with self._database.read() as session:
                 row = load_card(session, card_id)
-            view = launcher.session_of(card_id) if row.status == Status.CONFIRMED else None
+            view = launcher.of_prediction(card_id) if row.status == Status.CONFIRMED else None
             if view is not None and not view.state.over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
                 if row.status == Status.CONFIRMED:
@@ -357,7 +357,7 @@ class Cards:
             raise Refusal("already_pending", message, "the operator must decide it first")
 
     def _finished_session(self, session_id: str) -> SessionView:
-        former = self.approvals.launcher.session(session_id)
+        former = self.approvals.launcher.get(session_id)
         if not former.state.over:
             fix = f"send it a message: clawpy reply {session_id} TEXT"
             raise Refusal("still_running", f"{session_id} is {former.state}", fix)

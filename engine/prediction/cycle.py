@@ -226,7 +226,7 @@ class Predictions:
         """The card that follows a session that ended within a day. Its workspace is looked at also where none can,
         after a run of the tests: cards whose evidence is gone are withdrawn."""
         try:
-            view = self._approvals.launcher.session(session_id)
+            view = self._approvals.launcher.get(session_id)
         except Refusal as refusal:
             log.warning("no follow-up of %s: %s", session_id, refusal)
             return []

@@ -11,7 +11,7 @@ from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, HeartbeatPage
 from engine.autonomy.schedule import Job
-from engine.execution.launcher import Launcher
+from engine.execution.sessions import Sessions
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
 from engine.wiring.prediction import last_sign
@@ -44,7 +44,7 @@ ROW_CHECK_EVERY = timedelta(hours=1)
 """Deletes rows older than the settings keep (SPEC 4.2)."""
 
 
-def build(core: Services, launcher: Launcher, *, follow_gateway: Callable[[], None]) -> None:
+def build(core: Services, launcher: Sessions, *, follow_gateway: Callable[[], None]) -> None:
     """Build the heartbeat, the autonomy and its jobs."""
     clock = core.clock
     core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))

@@ -11,7 +11,6 @@ from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.housekeeping import Housekeeping
-from engine.execution.launcher import Launcher
 from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.permissions import Permissions
@@ -50,7 +49,7 @@ RECALL_TIMEOUT_S = 2.0
 """Seconds that a prompt waits for recall (the first one loads a model) and for learnings."""
 
 
-def build(core: Services, overrides: Overrides) -> Launcher:
+def build(core: Services, overrides: Overrides) -> Sessions:
     """Build what carries work out; returns the launcher that starts it."""
     home, clock, randomness = core.home, core.clock, core.randomness
     core.keys = Keys(home, clock=clock)
@@ -96,7 +95,7 @@ def build(core: Services, overrides: Overrides) -> Launcher:
     )
     runners = _build_runners(core, caches) if overrides.runners is None else overrides.runners
     _build_sessions(core, runners, overrides.sandbox)
-    return Launcher(core.sessions, core.settings)
+    return core.sessions
 
 
 def _build_runners(core: Services, caches: Caches) -> list[Runner]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from engine.config.agents import AUTO
 from engine.events import TwinAnswered
-from engine.execution.launcher import Launcher
 from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
+from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.names import top_folder
@@ -167,7 +167,7 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files have times in nanoseconds, instants in microseconds."""
 
 
-def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, overrides: Overrides) -> None:
+def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, overrides: Overrides) -> None:
     """Build the cards, the task board and the cycle."""
     clock, randomness = core.clock, core.randomness
     core.embedding_cache = EmbeddingCache(core.memory)
@@ -220,7 +220,7 @@ def build_prediction(core: Services, launcher: Launcher, hook: PredictorHook, ov
     core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.reverse)
 
 
-def _takes_prose(launcher: Launcher, workspace: str) -> str:
+def _takes_prose(launcher: Sessions, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
     info = launcher.check(Assignment("?", kind_of(FIX_BY_AGENT).channel, workspace, AUTO, None, {}))
     return info.executor if info.available else ""

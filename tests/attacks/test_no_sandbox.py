@@ -99,9 +99,9 @@ def test_no_setting_lets_it_run_by_itself(
 def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Card, mark: Path) -> None:
     """It was approved where a sandbox worked; after a restart none does."""
     with pytest.raises(Refusal) as refused:
-        engine.sessions.admission.admit(card.assignment, "approved", without_sandbox=False)
+        engine.sessions.admit(card.assignment, "approved", without_sandbox=False)
     assert refused.value.code == "no_sandbox"
-    assert engine.sessions.admission.late_refusal(card.assignment, "approved", without_sandbox=False)
+    assert engine.sessions.late_refusal(card.assignment, "approved", without_sandbox=False)
     assert not mark.exists()
 
 

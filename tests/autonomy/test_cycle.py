@@ -107,7 +107,7 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
 
 
 def set_sandbox(world: World, sandbox: NoSandbox) -> None:
-    world.engine.sessions.admission._sandbox = sandbox
+    world.engine.sessions._sandbox = sandbox
 
 
 @pytest.mark.long

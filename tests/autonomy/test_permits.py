@@ -54,7 +54,7 @@ def callers(*names: str) -> dict[str, set[str]]:
 def test_one_place_makes_sessions_and_one_makes_permits() -> None:
     assert callers(
         "SessionRow", "PermitRow", "permits.issue", "_permits.issue", "enqueue", "permits.consume",
-        "_consume", "_sessions.start", "sessions.start", "_launcher.start", "launcher.start",
+        "_consume", "sessions.start", "launcher.start",
     ) == {
         "SessionRow": {"execution/session_store.py"},
         "PermitRow": {"safety/permits.py"},
@@ -63,9 +63,7 @@ def test_one_place_makes_sessions_and_one_makes_permits() -> None:
         "enqueue": {"execution/sessions.py"},
         "permits.consume": set(),
         "_consume": {"execution/session_store.py"},
-        "_sessions.start": {"execution/launcher.py"},
         "sessions.start": set(),
-        "_launcher.start": set(),
         "launcher.start": {"prediction/approvals.py"},
     }  # fmt: skip
 

@@ -107,7 +107,7 @@ class World:
             start_schedule=False,
             overrides=Overrides(calibrator=self.calibrator),
         )
-        self.engine.sessions.admission._sandbox = Confines()
+        self.engine.sessions._sandbox = Confines()
         try:
             yield self.engine
         finally:

@@ -251,6 +251,6 @@ class RepositoryWorld(World):
         self.workspaces = SessionWorkspaces(database, self.settings, self.changes, caches)
 
     def prose(self, runner: ProseRunner, prompt: str = "write it") -> SessionView:
-        self.sessions.admission._runners = {"model": runner}
+        self.sessions._runners = {"model": runner}
         assignment = Assignment(prompt, "koji-core", str(self.workspace), "model")
         return self.sessions.start(self.permit(assignment), assignment, agent="builder", without_sandbox=True)

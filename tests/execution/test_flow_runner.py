@@ -19,7 +19,6 @@ from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flow_runner import FlowRunner
@@ -102,7 +101,7 @@ class World:
             runners=[self.runner],
         )
         self.watcher.observe(self.sessions)
-        self.launcher = Launcher(self.sessions, Source())
+        self.launcher = self.sessions
         self.numbers = itertools.count(1)
 
     def assignment(self, flow: str | None, **parameters: Any) -> Assignment:
@@ -327,8 +326,8 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
         world.start(None)
     world.script(Place.CHECK, lambda job: FlowResult("free"))
     assert world.launcher.check(world.assignment("run_tests", paths=[])).estimate == 0
-    assert world.launcher.session_of("pred_2") is not None
-    assert world.launcher.session_of("pred_3") is None
+    assert world.launcher.of_prediction("pred_2") is not None
+    assert world.launcher.of_prediction("pred_3") is None
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:

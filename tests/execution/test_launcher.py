@@ -12,7 +12,7 @@ import pytest
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.config.agents import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
-from engine.execution.launcher import Launcher
+from engine.execution.admission import Admission
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flow_registry import PROSE as SENTENCE
 from engine.keys import Key
@@ -22,14 +22,13 @@ PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
 FLOW = replace(PROSE, flow="run_tests")
 
 
-class Bench:
-    """Sessions and their admission, as the launcher asks them: what each runner says, what the like cost before."""
+class Bench(Admission):
+    """Admission without a database: what each runner says, what the like cost before."""
 
     def __init__(self, confines: bool = True, **says: RunnerInfo | Refusal) -> None:
         self.says: dict[str, RunnerInfo | Refusal] = {name.replace("__", ":"): info for name, info in says.items()}
         self.usual: dict[str, int] = {}
-        self.admission = self
-        self.sandbox = SimpleNamespace(confines=confines, describe=lambda network, hosts: "a sandbox")
+        self._sandbox: Any = SimpleNamespace(confines=confines, describe=lambda network, hosts: "a sandbox")
 
     def runner_of(self, assignment: Assignment) -> Any:
         if assignment.runner not in self.says:
@@ -53,9 +52,10 @@ class Bench:
         return self.usual.get(runner)
 
 
-def launcher(bench: Bench, **channel: Any) -> Launcher:
+def launcher(bench: Bench, **channel: Any) -> Bench:
     settings = Settings(channels={"koji-core": ChannelSettings(agent="backend_builder", **channel)})
-    return Launcher(bench, FixedSettings(settings))  # type: ignore[arg-type]
+    bench._settings = FixedSettings(settings)
+    return bench
 
 
 YES = RunnerInfo(available=True, executor="openai:gpt", hosts=("api.openai.com",))

@@ -227,7 +227,7 @@ class AgentLike(FlowRunner):
 
 @pytest.fixture
 def agents(world: World) -> World:
-    world.sessions.admission._runners["flow"] = AgentLike({}, workspaces=world.runner._workspaces)
+    world.sessions._runners["flow"] = AgentLike({}, workspaces=world.runner._workspaces)
     return world
 
 
@@ -286,7 +286,7 @@ def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
         return FlowResult(f"{before} {after.removeprefix(str(caches))}")
 
     project(agents, {"a": "1"})
-    agents.sessions.admission._runners["flow"] = agents.runner
+    agents.sessions._runners["flow"] = agents.runner
     assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
 
 

@@ -50,7 +50,7 @@ class AgentWorld(RepositoryWorld):
     ) -> None:
         super().__init__(root, database, clock, bus, repository)
         self.agent = Agent(self.workspaces, work)
-        self.sessions.admission._runners = {"model": self.agent}
+        self.sessions._runners = {"model": self.agent}
 
     def begin(self) -> SessionView:
         return self.prose(self.agent)

@@ -397,8 +397,8 @@ def test_what_is_over_neither_begins_nor_ends_again(store: SessionStore, has_beg
     assert store.end("ses_1", CANCELLED, lines=0)
     assert store.begin("ses_1", "none") is None
     assert not store.end("ses_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
-    assert summary(store) == ("cancelled", "stopped by you")
-    assert store.row("ses_1").change_set_id is None
+    assert summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
+    assert store.row("ses_1").change_set_id == "change_1", "its thread returned with them after its end"
 
 
 def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
