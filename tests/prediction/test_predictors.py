@@ -16,7 +16,6 @@ from engine.config import FixedSettings, Settings
 from engine.model import Answer, NoAnswer, Question, Source
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.predictors import (
-    MAX_PROMPT_LENGTH,
     MAX_TOKENS,
     TEMPERATURE,
     ModelTwin,
@@ -28,7 +27,7 @@ from engine.prediction.predictors import (
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, task
+from tests.prediction.sensing import NOW, World, dated_commit, task, touch
 
 # The model Twin: what it must answer, how often it is asked, and what becomes of rubbish (SPEC 2.3a).
 
@@ -84,7 +83,7 @@ def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
     ("change", "says"),
     [
         ({"prompt": ""}, "prompt"),
-        ({"prompt": "\x1b[31m"}, "prompt is empty"),
+        ({"prompt": "\x1b[31m"}, "prompt: .*is empty"),
         ({"confidence": 1.01}, "confidence"),
         ({"confidence": -0.01}, "confidence"),
         ({"confidence": "very"}, "confidence"),
@@ -125,10 +124,12 @@ def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None
 def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:
     model = Model("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
-    assert "cannot be used: it is not a JSON object" in model.asked[1][1].text
+    assert "cannot be used: Invalid JSON" in model.asked[1][1].text
     model = Model("what?", "what?", "never asked")
     assert twin(model).propose(context) == []
-    assert model.told == [("ollama:twin", False, "it is not a JSON object")]
+    [(name, usable, words)] = model.told
+    assert (name, usable) == ("ollama:twin", False)
+    assert words.startswith("Invalid JSON")
 
 
 def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: WorkspaceContext) -> None:
@@ -226,8 +227,8 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hook
     hooked.append(raw() + b"{\n\n" + raw(confidence=1.5) + raw(prediction="good"))
     assert hooked.prompts() == ["Run the tests", "good"]
     [words] = hooked.faults
-    assert words.startswith("line 2: not JSON")
-    assert "line 4: confidence is 1.5, not from 0 to 1" in words
+    assert words.startswith("line 2: Invalid JSON")
+    assert "line 4: confidence: Input should be less than or equal to 1, not '1.5'" in words
     hooked.restart()
     assert hooked.prompts() == ["Run the tests", "good"]
     assert len(hooked.faults) == 1
@@ -250,11 +251,11 @@ def test_lines_are_proposed_for_a_day(hooked: Hooked) -> None:
     assert hooked.prompts() == []
 
 
-def test_a_line_without_a_time_is_of_when_it_was_read(hooked: Hooked) -> None:
+def test_a_line_without_a_time_is_as_old_as_the_file(hooked: Hooked) -> None:
     hooked.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
-    assert hooked.prompts() == ["Run the tests"]
-    hooked.restart()
-    assert hooked.prompts() == []
+    for age, prompts in ((timedelta(hours=23), ["Run the tests"]), (timedelta(hours=24), [])):
+        touch(hooked.file, NOW - age)
+        assert hooked.prompts() == prompts
 
 
 def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> None:
@@ -267,24 +268,25 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> Non
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"prediction": ""}, "prediction must have"),
-        ({"prediction": "x" * (MAX_PROMPT_LENGTH + 1)}, "prediction must have"),
-        ({"prediction": 3}, "prediction is not text"),
-        ({"confidence": "0.5"}, "not a number"),
-        ({"confidence": True}, "not a number"),
-        ({"confidence": float("nan")}, "nan, not from 0 to 1"),
-        ({"confidence": 10**400}, "not from 0 to 1"),
-        ({"confidence": -0.01}, "not from 0 to 1"),
-        ({"timestamp": "yesterday"}, "not a time"),
+        ({"prediction": ""}, "prediction: "),
+        ({"prediction": "x" * 2_001}, "prediction: "),
+        ({"prediction": "\x1b[31m"}, "prediction: .*is empty"),
+        ({"prediction": 3}, "prediction: Input should be a valid string"),
+        ({"confidence": "0.5"}, "confidence: Input should be a valid number"),
+        ({"confidence": True}, "confidence: Input should be a valid number"),
+        ({"confidence": float("nan")}, "Invalid JSON|confidence: "),
+        ({"confidence": 10**400}, "confidence: "),
+        ({"confidence": -0.01}, "confidence: Input should be greater than or equal to 0"),
+        ({"timestamp": "yesterday"}, "timestamp: "),
         ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),
     ],
 )
 def test_what_is_no_line(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        read_line(raw(**change), NOW)
+        read_line(raw(**change))
 
 
 @given(st.binary(max_size=200))
 def test_rubbish_is_a_line_or_a_fault(data: bytes) -> None:
     with contextlib.suppress(ValueError):
-        read_line(data, NOW)
+        read_line(data)

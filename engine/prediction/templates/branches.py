@@ -56,7 +56,6 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
             **project_of(context, merge.files or git.own_files),
         },
         evidence_at=next((branch.at for branch in git.branches if branch.tip == merge.tip), None),
-        about=f"{git.branch} {merge.source}",
     )
 
 
@@ -87,7 +86,6 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
         facts={"branches": sorted((branch.name, branch.tip) for branch in group.values())},
         parameters={"base": git.base, "branches": names},
         evidence_at=max(branch.at for branch in group.values()),
-        about=" ".join([*names, *files]),
     )
 
 
@@ -122,7 +120,6 @@ def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
         facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},
         parameters={"days": days},
         evidence_at=earliest(branch.at for branch in [*merged, *stale]),
-        about=" ".join(branch.name for branch in [*merged, *stale][:10]),
     )
 
 
@@ -132,15 +129,12 @@ def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
     if not context.inspection.lost:
         return
     first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
-    subject = plain(first.subject, 60)
+    subject, others = plain(first.subject, 60), and_others(range(number), ", and ", "more commit")
     if first.here:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
-        them = "it" if first.number == 1 else "them"
-        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {them} behind."
+        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves them behind."
     else:
-        last = "" if number == 1 else f"{count(number, 'commit')} are on no branch any more, the last "
-        since = f"left {moment(first.left_at, context.local)}"
-        why = f"{last}“{subject}”, {since}." if last else f"“{subject}” is on no branch any more, {since}."
+        why = f"“{subject}” is on no branch any more, left {moment(first.left_at, context.local)}{others}."
     yield Offer(
         f"Make a branch for {count(number, 'commit')} that no branch holds",
         why,
@@ -148,7 +142,6 @@ def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
         facts={"tips": sorted(line.tip for line in context.inspection.lost)},
         parameters={"commits": [line.tip for line in context.inspection.lost]},
         evidence_at=min(first.left_at, context.now),
-        about=subject,
     )
 
 
@@ -169,7 +162,6 @@ def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
         facts={"head": git.head, "onto": fixups.onto},
         parameters={"onto": fixups.onto or None, **project_of(context, git.own_files)},
         evidence_at=fixups.at,
-        about=" ".join(fixups.targets),
     )
 
 
@@ -197,7 +189,6 @@ def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
         facts={"stashes": sorted(stash.commit for stash in old)},
         parameters={"stashes": [stash.commit for stash in old]},
         evidence_at=oldest.at,
-        about=" ".join(stash.words for stash in old),
     )
 
 
@@ -231,7 +222,6 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
         },
         parameters={"operation": operation.name, **project_of(context, operation.files)},
         evidence_at=min(begun, context.now) if begun else None,
-        about=" ".join(operation.files),
     )
 
 
@@ -313,5 +303,4 @@ def _pull_request_offer(context: WorkspaceContext, request: PullRequest, wait: W
             "mine": request.mine,
         },
         evidence_at=wait.since,
-        about=f"{title} {request.branch}",
     )

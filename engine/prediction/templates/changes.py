@@ -29,6 +29,7 @@ from engine.prediction.templates.offers import (
     written_at,
 )
 
+MAX_NAMED = 5  # things that a subject names
 _LEFTOVER_WORDS = {
     CONFLICT_MARKER: "conflict markers",
     "breakpoint": "a breakpoint",
@@ -56,23 +57,19 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     yield Offer(
         f"Show what is left in {where}",
         f"You added {summary} in {where}, {state} yet.",
-        subject=_leftovers_subject(named),
-        facts=_lines_of(all_leftovers),
+        **_evidence_of(named, all_leftovers),
         parameters={"today": midnight(context)},
         evidence_at=written_at(git, files),
         tier=Tier.BLOCKS if marked else None,
-        about=" ".join(sorted(files)),
     )
 
 
-def _leftovers_subject(leftovers_found: Sequence[LocatedLeftover]) -> str:
-    """The leftovers by file: a breakpoint is something else than the TODO that you keep."""
-    return ", ".join(list(dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in leftovers_found))[:5])
-
-
-def _lines_of(leftovers_found: Sequence[LocatedLeftover]) -> dict[str, list[str]]:
-    """The findings without line numbers, which change with every line above."""
-    return {"found": sorted(f"{item.kind} {item.path} {item.text}" for item in leftovers_found)}
+def _evidence_of(named: Sequence[LocatedLeftover], found: Sequence[LocatedLeftover]) -> dict[str, Any]:
+    """The subject is what `named` holds, by file: a breakpoint is something else than the TODO that you keep. The facts
+    are all that was found, without line numbers, which change with every line above."""
+    kinds = dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in named)
+    lines = sorted(f"{item.kind} {item.path} {item.text}" for item in found)
+    return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
 
 
 def midnight(context: WorkspaceContext) -> str:
@@ -96,11 +93,9 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         f"Remove the debugging from {listing(paths)} and run the tests",
         f"{listing((item.place for item in removable), 3)}: debugging that you added; only statements on a "
         "line of their own go.",
-        subject=_leftovers_subject(removable),
-        facts=_lines_of(removable),
+        **_evidence_of(removable, removable),
         parameters={"paths": paths},
         evidence_at=written,
-        about=" ".join(paths),
     )
 
 
@@ -120,7 +115,6 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
         subject=" ".join(sorted(names)[:5]),
         facts=_facts_of(mentions),
         evidence_at=_last_written_at(context.repository),
-        about=" ".join(names),
     )
 
 
@@ -140,7 +134,6 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
         facts=_facts_of(renamed),
         parameters={"paths": paths},
         evidence_at=newest,
-        about=" ".join(paths),
     )
 
 
@@ -171,7 +164,6 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
         },
         evidence_at=last.ran_at,
-        about=" ".join(paths),
     )
 
 
@@ -222,7 +214,6 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"paths": changed, "head": git.head, "after": last.id if last else ""},
         parameters={"paths": [] if whole else changed},
         evidence_at=earliest(moments),
-        about=" ".join(changed),
     )
 
 
@@ -249,11 +240,7 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"lint": last.id, "paths": paths},
         parameters={"paths": paths},
         evidence_at=last.ended_at,
-        about=" ".join(paths),
     )
-
-
-MAX_NAMED = 5
 
 
 @template
@@ -283,18 +270,17 @@ def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterato
 
 def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
     git = context.repository
-    first, paths = findings[0], sorted({entry.path for entry in findings})
+    first = findings[0]
     subjects = sorted({_finding_subject(item) for item in findings})
     others = and_others(findings, ", and ", "other finding")
     commit = next((other for other in git.recent if other.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
+    reasoning = "It is in no commit yet, so it is easy to take out."
     if first.sha:
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
         whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
-        reasoning = f"It came in with {subject}, which {whom}"
-        reasoning += "; a later commit removed it, but the history still has it." if first.is_removed_later else "."
-    else:
-        reasoning = "It is in no commit yet, so it is easy to take out."
+        removed = "; a later commit removed it, but the history still has it" if first.is_removed_later else ""
+        reasoning = f"It came in with {subject}, which {whom}{removed}."
     evidence_at = commit.at if commit else modified or newest_commit(git)
     reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
     reviewed_at = next(reviews, None)
@@ -308,7 +294,6 @@ def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tie
         parameters=review_range(git, context.now),
         evidence_at=evidence_at,
         tier=tier,
-        about=" ".join(paths),
     )
 
 

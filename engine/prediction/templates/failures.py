@@ -66,7 +66,6 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
         parameters={"command": installation.lines},
         evidence_at=at,
         tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
-        about=f"install packages {part.project.path}",
     )
 
 
@@ -167,7 +166,6 @@ def _bisect_offer(
         parameters={"test": test, "good": good, "bad": git.head},
         evidence_at=since,
         tier=None if passed_at else Tier.BLOCKS,  # whether it passed there is a guess
-        about=test,
     )
 
 
@@ -211,7 +209,6 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"change_set": landing.id, "tests": broken[:MAX_PATHS]},
         parameters={"change_set": landing.id},
         evidence_at=last.ran_at,
-        about=f"{landing.title} {name}",
     )
 
 
@@ -242,7 +239,6 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             subject=tests[0],
             parameters={"commit": sha, "test": tests[0]},
             evidence_at=run.ran_at,
-            about=f"{name} {subject}",
         )
     return
 
@@ -273,7 +269,6 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"tests": sorted(tests), "tree": last.tree or last.head},
         parameters={"tests": tests},
         evidence_at=last.ran_at,
-        about=" ".join(tests),
     )
 
 
@@ -304,6 +299,5 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             facts={"fix": fix.id, "tests": sorted(tests), "run": last.session_id or last.ran_at.isoformat()},
             parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
             evidence_at=last.ran_at,
-            about=" ".join(tests),
         )
     return

@@ -77,7 +77,6 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer
         facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
         parameters=review_range(git, context.now) | ({"broken": broken} if broken else {}),
         evidence_at=oldest_at,
-        about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
     )
 
 
@@ -102,7 +101,6 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer
         facts={"paths": paths},
         evidence_at=since,
         flow="look_at_changes",
-        about=" ".join(paths[:20]),
     )
 
 
@@ -162,7 +160,7 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
         commits,
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    yield replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)
+    yield replace(summary, subject=text_hash(meeting.name), facts=facts, evidence_at=context.now)
 
 
 def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: datetime, commits: list[Commit]) -> Offer:
@@ -173,7 +171,6 @@ def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: date
         facts={"since": since.isoformat(), "head": context.repository.head},
         parameters={"since": since.isoformat(), **_sessions_since(context, since)},
         evidence_at=earliest(commit.at for commit in commits),
-        about="summary of the day",
     )
 
 
@@ -238,7 +235,6 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
         facts={"partner": partner.path, "because": partner.because, "together": partner.together, "of": partner.of},
         parameters={"path": partner.because, "partner": partner.path},
         evidence_at=earliest(file.modified_at for file in git.files) or newest_commit(git),
-        about=f"{partner.because} {partner.path}",
     )
 
 
@@ -249,7 +245,7 @@ def draft_changelog(context: WorkspaceContext) -> Iterator[Offer]:
     if release is not None and _log_lacks_it(context, release):
         since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
         prompt = f"Add the {since} to the unreleased section of {plain(_change_log_path(context), 30)}"
-        yield _release_offer(context, release, prompt, "change log release")
+        yield _release_offer(context, release, prompt)
 
 
 @template
@@ -258,17 +254,16 @@ def release_due(context: WorkspaceContext) -> Iterator[Offer]:
     release = _due_release(context)
     if release is not None and not _log_lacks_it(context, release):
         since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        yield _release_offer(context, release, f"List what a release would hold: the {since}", "release")
+        yield _release_offer(context, release, f"List what a release would hold: the {since}")
 
 
-def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str, about: str) -> Offer:
+def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
     return Offer(
         prompt,
         _release_reasoning(release, context.now),
         subject=f"since {release.tag}",
         parameters={"since": release.tag},
         evidence_at=earliest(commit.at for commit in context.repository.recent[: release.commits]),
-        about=f"{about} {release.tag}",
     )
 
 

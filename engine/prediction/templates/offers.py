@@ -31,8 +31,8 @@ class Offer:
 
     `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
     names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. What follows is given only
-    where it is not that of the kind (`tier`, `flow`, `usual_hours`, `channel`), the prompt (`about`: the words that
-    relate it to a task), the parameters (`facts`) or the template's name (`kind`).
+    where it is not that of the kind (`tier`, `flow`, `channel`), the parameters (`facts`) or the template's name
+    (`kind`).
     """
 
     prompt: str
@@ -44,8 +44,6 @@ class Offer:
     tier: Tier | None = None
     flow: str | None = ""
     """None for prose."""
-    usual_hours: float = 0.0
-    about: str = ""
     kind: str = ""
     channel: str = ""
     task_id: str | None = None
@@ -64,8 +62,9 @@ def template(find: Callable[..., Iterable[Offer]]) -> Callable[..., list[Proposa
 def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
     """The proposal of an offer, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
     `part`: the project that it is about, added to subject, facts and parameters."""
-    kind_row, words = kind_of(kind), (offer.about or offer.prompt).replace("_", " ")
-    where = part.parameters if part else {}
+    kind_row, where = kind_of(kind), part.parameters if part else {}
+    facts = offer.parameters if offer.facts is None else offer.facts
+    words = f"{offer.subject} {list(facts.values())}".replace("_", " ")
     own_signals = {
         "time": time_signal(context.local, *kind_row.activities),
         "tasks": tasks_signal(context.tasks, context.now, words),
@@ -83,13 +82,13 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
         prompt=offer.prompt,
         reasoning=offer.reasoning,
         subject=part.about(offer.subject) if part else offer.subject,
-        facts={**(offer.parameters if offer.facts is None else offer.facts), **where},
+        facts={**facts, **where},
         flow=kind_row.flow if offer.flow == "" else offer.flow,
         tier=offer.tier or kind_row.tier,
         parameters={**offer.parameters, **where},
         channel=offer.channel or (task.channel if task else "") or kind_row.channel,
         evidence_at=offer.evidence_at,
-        usual_hours=offer.usual_hours or kind_row.usual_hours,
+        usual_hours=kind_row.usual_hours,
         signals=signals,
         task_id=offer.task_id,
     )

@@ -102,7 +102,6 @@ def _run_offer(
         facts={"paths": list(paths), "head": git.head, **facts},
         parameters={"paths": [] if whole else list(paths)},
         evidence_at=evidence_at,
-        about=" ".join(paths),
     )
 
 
@@ -181,7 +180,6 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"head": git.head, "files": files},
         parameters={"files": files[: 4 * MAX_PATHS]},
         evidence_at=earliest(file.modified_at for file in new),
-        about=" ".join(files),
     )
 
 
@@ -216,7 +214,6 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"test": test, "fast": fast_head, "head": context.repository.head},
         parameters={"tests": [test], "fast": fast_head},
         evidence_at=runs[1].ran_at,
-        about=test,
     )
 
 
@@ -264,7 +261,6 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         facts={"tests": sorted(tests), **facts},
         parameters={"tests": tests, "times": RUNS},
         evidence_at=at,
-        about=" ".join(tests),
     )
 
 
@@ -316,5 +312,4 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             "why": f"flaky: failed {failed} of {times}",
         },
         evidence_at=last.ended_at,
-        about=" ".join(tests),
     )
