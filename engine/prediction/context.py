@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from engine.execution.housekeeping import FullDisk
@@ -21,9 +21,9 @@ from engine.model.adaptation import KnownFix
 from engine.model.text import count, listing, moment, plain, span
 from engine.prediction.signals import (
     ANY_NEW_FILE,
-    Conversations,
     Meeting,
     OurWrite,
+    conversations_signal,
     git_evidence,
     nearest,
     open_tasks,
@@ -151,7 +151,7 @@ class WorkspaceContext:
     @cached_property
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
         """The signal of that name for a proposal that continues these flows; many continue the same."""
-        return cache(Conversations(self.sessions, self.now, self.threads).signal)
+        return cache(partial(conversations_signal, self.sessions, self.threads, self.now))
 
     @property
     def remark(self) -> str:

@@ -27,16 +27,15 @@ from engine.model.adaptation import KnownFix
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since, writes_of_sessions
 from engine.prediction.signals import (
     CalendarReader,
-    Conversations,
     OurWrite,
     calendar_signal,
+    conversations_signal,
     git_signal,
     last_activity,
     signal,
     silence_signal,
     tasks_signal,
     time_signal,
-    time_since_activity,
 )
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.threads import Threads
@@ -159,7 +158,8 @@ class ContextReader:
         parts = fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
         writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
-        silence = time_since_activity(now, heard, git.touches if git else (), writes)
+        active_at = last_activity(now, heard, git.touches if git else (), writes)
+        silence = None if active_at is None else now - active_at
         threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         stale = any(part.changed for part in parts)
         red = any(not run.check.green for run in runs[:1])
@@ -190,7 +190,7 @@ class ContextReader:
                 fetch.signal("time", lambda: time_signal(local)),
                 fetch.signal("silence", lambda: silence_signal(silence, threshold)),
                 fetch.signal("tasks", lambda: tasks_signal(tasks, now)),
-                fetch.signal("conversations", Conversations(sessions, now, threads).signal),
+                fetch.signal("conversations", lambda: conversations_signal(sessions, threads, now)),
                 fetch.signal("git", lambda: git_signal(git or GitState(), github, stale)),
                 fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
             ),

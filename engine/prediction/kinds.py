@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -40,21 +39,6 @@ OWN_PROMPT: Final = "own"
 """The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
 
 
-class Activity(StrEnum):
-    """The sort of work of a card, which fits some times of day better than others."""
-
-    REVIEW = "review"  # review and plan
-    WORK = "work"  # check, search, change
-    SUMMARY = "summary"  # summarise what was done
-    REPAIR = "repair"  # fix what is broken, at any time
-
-
-_FITS: Final = {
-    Tier.BROKEN: (Activity.REPAIR,),
-    Tier.BLOCKS: (Activity.REPAIR,),
-    Tier.CHECK: (Activity.WORK, Activity.REVIEW),
-    Tier.UPKEEP: (Activity.REVIEW, Activity.SUMMARY),
-}
 _USUAL_HOURS: Final = {Tier.BROKEN: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
 _STRENGTH: Final = {Tier.BROKEN: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
 
@@ -75,11 +59,6 @@ class Kind:
     """Whether it is a warning, which is shown again until its reason is gone."""
     place: int = 0
     """Its row in the table."""
-
-    @property
-    def activities(self) -> tuple[Activity, ...]:
-        """The sort of work of its cards."""
-        return _FITS[self.tier]
 
     @property
     def usual_hours(self) -> float:

@@ -25,9 +25,9 @@ from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since
 from engine.prediction.signals import (
-    Conversations,
     OurWrite,
     calendar_signal,
+    conversations_signal,
     git_signal,
     silence_signal,
     tasks_signal,
@@ -226,9 +226,9 @@ class SimulatedContexts:
                 time_signal(local),
                 silence_signal(silence, SILENT),
                 tasks_signal((), now),
-                Conversations(sessions, now).signal(),
+                conversations_signal(sessions, (), now),
                 git_signal(git, None, bool(changed)),
-                calendar_signal(),
+                calendar_signal(None, local),
             ),
         )
 

@@ -20,20 +20,17 @@ from engine.prediction.signals import (
     ANY_NEW_FILE,
     WEIGHTS,
     CalendarReader,
-    Conversations,
     Meeting,
     OurWrite,
     calendar_signal,
-    git_relevance,
+    conversations_signal,
+    git_signal,
     last_activity,
     related_task,
     session_relevance,
-    signal,
-    silence_relevance,
     silence_signal,
     tasks_signal,
     thread_relevance,
-    time_since_activity,
 )
 from engine.prediction.templates.history import PREPARATION_TIME, prepare_meeting
 from tests.conftest import Repository
@@ -49,29 +46,30 @@ def test_weights_are_those_of_the_spec() -> None:
     assert sum(WEIGHTS.values()) == pytest.approx(1.0)
 
 
-@given(st.floats(allow_nan=False))
-def test_a_signal_is_clamped(relevance: float) -> None:
-    assert 0.0 <= signal("git", relevance).relevance <= 1.0
-
-
 # -- silence --------------------------------------------------------------------------------------------------------
 
 
-def test_silence_grows_to_one_at_the_threshold() -> None:
-    assert silence_relevance(None, HALF_HOUR) == 0.0
-    assert silence_relevance(timedelta(0), HALF_HOUR) == 0.0
-    assert silence_relevance(timedelta(minutes=15), HALF_HOUR) == 0.5
-    assert silence_relevance(timedelta(minutes=29, seconds=59), HALF_HOUR) < 1.0
-    assert silence_relevance(HALF_HOUR, HALF_HOUR) == 1.0
-    assert silence_relevance(timedelta(days=3), HALF_HOUR) == 1.0
+@pytest.mark.parametrize(
+    ("silence", "relevance"),
+    [
+        (None, 0.0),
+        (timedelta(0), 0.0),
+        (timedelta(minutes=15), 0.5),
+        (timedelta(minutes=29, seconds=59), pytest.approx(1.0, abs=0.001)),
+        (HALF_HOUR, 1.0),
+        (timedelta(days=3), 1.0),
+    ],
+)
+def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, relevance: float) -> None:
+    assert silence_signal(silence, HALF_HOUR).relevance == relevance
 
 
 def test_input_and_edits_both_end_the_silence() -> None:
     edit = Touch("cart.py", NOW - timedelta(minutes=5))
-    assert time_since_activity(NOW, NOW - timedelta(minutes=2), [edit]) == timedelta(minutes=2)
-    assert time_since_activity(NOW, NOW - timedelta(hours=2), [edit]) == timedelta(minutes=5)
-    assert time_since_activity(NOW, None, [edit]) == timedelta(minutes=5)
-    assert time_since_activity(NOW, None, []) is None
+    assert last_activity(NOW, NOW - timedelta(minutes=2), [edit]) == NOW - timedelta(minutes=2)
+    assert last_activity(NOW, NOW - timedelta(hours=2), [edit]) == edit.at
+    assert last_activity(NOW, None, [edit]) == edit.at
+    assert last_activity(NOW, None, []) is None
 
 
 def test_what_our_landing_wrote_is_no_sign_of_life() -> None:
@@ -92,22 +90,18 @@ def test_what_a_check_of_ours_left_lying_about_is_no_sign_of_life() -> None:
     assert last_activity(NOW, None, [Touch("coverage.xml", before, untracked=True)], ours) == before
 
 
-INSTANTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda span: NOW + span)
-
-
-@given(st.none() | INSTANTS, st.lists(INSTANTS), st.timedeltas(timedelta(seconds=1), timedelta(days=9)))
-def test_silence_is_never_negative_and_relevance_stays_within_bounds(
-    last_input: datetime | None, touched: list[datetime], threshold: timedelta
+@pytest.mark.parametrize(
+    ("age", "last_input", "expected"),
+    [
+        (timedelta(days=1), None, None),
+        (timedelta(minutes=1), None, NOW),
+        (timedelta(days=1), NOW + timedelta(hours=1), NOW),
+    ],
+)
+def test_a_file_from_the_future_says_nothing(
+    age: timedelta, last_input: datetime | None, expected: datetime | None
 ) -> None:
-    silence = time_since_activity(NOW, last_input, [Touch("f", at) for at in touched])
-    assert silence is None or silence >= timedelta(0)
-    assert 0.0 <= silence_signal(silence, threshold).relevance <= 1.0
-
-
-def test_a_file_from_the_future_says_nothing() -> None:
-    assert time_since_activity(NOW, None, [Touch("old.tar", NOW + timedelta(days=1))]) is None
-    assert time_since_activity(NOW, None, [Touch("now.py", NOW + timedelta(minutes=1))]) == timedelta(0)
-    assert time_since_activity(NOW, NOW + timedelta(hours=1), []) == timedelta(0)
+    assert last_activity(NOW, last_input, [Touch("f", NOW + age)]) == expected
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------
@@ -140,7 +134,7 @@ def test_a_thread_that_was_left_open_matters_more_than_one_that_ended_well() -> 
     assert session_relevance(session(check=red, ended_at=at), NOW) == 0.8
     assert session_relevance(session(ended_at=at), NOW) == 0.4
     assert session_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
-    assert Conversations([failed], NOW).signal({"bisect"}).relevance == 0.5
+    assert conversations_signal([failed], [], NOW, {"bisect"}).relevance == 0.5
     assert session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
     assert session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
 
@@ -154,7 +148,7 @@ def test_what_was_left_open_with_another_agent_matters_as_much() -> None:
     assert thread_relevance(talk(), NOW) == 0.4
     assert thread_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
     assert thread_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
-    assert Conversations([], NOW, [talk(asks="Shall I?")]).signal({"bisect"}).relevance == 0.5
+    assert conversations_signal([], [talk(asks="Shall I?")], NOW, {"bisect"}).relevance == 0.5
 
 
 def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
@@ -180,9 +174,9 @@ def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
 def test_git_relevance_stays_within_bounds_and_grows_with_every_part(
     state: GitState, github: GitHubState | None, stale: bool
 ) -> None:
-    relevance = git_relevance(state, github, stale)
+    relevance = git_signal(state, github, stale).relevance
     assert 0.0 <= relevance <= 1.0
-    assert git_relevance(state, github, True) >= relevance
+    assert git_signal(state, github, True).relevance >= relevance
 
 
 @given(
@@ -196,8 +190,8 @@ def test_every_relevance_stays_within_bounds(
     sessions = [session(state=state, ended_at=NOW - ago) for ago, state in threads]
     tasks = [task("cart rounding", age) for age in ages]
     for found in (
-        Conversations(sessions, NOW).signal(),
-        Conversations(sessions, NOW).signal({"bisect"}),
+        conversations_signal(sessions, [], NOW),
+        conversations_signal(sessions, [], NOW, {"bisect"}),
         tasks_signal(tasks, NOW),
         tasks_signal(tasks, NOW, about),
     ):

@@ -66,7 +66,7 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     facts = offer.parameters if offer.facts is None else offer.facts
     words = f"{offer.subject} {list(facts.values())}".replace("_", " ")
     own_signals = {
-        "time": time_signal(context.local, *kind_row.activities),
+        "time": time_signal(context.local, kind_row.tier),
         "tasks": tasks_signal(context.tasks, context.now, words),
         "conversations": context.conversations(frozenset({kind, *kind_row.continues})),
         "git": signal("git", kind_row.strength, *context.signal("git").evidence),
