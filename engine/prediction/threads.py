@@ -7,13 +7,14 @@ Conversations of our own sessions are not the operator's and are left out.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from engine.clock import Clock
@@ -50,13 +51,6 @@ _MACHINE_TEXT = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
 
 
 @frozen
-class _File:
-    path: Path
-    size: int
-    at: datetime
-
-
-@frozen
 class _FileEnd:
     """The end of a transcript: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
 
@@ -84,75 +78,55 @@ class Threads:
         self._workspace_of = workspace_of
         self._ours = ours
         self._secrets = secrets
-        self._lock = threading.Lock()
-        self._listed: tuple[float, Sequence[str], list[_File]] | None = None
-        self._ends: dict[Path, tuple[_File, _FileEnd | None]] = {}
-        self._workspaces: dict[str, str] = {}
+        self._listed: tuple[float, Sequence[str], list[tuple[datetime, Path, int]]] | None = None
 
     def latest(self, workspace: str) -> list[Thread]:
         """The conversations about `workspace` that grew within a day, the newest first."""
         secrets = tuple(self._secrets())
-        return [
-            Thread(
-                session=end.last.session,
-                agent=NAMES.get(end.last.agent, end.last.agent),
-                workspace=workspace,
-                about=redact(end.about, secrets),
-                question=""
-                if (unanswered := end.last.speaker == "user")
-                else redact(final_question(end.last.text), secrets),
-                unanswered=unanswered,
-                at=min(end.last.at or file.at, file.at),
-            )
-            for file, end in self._operator_files()
-            if self._workspace(end.folder) == workspace
-        ]
+        threads = []
+        for at, end in self._conversations():
+            if end.folder and self._workspace_of(end.folder) == workspace:
+                unanswered = end.last.speaker == "user"
+                question = "" if unanswered else redact(final_question(end.last.text), secrets)
+                agent = NAMES.get(end.last.agent, end.last.agent)
+                said_at = min(end.last.at or at, at)
+                about = redact(end.about, secrets)
+                threads.append(Thread(end.last.session, agent, workspace, about, question, unanswered, said_at))
+        return threads
 
     def grew(self) -> datetime | None:
         """When a conversation of the operator's last grew, None if none did within a day."""
-        now = self._clock.now()
-        return max((min(file.at, now) for file, _ in self._operator_files()), default=None)
+        return max((min(at, self._clock.now()) for at, _ in self._conversations()), default=None)
 
-    def _operator_files(self) -> Iterator[tuple[_File, _FileEnd]]:
-        with self._lock:
-            files = self._list()
-            for file in files:
-                end = self._read(file)
-                if end is not None and not (end.folder and self._ours(end.folder)):
-                    yield file, end
+    def _conversations(self) -> Iterator[tuple[datetime, _FileEnd]]:
+        """When each of the operator's conversations grew, and its end, the newest first."""
+        for at, path, size in self._list():
+            end = _read_once(path, size, at)
+            if end is not None and not (end.folder and self._ours(end.folder)):
+                yield at, end
 
-    def _workspace(self, folder: str) -> str:
-        if folder not in self._workspaces:
-            self._workspaces[folder] = self._workspace_of(folder) if folder else ""
-        return self._workspaces[folder]
-
-    def _list(self) -> list[_File]:
-        """Files that grew of late, the newest first."""
+    def _list(self) -> list[tuple[datetime, Path, int]]:
+        """Files that grew of late, the newest first: when, where, and their size."""
         folders, now_s = tuple(self._folders()), self._clock.monotonic()
         if self._listed and self._listed[1] == folders and now_s - self._listed[0] < LISTING_MAX_AGE_S:
             return self._listed[2]
-        now, files = self._clock.now(), list[_File]()
+        now, files = self._clock.now(), list[tuple[datetime, Path, int]]()
         for name in folders:
             for path, status in _transcripts(str(Path(name).expanduser())):
                 at = datetime.fromtimestamp(status.st_mtime, UTC)
                 if now - MAX_AGE < at <= now + MAX_CLOCK_SKEW:
-                    files.append(_File(Path(path), status.st_size, at))
-        files.sort(key=lambda file: file.at, reverse=True)
-        del files[MAX_FILES:]
-        self._ends = {file.path: self._ends[file.path] for file in files if file.path in self._ends}
-        self._listed = (now_s, folders, files)
-        return files
+                    files.append((at, Path(path), status.st_size))
+        self._listed = (now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
+        return self._listed[2]
 
-    def _read(self, file: _File) -> _FileEnd | None:
-        cached = self._ends.get(file.path)
-        if cached is None or cached[0] != file:
-            try:
-                end = read_end(file.path)
-            except OSError as error:
-                log.info("a transcript cannot be read: %s", error)
-                end = None
-            cached = self._ends[file.path] = (file, end)
-        return cached[1]
+
+@lru_cache(MAX_FILES)
+def _read_once(path: Path, size: int, at: datetime) -> _FileEnd | None:
+    try:
+        return read_end(path)
+    except OSError as error:
+        log.info("a transcript cannot be read: %s", error)
+        return None
 
 
 def final_question(text: str) -> str:
@@ -164,21 +138,17 @@ def final_question(text: str) -> str:
 def read_end(path: Path) -> _FileEnd | None:
     """The end of a transcript, None for one without a turn. Raises OSError."""
     with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
+        lines = file.read(HEAD_BYTES).split(b"\n")[:-1]
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TAIL_BYTES))
-        tail = file.read(TAIL_BYTES)
-    lines = tail.split(b"\n")
-    complete_lines = lines[1:] if size > TAIL_BYTES else lines  # the first is cut off
-    turns = list(_turns(complete_lines, path.stem))
+        tail = file.read(TAIL_BYTES).split(b"\n")
+    lines = [*lines, *tail[1:]] if size > TAIL_BYTES else tail  # the first of a part is cut off
+    turns = list(_turns(lines, path.stem))
     if not turns:
         return None
-    last = turns[-1]
     about = next((turn.text for turn in reversed(turns) if _is_topic(turn)), "")
-    if not about:
-        about = next((turn.text for turn in _turns(head.split(b"\n")[:-1], path.stem) if _is_topic(turn)), "")
-    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(head)
-    return _FileEnd(folder, plain(about, MAX_LENGTH), last)
+    folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(lines)
+    return _FileEnd(folder, plain(about, MAX_LENGTH), turns[-1])
 
 
 def _is_topic(turn: Turn) -> bool:
@@ -196,14 +166,12 @@ def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
             yield turn
 
 
-def _folder(head: bytes) -> str:
-    for raw in head.split(b"\n")[:-1]:
-        try:
-            folder = folder_of(json.loads(raw))
-        except (ValueError, RecursionError):
-            continue
-        if folder:
-            return folder
+def _folder(lines: Iterable[bytes]) -> str:
+    """The folder that a line which is no turn names, as the first one of a transcript of Codex does."""
+    for raw in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            if folder := folder_of(json.loads(raw)):
+                return folder
     return ""
 
 
