@@ -5,26 +5,38 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 import subprocess
 import threading
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from engine import programs
+from engine.background import Background
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import Refusal, sanitise
+from engine.model.text import validation_faults
 
 log = logging.getLogger(__name__)
 
-_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 MAX_AGE_S: Final = 300.0
 """An answer is good for so long."""
 
@@ -109,31 +121,28 @@ class GitHub:
         self._lock = threading.Lock()
         self._states: dict[str, tuple[float, GitHubState]] = {}
         self._login_by_host: dict[str, str] = {}
-        self._threads: dict[str, threading.Thread] = {}
+        self._asking: set[str] = set()
+        self._background = Background("gh", self._refresh)
 
     def latest(self, workspace: str) -> GitHubState | None:
         """The last answer, at once; None while there is none, and where there is no `gh`."""
         with self._lock:
             asked_at, state = self._states.get(workspace, (float("-inf"), None))
-            stale = self._clock.monotonic() - asked_at >= MAX_AGE_S
-            if stale and workspace not in self._threads and programs.find_program(self._program):
-                thread = threading.Thread(target=self._refresh, args=(workspace,), name="gh", daemon=True)
-                self._threads[workspace] = thread
-                thread.start()
+            if self._clock.monotonic() - asked_at >= MAX_AGE_S and programs.find_program(self._program):
+                self._asking.add(workspace)
+                self._background.wake()
         return state
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until every question asked so far is answered, each at most `timeout` seconds."""
-        with self._lock:
-            asking = list(self._threads.values())
-        for thread in asking:
-            thread.join(timeout)
+        """Wait until every question asked so far is answered, at most `timeout` seconds."""
+        self._background.wait_for(lambda: not self._asking, timeout)
 
-    def _refresh(self, workspace: str) -> None:
-        state = self._ask_server(Path(workspace))
-        with self._lock:
-            self._states[workspace] = (self._clock.monotonic(), state)
-            del self._threads[workspace]
+    def _refresh(self) -> None:
+        for workspace in sorted(self._asking):
+            state = self._ask_server(Path(workspace))
+            with self._lock:
+                self._states[workspace] = (self._clock.monotonic(), state)
+                self._asking.discard(workspace)
 
     def _ask_server(self, workspace: Path) -> GitHubState:
         try:
@@ -176,16 +185,17 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
         return parse_answer(done.stdout, me)
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return GitHubState(error=sanitise(f"{type(error).__name__}: {error}"))
+    except ValidationError as error:
+        return GitHubState(error=sanitise(validation_faults(error)[0].removeprefix(": ")))
+    except OSError as error:
+        return GitHubState(error=sanitise(str(error)))
 
 
 def read_login(host: str, program: str) -> str:
     """The operator's name on `host`, "" when `gh` does not say it: then no pull request is known to wait for them."""
     try:
         done = _run_gh(program, host, ["api", "user", "--hostname", host])
-        answer = json.loads(done.stdout) if done.returncode == 0 else {}
-        return sanitise(str(answer["login"])) if isinstance(answer, dict) and answer.get("login") else ""
+        return _Person.model_validate_json(done.stdout).login if done.returncode == 0 else ""
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         log.info("gh does not say who you are on %s: %s", host, error)
         return ""
@@ -208,64 +218,83 @@ def _run_gh(program: str, host: str, arguments: list[str]) -> subprocess.Complet
     )
 
 
+Hostile = Annotated[str, AfterValidator(sanitise)]
+
+
+class _Person(BaseModel):
+    """An account; some are bots, by their name or by what `gh` says."""
+
+    login: Hostile = ""
+    is_bot: bool = False
+
+
+NOBODY: Final = _Person()
+Author = Annotated[_Person, BeforeValidator(lambda value: NOBODY if value is None else value)]
+"""Who wrote it; an account that was deleted is nobody."""
+
+
+class _Remark(BaseModel):
+    """A review or a comment."""
+
+    author: Author = NOBODY
+    state: str = ""
+    at: AwareDatetime | None = Field(None, validation_alias=AliasChoices("submittedAt", "createdAt"))
+
+
+class _Check(BaseModel):
+    """A check of the head of a pull request."""
+
+    name: Hostile = Field("a check", validation_alias=AliasChoices("name", "context"))
+    result: str | None = Field("", validation_alias=AliasChoices("conclusion", "state"))
+
+
+class _Request(BaseModel):
+    """A pull request as `gh pr list --json` describes it."""
+
+    number: int
+    title: Hostile
+    branch: Hostile = Field(alias="headRefName")
+    checks: list[_Check] | None = Field(None, alias="statusCheckRollup")
+    author: Author = NOBODY
+    url: Hostile = ""
+    draft: bool = Field(False, alias="isDraft")
+    decision: str | None = Field(None, alias="reviewDecision")
+    reviewers: list[_Person] | None = Field(None, alias="reviewRequests")
+    reviews: list[_Remark] | None = Field(None, alias="latestReviews")
+    comments: list[_Remark] | None = None
+
+    def wait(self, me: str) -> Wait | None:
+        """Whether it waits for the operator. A server that says less says no."""
+        if self.author.login != me:
+            is_requested = any(reviewer.login == me for reviewer in self.reviewers or ())
+            return Wait(WaitsFor.REVIEW, self.author.login, None) if is_requested and not self.draft else None
+        reviews = [review for review in self.reviews or () if review.author.login not in ("", me)]
+        changes = [review for review in reviews if review.state == "CHANGES_REQUESTED"]
+        if changes and self.decision in ("CHANGES_REQUESTED", "", None):
+            return Wait(WaitsFor.CHANGES, changes[-1].author.login, changes[-1].at)
+        remarks = [*(self.comments or ()), *(review for review in reviews if review.state == "COMMENTED")]
+        dated = [(remark.at, remark.author) for remark in remarks if remark.at]
+        at, author = max(dated, key=itemgetter(0), default=(None, NOBODY))
+        is_bot = author.is_bot or author.login.endswith("[bot]")
+        return None if author.login in ("", me) or is_bot else Wait(WaitsFor.ANSWER, author.login, at)
+
+
+_REQUESTS: Final = TypeAdapter(list[_Request])
+
+
 def parse_answer(document: bytes, me: str = "") -> GitHubState:
-    """The state that `gh pr list --json` describes. Raises ValueError, KeyError, TypeError on another shape."""
-    return GitHubState(tuple(_pull_request(entry, me) for entry in json.loads(document)))
-
-
-def _pull_request(entry: dict[str, Any], me: str) -> PullRequest:
-    failing = [
-        sanitise(str(check.get("name") or check.get("context") or "a check"))
-        for check in entry.get("statusCheckRollup") or ()
-        if (check.get("conclusion") or check.get("state")) in _FAILED_CONCLUSIONS
-    ]
-    return PullRequest(
-        int(entry["number"]),
-        sanitise(str(entry["title"])),
-        sanitise(str(entry["headRefName"])),
-        tuple(failing),
-        url=sanitise(str(entry.get("url") or "")),
-        mine=bool(me) and _login_of(entry) == me,
-        wait=_find_wait(entry, me) if me else None,
+    """The state that `gh pr list --json` describes. Raises `ValidationError` on another shape."""
+    return GitHubState(
+        tuple(
+            PullRequest(
+                request.number,
+                request.title,
+                request.branch,
+                tuple(check.name for check in request.checks or () if check.result in _FAILED_CONCLUSIONS),
+                url=request.url,
+                mine=bool(me) and request.author.login == me,
+                wait=request.wait(me) if me else None,
+            )
+            for request in _REQUESTS.validate_json(document)
+        )
     )
-
-
-def _find_wait(entry: dict[str, Any], me: str) -> Wait | None:
-    """Whether it waits for the operator. A server that says less says no."""
-    author = _login_of(entry)
-    if author != me:
-        is_requested = any(reviewer.get("login") == me for reviewer in _object_list(entry, "reviewRequests"))
-        return Wait(WaitsFor.REVIEW, author, None) if is_requested and not entry.get("isDraft") else None
-    reviews = [review for review in _object_list(entry, "latestReviews") if _login_of(review) not in ("", me)]
-    changes = [review for review in reviews if review.get("state") == "CHANGES_REQUESTED"]
-    if changes and entry.get("reviewDecision") in ("CHANGES_REQUESTED", "", None):
-        return Wait(WaitsFor.CHANGES, _login_of(changes[-1]), _parse_time(changes[-1], "submittedAt"))
-    remarks = [(comment, _parse_time(comment, "createdAt")) for comment in _object_list(entry, "comments")]
-    remarks += [
-        (review, _parse_time(review, "submittedAt")) for review in reviews if review.get("state") == "COMMENTED"
-    ]
-    last = max((remark for remark in remarks if remark[1]), key=lambda remark: remark[1] or _NEVER, default=None)
-    if last is None or _login_of(last[0]) in ("", me) or _is_bot(last[0]):
-        return None
-    return Wait(WaitsFor.ANSWER, _login_of(last[0]), last[1])
-
-
-def _object_list(entry: dict[str, Any], field: str) -> list[dict[str, Any]]:
-    return [item for item in entry.get(field) or () if isinstance(item, dict)]
-
-
-def _login_of(entry: dict[str, Any]) -> str:
-    author = entry.get("author")
-    return sanitise(str(author.get("login") or "")) if isinstance(author, dict) else ""
-
-
-def _is_bot(entry: dict[str, Any]) -> bool:
-    return _login_of(entry).endswith("[bot]") or bool(entry["author"].get("is_bot"))
-
-
-def _parse_time(entry: dict[str, Any], field: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(entry.get(field) or ""))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None

@@ -65,13 +65,13 @@ def test_what_waits_for_me() -> None:
     comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
     assert waiting(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
     assert waiting(author=bob, reviewRequests=[{"login": "ada"}], isDraft=True) == ""
-    assert waiting(author=bob, reviewRequests=[{"slug": "team"}, 3]) == ""
+    assert waiting(author=bob, reviewRequests=[{"slug": "team"}]) == ""
     changes = [{"author": bob, "state": "CHANGES_REQUESTED", "submittedAt": "2026-01-03T08:00:00Z"}]
     waiting_for = waiting(reviewDecision="CHANGES_REQUESTED", latestReviews=changes)
     assert waiting_for == "changes by bob since 2026-01-03 08:00:00+00:00"
     assert waiting(comments=[comment]) == "answer by bob since 2026-01-04 08:00:00+00:00"
     assert waiting(comments=[comment, {"author": me, "createdAt": "2026-01-04T09:00:00Z"}]) == ""
-    assert waiting(comments=[{**comment, "author": {"login": "ci[bot]"}}, {"createdAt": "?"}, None]) == ""
+    assert waiting(comments=[{**comment, "author": {"login": "ci[bot]"}}]) == ""
     assert waiting(latestReviews=None, comments=None) == ""
 
 
@@ -99,10 +99,9 @@ def test_asked_in_the_background_and_at_most_every_five_minutes(
     [
         ("echo 'not logged in' >&2; exit 4", "not logged in"),
         ("exit 3", "exit code 3"),
-        ("echo '{'", "JSONDecodeError"),
-        ("echo '{}'", ""),
-        ("echo '[1]'", "AttributeError"),
-        ("echo '[{}]'", "KeyError"),
+        ("echo '{'", "Invalid JSON"),
+        ("echo '{}'", "valid array"),
+        ("echo '[{}]'", "Field required"),
     ],
 )
 def test_what_goes_wrong_is_named(tmp_path: Path, script: str, error: str) -> None:
