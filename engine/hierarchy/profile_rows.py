@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import sqlalchemy
 from sqlmodel import Field, Session, col, func, select
 
 from engine.model import (
@@ -20,7 +19,6 @@ from engine.model import (
     Trust,
 )
 from engine.model.base import may_guide
-from engine.storage.database import Transaction
 from engine.storage.rows import Row, json_field, utc_field
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
@@ -113,18 +111,17 @@ def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], Pr
     }
 
 
-def merge_profile(seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Iterable[PatternUse]) -> LeaderProfile:
-    """The profile of `soul.md` (`seed`), changed by the stored entries. Pure."""
+def merge_profile(
+    seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Mapping[tuple[str, str], tuple[int, datetime]]
+) -> LeaderProfile:
+    """The profile of `soul.md` (`seed`), changed by the stored entries. `uses`: how often prompts of all homes had a
+    pattern (by leader and key), and when last. Pure."""
     learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
     for entry in entries:  # two homes may have learnt the same thing from different agents
         learnt.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.learnt))
-    counted: dict[str, list[PatternUse]] = {}
-    for use in uses:
-        counted.setdefault(use.key, []).append(use)
     patterns = {pattern.key: pattern for pattern in seed.patterns}
     decisions = {decision.id: decision for decision in seed.decisions}
-    lists: dict[str, tuple[str, ...]] = {"principles": seed.principles, "guardrails": seed.guardrails}
-    domain = seed.domain
+    whole: dict[str, Any] = {}
     for (section, key), entry in newest_versions(entries).items():
         text = entry.text
         if section == "patterns":
@@ -135,57 +132,22 @@ def merge_profile(seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: It
             decisions.pop(key, None)
             if text:
                 decisions[key] = LeaderDecision(key, text, entry.at)
-        elif section == "domain":
-            domain = text or domain
         elif entry.body:
-            lists[section] = tuple(str(item) for item in entry.body.get("items", ()))
-    weighed = [
-        replace(
-            pattern,
-            uses=sum(use.uses for use in counted.get(pattern.key, ())),
-            last_used=max((use.last_used_at for use in counted.get(pattern.key, ())), default=None),
-        )
-        for pattern in patterns.values()
-    ]
-    weighed.sort(key=lambda pattern: (-pattern.uses, -pattern.at.timestamp() if pattern.at else 0.0, pattern.key))
-    recent = sorted(
-        decisions.values(), key=lambda decision: (decision.at is None, -decision.at.timestamp() if decision.at else 0.0)
-    )
-    return LeaderProfile(
-        seed.leader, domain, lists["principles"], tuple(weighed), lists["guardrails"], tuple(recent[:MAX_DECISIONS])
+            whole[section] = text or tuple(map(str, entry.body.get("items", ())))
+    for key, pattern in patterns.items():
+        number, last = uses.get((seed.leader, key), (0, None))
+        patterns[key] = replace(pattern, uses=number, last_used=last)
+    return replace(
+        seed,
+        patterns=tuple(sorted(patterns.values(), key=lambda one: (-one.uses, *_newest_first(one.at), one.key))),
+        decisions=tuple(sorted(decisions.values(), key=lambda one: _newest_first(one.at))[:MAX_DECISIONS]),
+        **whole,
     )
 
 
-def unsent_rows(
-    session: Session, synced: Callable[[str], bool] = lambda leader: True, limit: int = 500
-) -> tuple[Sequence[ProfileEntry], Sequence[PatternUse]]:
-    """The rows of `synced` leaders (SPEC 1.3) that the shared leadership has not confirmed, at most `limit` of each
-    table."""
-    leaders = {
-        leader
-        for table in (ProfileEntry, PatternUse)
-        for leader in session.exec(select(table.leader).where(col(table.unsent)).distinct())
-    }
-    shared_leaders = [leader for leader in leaders if synced(leader)]
-    entries = (
-        select(ProfileEntry).where(col(ProfileEntry.unsent), col(ProfileEntry.leader).in_(shared_leaders)).limit(limit)
-    )
-    counted = select(PatternUse).where(col(PatternUse.unsent), col(PatternUse.leader).in_(shared_leaders)).limit(limit)
-    return session.exec(entries).all(), session.exec(counted).all()
-
-
-def mark_sent(tx: Transaction, sent: Iterable[ProfileEntry | PatternUse]) -> None:
-    """Mark rows as sent; a use that was counted further meanwhile stays unsent."""
-    names = {ProfileEntry: ("leader", "section", "key", "version"), PatternUse: ("leader", "key", "origin", "uses")}
-    for row in sent:
-        same = [getattr(type(row), name) == getattr(row, name) for name in names[type(row)]]
-        tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
-
-
-def mark_all_unsent(tx: Transaction) -> None:
-    """Mark all rows as unsent."""
-    for table in (ProfileEntry, PatternUse):
-        tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
+def _newest_first(at: datetime | None) -> tuple[bool, float]:
+    """Sorts newest first, what has no date last."""
+    return at is None, -at.timestamp() if at else 0.0
 
 
 def is_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from engine.events import ProfileEdited
 from engine.files import FileCache
@@ -124,8 +124,7 @@ class Profiles:
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{LAST_EDIT}{leader}", versions)
             for section, key, body in changes:
-                self.write(tx, leader, section, key, body)
-                tx.record(ProfileEdited(subject=leader, section=section, key=key))
+                self._write_edit(tx, leader, section, key, body)
 
         self._database.write(work)
         return self.get(leader)
@@ -150,8 +149,7 @@ class Profiles:
             for section, key, version in saved:
                 before = entries.get((section, key, version))
                 body = before.body if before else _text_body(seeded.get((section, key), ""))
-                self.write(tx, leader, section, key, body, before.learnt if before else ())
-                tx.record(ProfileEdited(subject=leader, section=section, key=key))
+                self._write_edit(tx, leader, section, key, body, before.learnt if before else ())
             state.put(tx, f"{LAST_EDIT}{leader}", [])
 
         self._database.write(work)
@@ -194,12 +192,23 @@ class Profiles:
 
         def work(tx: Transaction) -> None:
             for leader, key in patterns:
-                self.write(tx, leader, "patterns", key, {})
-                tx.record(ProfileEdited(subject=leader, section="patterns", key=key))
+                self._write_edit(tx, leader, "patterns", key, {})
 
         if patterns:
             self._database.write(work)
         return sorted({leader for leader, _ in patterns})
+
+    def _write_edit(
+        self,
+        tx: Transaction,
+        leader: str,
+        section: str,
+        key: str,
+        body: Mapping[str, Any],
+        sources: tuple[PatternSource, ...] = (),
+    ) -> None:
+        self.write(tx, leader, section, key, body, sources)
+        tx.record(ProfileEdited(subject=leader, section=section, key=key))
 
     def write(
         self,
@@ -260,19 +269,15 @@ class Profiles:
         new: Sequence[ProfileEntry] = (),
     ) -> dict[str, LeaderProfile]:
         """`new` entries count as if they were stored."""
-        stored: dict[str, list[ProfileEntry]] = {
-            leader: [entry for entry in new if entry.leader == leader] for leader in leaders
-        }
-        counted: dict[str, list[PatternUse]] = {leader: [] for leader in leaders}
-        for entry in session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders))):
-            stored[entry.leader].append(entry)
-        for use in session.exec(select(PatternUse).where(col(PatternUse.leader).in_(leaders))):
-            counted[use.leader].append(use)
+        entries = [*new, *session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders)))]
+        counts = select(PatternUse.leader, PatternUse.key, func.sum(PatternUse.uses), func.max(PatternUse.last_used_at))
+        counts = counts.where(col(PatternUse.leader).in_(leaders)).group_by(PatternUse.leader, PatternUse.key)
+        uses = {(leader, key): (number, last) for leader, key, number, last in session.exec(counts)}
         profiles = {}
         for leader in leaders:
             seed = self._seed(leader)
             seed = replace(seed, decisions=(*decisions.get(leader, ()), *seed.decisions))
-            profiles[leader] = merge_profile(seed, stored[leader], counted[leader])
+            profiles[leader] = merge_profile(seed, [entry for entry in entries if entry.leader == leader], uses)
         return profiles
 
     def bump_version(self) -> None:

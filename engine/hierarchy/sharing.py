@@ -11,19 +11,22 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
+import sqlalchemy
+from sqlmodel import col, select
+
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
-from engine.hierarchy.profile_rows import SECTIONS, PatternUse, ProfileEntry, mark_all_unsent, mark_sent, unsent_rows
+from engine.hierarchy.profile_rows import SECTIONS, PatternUse, ProfileEntry
 from engine.hierarchy.profiles import Profiles
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import table_of
 from engine.storage.shared import Outage, SharedDatabase, lock
 
 CURSOR = "hierarchy.shared_cursor"
 STORE = "hierarchy.shared_store"
-MAX_ROUNDS = 1_000
 
 
 @frozen
@@ -142,7 +145,7 @@ class Sharing:
         self._database = database
         self._profiles = profiles
         self._store = store
-        self._outage = Outage(database, "leadership", self._waiting)
+        self._outage = Outage(database, "leadership", lambda: sum(len(rows) for rows in self._unsent()))
 
     def exchange(self) -> str:
         """Send what is unsent and fetch what is new. Returns in words what failed, "" for nothing; never raises."""
@@ -162,10 +165,13 @@ class Sharing:
             self._send(self._store)
             self._fetch(self._store)
 
-    def _waiting(self) -> int:
+    def _unsent(self) -> tuple[list[ProfileEntry], list[PatternUse]]:
+        """The rows of shared leaders that the store has not confirmed."""
         with self._database.read() as session:
-            entries, uses = unsent_rows(session, self._is_shared)
-        return len(entries) + len(uses)
+            entries = session.exec(select(ProfileEntry).where(col(ProfileEntry.unsent))).all()
+            uses = session.exec(select(PatternUse).where(col(PatternUse.unsent))).all()
+        shared = set(filter(self._is_shared, {row.leader for row in entries} | {row.leader for row in uses}))
+        return [row for row in entries if row.leader in shared], [row for row in uses if row.leader in shared]
 
     def _reset_for_new_store(self, store: PostgresStore) -> None:
         """A store that is not the one of the last time has nothing of ours yet."""
@@ -174,23 +180,31 @@ class Sharing:
         if last_store != store.name:
 
             def anew(tx: Transaction) -> None:
-                mark_all_unsent(tx)
+                for table in (ProfileEntry, PatternUse):
+                    tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
                 state.put(tx, STORE, store.name)
 
             self._database.write(anew)
 
     def _send(self, store: PostgresStore) -> None:
-        for _ in range(MAX_ROUNDS):
-            with self._database.read() as session:
-                entries, uses = unsent_rows(session, self._is_shared)
-            if not entries and not uses:
-                return
-            store.push(entries, uses)
-            self._database.write(lambda tx, sent=(*entries, *uses): mark_sent(tx, sent))  # type: ignore[misc]
+        entries, uses = self._unsent()
+        if not entries and not uses:
+            return
+        store.push(entries, uses)
+
+        def mark(tx: Transaction) -> None:
+            for row in (*entries, *uses):
+                keys = [column.name for column in table_of(type(row)).primary_key]
+                # A use that was counted further meanwhile stays unsent.
+                names = [*keys, "uses"] if isinstance(row, PatternUse) else keys
+                same = [getattr(type(row), name) == getattr(row, name) for name in names]
+                tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
+
+        self._database.write(mark)
 
     def _fetch(self, store: PostgresStore) -> None:
         key = f"{CURSOR}.{store.name}"
-        for _ in range(MAX_ROUNDS):
+        while True:
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
             page = store.fetch(cursor)
