@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import FixedSettings, Settings
+from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile, read_config
 from engine.hierarchy.organisation import DEPTH, OWNER, Stop, is_leader, resolve_tier, walk_chain
@@ -44,25 +44,6 @@ def refused(code: str, work: object) -> Refusal:
     assert caught.value.code == code
     assert caught.value.fix
     return caught.value
-
-
-def test_a_first_run_creates_five_tiers_and_an_agent_for_each_channel(agents: Agents, folder: Path) -> None:
-    tiers: dict[int, set[str]] = {}
-    for agent in agents.list():
-        tiers.setdefault(agent.tier, set()).add(agent.id)
-    assert tiers[1] == {"alfred", "ceo"}
-    assert tiers[2] == {"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"}
-    assert tiers[3] == {"frontend_lead", "backend_lead"}
-    assert tiers[4] == {"frontend_builder", "backend_builder", "chronicler", "dreamer", "researcher", "gardener"}
-    assert tiers[5] == {"junior_frontend", "junior_backend"}
-    serving = {channel: agent.id for agent in agents.list() for channel in agent.channels}
-    assert serving == {name: channel.agent for name, channel in Settings().channels.items()}
-    assert agents.problems() == []
-    for agent in agents.list():
-        assert {file.name for file in (folder / agent.id).iterdir()} == {
-            "soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json",
-        }  # fmt: skip
-        assert agents.soul(agent.id).startswith(f"# {agent.title}\n")
 
 
 def test_a_second_run_touches_nothing(agents: Agents, folder: Path) -> None:

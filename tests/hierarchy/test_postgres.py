@@ -269,36 +269,6 @@ def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
         assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
 
 
-@pytest.mark.long
-def test_what_is_forgotten_on_one_machine_leaves_the_others_and_the_database(
-    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_database(server, "forgotten")
-    url = f"postgresql://clawpy@/forgotten?host={server}"
-    with machines(tmp_path, url, monkeypatch) as (one, two):
-        one.did(1)
-        edit_profile(one.engine.profiles, "cto", "patterns", key="p1", value="ask Zoe about basket 1")
-        edit_profile(one.engine.profiles, "cto", "patterns", key="p2", value="test first")
-        edit_profile(one.engine.profiles, "cto", "patterns", value="Zoe is slow with basket 1")  # it names itself
-        for each in (one, two, one, two):
-            assert each.engine.bubbles.flush().failed == each.engine.summary_sharing.exchange() == ""
-        assert two.summaries()
-        assert {was.text for was in two.engine.profiles.history("cto", "p1")} == {"ask Zoe about basket 1"}
-        two.engine.knowledge.forgetting.forget("basket 1")  # not where it was said
-        for each in (two, one, two):
-            assert each.engine.bubbles.flush().failed == each.engine.summary_sharing.exchange() == ""
-        for each in (one, two):
-            assert each.summaries() == set()
-            assert {was.text for was in each.engine.profiles.history("cto", "p1")} == {""}
-            assert "p1" not in {known.key for known in each.engine.profiles.get("cto").patterns}
-            assert [was.text for was in each.engine.profiles.history("cto", "p2")] == ["test first"]
-        with psycopg.connect(url) as connection:
-            kept = connection.execute("SELECT body::text || key FROM clawpy_profile_entries").fetchall()
-            kept += connection.execute("SELECT summary::text FROM clawpy_summaries").fetchall()
-        assert not any("basket 1" in text or "slow" in text for (text,) in kept), "nor in a name"
-        assert one.told() == two.told()
-
-
 def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (one, _):
         assert one.offer(1)

@@ -13,7 +13,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
-from engine.model import Layer
 from engine.services import Overrides
 from engine.wiring.acting import last_heard
 from engine.wiring.prediction import last_sign
@@ -32,41 +31,6 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
     )
     yield engine
     engine.close()
-
-
-def ran(engine: Engine, repository: Repository) -> str:
-    """A session of a flow that ran to its end; its id."""
-    card = engine.cards.propose("summarise the day", workspace=str(repository.path))
-    view = engine.cards.approve(card.id)
-    return engine.sessions.wait(engine.sessions.of_prediction(card.id).id, 60).id if view else ""  # type: ignore[union-attr]
-
-
-def test_what_a_session_did_is_known_afterwards(engine: Engine, repository: Repository) -> None:
-    session = ran(engine, repository)
-    engine.knowledge.catch_up()
-    node = engine.knowledge.graph.get(session)
-    assert node is not None
-    assert node.success is True
-    summary = engine.memory.entries(Layer.CONTEXT)[0]
-    assert summary.session == session
-    assert len(summary.text.split()) <= 120
-    states = {state.layer: state for state in engine.layers()}
-    assert states[Layer.GRAPH].count == 1
-    assert states[Layer.PARA].state == "ready"
-    engine.knowledge.catch_up()
-    assert len(engine.memory.entries(Layer.CONTEXT)) == 1
-
-
-def test_the_night_comes_round_by_itself(engine: Engine) -> None:
-    assert engine.knowledge.nightly.has_work()
-    engine.knowledge.nightly.run_due()
-    assert not engine.knowledge.nightly.has_work()
-    clock = engine.clock
-    assert isinstance(clock, FakeClock)
-    clock.advance(timedelta(hours=17, minutes=29))
-    assert not engine.knowledge.nightly.has_work()  # 02:59
-    clock.advance(timedelta(minutes=1))
-    assert engine.knowledge.nightly.has_work()
 
 
 def test_transcripts_that_cannot_be_read_are_told_once(engine: Engine, tmp_path: Path) -> None:

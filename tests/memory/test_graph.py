@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from engine.model import (
     Refusal,
     Relation,
     SessionState,
-    Task,
 )
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
@@ -278,26 +276,6 @@ def test_a_retry_and_a_continuation_come_from_what_was_before(
     }
     # The fourth is the second once more, which had succeeded: no retry.
     assert derived == {("session_2", "session_1"), ("session_3", "session_2")}
-
-
-def test_a_failure_blocks_what_needs_it_until_that_is_done(
-    producer: GraphProducer, graph: TaskGraph, work: FakeWork
-) -> None:
-    build = Task("task_1", "Build", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
-    deploy = Task("task_2", "Deploy", "open", "", "/home/me/shop", "operator", NOW, NOW, needs=("task_1",))
-    work.tasks = {"task_1": build, "task_2": deploy}
-    work.add(view("session_1", prompt="Build", check=CheckResult("pytest", 3, 1)))
-    for kind, subject in (("TaskAdded", "task_1"), ("SessionEnded", "session_1"), ("TaskAdded", "task_2")):
-        producer.handle(fact(kind, subject, title="x"))
-    producer.handle(fact("TaskChanged", "task_1", state="open"))
-    (edge,) = graph.neighbourhood("task_2").edges
-    assert (edge.source, edge.relation, edge.invalidated) == ("session_1", Relation.BLOCKS, False)
-    work.add(view("session_2", prompt="Build", state=SessionState.SUCCEEDED))
-    work.tasks["task_1"] = replace(build, state="done", session_id="session_2")
-    producer.handle(fact("SessionEnded", "session_2"))
-    producer.handle(fact("TaskChanged", "task_1", state="done"))
-    (edge,) = graph.neighbourhood("task_2").edges
-    assert edge.invalidated
 
 
 def test_tasks_alike_are_linked_once(graph: TaskGraph, work: FakeWork) -> None:

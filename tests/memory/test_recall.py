@@ -121,26 +121,6 @@ def test_only_the_layers_that_are_wanted_are_asked() -> None:
     assert one.asked == 0
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.permutations([0, 1, 2]), st.lists(st.sampled_from([0.2, 0.5, 0.7]), min_size=6, max_size=6))
-def test_who_answers_first_makes_no_difference(order: list[int], scores: list[float]) -> None:
-    layers = (Layer.VECTORS, Layer.LEDGER, Layer.PARA)
-    sources = [
-        Source(*(line(f"{layer.value}{m}", layer, scores[2 * n + m]) for m in (0, 1)), layer=layer)
-        for n, layer in enumerate(layers)
-    ]
-    at_once = recaller(*sources).recall(RecallQuery("x")).items
-    for source in sources:
-        source.go.clear()
-    answers: list[tuple[RecallMatch, ...]] = []
-    asking = threading.Thread(target=lambda: answers.append(recaller(*sources).recall(RecallQuery("x")).items))
-    asking.start()
-    for number in order:
-        sources[number].go.set()
-    asking.join(20)
-    assert answers == [at_once]
-
-
 def test_a_session_is_there_once_in_the_form_that_tells_most() -> None:
     from dataclasses import replace
 
