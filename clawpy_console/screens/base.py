@@ -16,7 +16,7 @@ from clawpy_console.keys import GROUPS, bindings, find_key_line_action
 from clawpy_console.state import AppState
 from clawpy_console.widgets.bars import Columns, Filter, KeyLine
 from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.status import Frame
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class ConsoleScreen(BaseScreen[None]):
     """The sentence at the top."""
 
     PANES: ClassVar[Mapping[str, str]] = {}
-    """The panes in the order of Tab, each with the id of its widget that takes the focus."""
+    """The panes in the order of Tab, by the id of the widget that takes the focus: the column of each, "" for none."""
 
-    COLUMNS: ClassVar[Mapping[str, str]] = {}
-    """The column of each pane."""
+    FILTER_PANE: ClassVar[str] = ""
+    """The list that a `Filter` of the screen is for, "" where there is none."""
 
     _complete = False
     """True once everything that was composed is mounted."""
@@ -60,8 +60,8 @@ class ConsoleScreen(BaseScreen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        first = next((pane for pane, target in self.PANES.items() if f"#{target}" == self.AUTO_FOCUS), "")
-        self.set_class(first in self.COLUMNS, f"-at-{self.COLUMNS.get(first)}", update=False)
+        if self.AUTO_FOCUS and (column := self.PANES[self.AUTO_FOCUS[1:]]):
+            self.set_class(True, f"-at-{column}", update=False)
 
     def compose(self) -> ComposeResult:
         yield Frame(self.MODE)
@@ -89,8 +89,7 @@ class ConsoleScreen(BaseScreen[None]):
     @property
     def pane(self) -> str:
         """The pane that has the focus, "" for none."""
-        focused = self.focused
-        return next((pane for pane, target in self.PANES.items() if focused is not None and focused.id == target), "")
+        return self.focused.id or "" if self.focused is not None and self.focused.id in self.PANES else ""
 
     def on_mount(self) -> None:
         # Textual calls this as well as the `on_mount` of a subclass, after everything that was composed is mounted.
@@ -128,8 +127,7 @@ class ConsoleScreen(BaseScreen[None]):
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
         """Show `fields` in the `ReflowingText` at `selector`."""
-        listed = list(fields)
-        self.query_one(selector, ReflowingText).show(lambda width: render_fields(listed, width))
+        self.query_one(selector, ReflowingText).show_fields(fields)
 
     def can_show_results(self) -> bool:
         return self.ready or not self._complete
@@ -153,32 +151,28 @@ class ConsoleScreen(BaseScreen[None]):
     def draw_columns(self) -> None:
         """On a narrow terminal, draw which column is shown, the others, and the key that leads to the next."""
         for line in self.query_children(Columns):
-            here = next((column for column in self.COLUMNS.values() if self.has_class(f"-at-{column}")), "")
+            here = next((column for column in self.PANES.values() if self.has_class(f"-at-{column}")), "")
             line.show(list(self.columns().items()), here, self.key_of("panes.next"))
 
     def action_show_column(self, name: str) -> None:
         """Go to the first pane of this column that takes the focus."""
-        for pane, column in self.COLUMNS.items():
-            if column == name and self.go_to(pane):
-                return
+        any(self.go_to(pane) for pane, column in self.PANES.items() if column == name)
 
     def _show_column(self, pane: str) -> None:
         """Make the column of `pane` the one that a narrow terminal shows."""
-        if (column := self.COLUMNS.get(pane)) is not None:
-            self.update_classes({f"-at-{item}": item == column for item in self.COLUMNS.values()})
+        if column := self.PANES.get(pane):
+            self.update_classes({f"-at-{item}": item == column for item in self.PANES.values() if item})
 
     def _go_to_neighbour(self, step: int) -> None:
         """Go to the next pane that takes the focus, or with -1 to the previous one."""
         panes = list(self.PANES)[::step]
         start = panes.index(self.pane) + 1 if self.pane else 0
-        for pane in [*panes[start:], *panes[:start]]:
-            if self.go_to(pane):
-                return
+        any(self.go_to(pane) for pane in [*panes[start:], *panes[:start]])
 
     def go_to(self, pane: str) -> bool:
         """Put the focus on `pane`; False when it cannot take the focus."""
         self._show_column(pane)
-        target = self.query_one(f"#{self.PANES[pane]}")
+        target = self.query_one(f"#{pane}")
         is_hidden = any(not node.display for node in target.ancestors_with_self if isinstance(node, Widget))
         if is_hidden or not target.can_focus:
             return False
@@ -204,34 +198,22 @@ class ConsoleScreen(BaseScreen[None]):
             self.app.show_toast(f"copied {text}")
 
     def disabled_key_message(self, key: str, character: str) -> str:
-        """The action of a key, and why it cannot be done now; "" for a key that works or is not in the key line."""
+        """What a key does, and that it cannot be done now; "" for a key that works or is not in the key line."""
         action = find_key_line_action(self.MODE, {key, character}, self.app.keymap)
         if action is None or key in self.active_bindings:
             return ""
         place = GROUPS[action.group].partition(", ")[2]
-        reason = f"It works {place}." if place else self.disabled_reason(action.id)
+        reason = f"It works {place}." if place else "There is nothing here to do that with."
         return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"
-
-    def disabled_reason(self, action_id: str) -> str:
-        """Why the action `action_id` of this screen cannot be done now."""
-        return "Nothing is stopped." if action_id == "app.resume" else "There is nothing here to do that with."
 
     def copy_text(self) -> str:
         """The text that `y` copies, such as the id under the cursor; "" for none."""
         return ""
 
-
-class FilterableScreen(ConsoleScreen):
-    """Base of a screen with a `Filter` for the list in `FILTER_PANE`.
-
-    Enter goes to the list, Escape shows all of it again.
-    """
-
-    FILTER_PANE: ClassVar[str] = ""
+    # A list with a filter: Enter goes to the list, Escape shows all of it again
 
     def apply_filter(self) -> None:
         """Show the rows that match the words of the filter, which changed."""
-        raise NotImplementedError
 
     @property
     def filter(self) -> Filter:
@@ -240,8 +222,7 @@ class FilterableScreen(ConsoleScreen):
     @property
     def needle(self) -> list[str]:
         """The words of the filter, in lower case; none before the filter is mounted."""
-        filters = self.query(Filter)
-        return filters.first().words if filters else []
+        return next((line.words for line in self.query(Filter)), [])
 
     def action_filter(self) -> None:
         self.go_to(self.FILTER_PANE)
@@ -257,8 +238,16 @@ class FilterableScreen(ConsoleScreen):
         self.go_to(self.FILTER_PANE)
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "escape" and self.filter.has_class("-shown"):
+        if event.key != "escape":
+            return
+        if any(line.has_class("-shown") for line in self.query(Filter)):
             event.stop()
             self.filter.close()
             self.apply_filter()
             self.go_to(self.FILTER_PANE)
+        elif self.leave():
+            event.stop()
+
+    def leave(self) -> bool:
+        """Escape was pressed, which closes no filter: go back one step. False when there is none."""
+        return False

@@ -11,9 +11,9 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import show_details
 from engine.model import Phase
 from tests.console import stand_in
-from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, shown, stack
 from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
+from tests.console.stories import FIRST, RISKY, SECOND, calls_of, front, shown, stack
 from tests.support.helpers import assert_contains
 
 

@@ -6,20 +6,17 @@ import dataclasses
 import threading
 
 import pytest
-from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.work import diff_files
+from clawpy_console.screens.work import diff
 from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.screens.work.session_actions import ReplyLine
-from clawpy_console.widgets.rows import Rows
-from engine.model import ChangeSet, FileChange, FileDiff, FilePart, Refusal
-from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
+from engine.model import FileChange, FileDiff, FilePart, Refusal
+from tests.console.conftest import screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
-
-CHANGE = "chg_000000000001"
+from tests.console.stories import CHANGE, Given, Step, Until, called, cursor, hides, never_called, noted, play, sees
 
 HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
  lines = cart.lines
@@ -36,40 +33,26 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
 """
 
 
-def diff_of(hunks: str = HUNKS, **more: object) -> diff_files.DiffFile:
+def diff_of(hunks: str = HUNKS, **more: object) -> diff.DiffFile:
     change = FileChange("shop/cart.py", "modified", 3, 3)
-    [file] = diff_files.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **more)])  # type: ignore[arg-type]
+    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **more)])  # type: ignore[arg-type]
     return file
 
 
-def test_lines_have_the_numbers_of_both_files() -> None:
-    first, second = diff_of().hunks
+def test_lines_have_the_numbers_of_both_files_and_stand_beside_what_took_their_place() -> None:
+    file = diff_of()
+    first, second = file.hunks
     assert [(line.sign, line.old, line.new) for line in first.lines] == [
         (" ", 1, 1), ("-", 2, 0), ("-", 3, 0), ("+", 0, 2), ("+", 0, 3), ("+", 0, 4), (" ", 4, 5),
     ]  # fmt: skip
-    assert (second.title, second.count, [line.text for line in second.lines]) == ("", 2, ["gone", "last"])
-    assert [line.has_newline for line in second.lines] == [True, False]
-
-
-def test_hunks_that_are_left_keep_their_numbers() -> None:
-    file = diff_of(landed=(1, 3))
-    path = file.change.path
-    assert [hunk.number for hunk in file.hunks] == [2, 4]
-    assert diff_files.file_parts([file], {(path, 4)}) == [FilePart(path, (4,))]
-    assert diff_files.file_parts([file], file.marks) == [FilePart(path)]
-
-
-def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None:
-    first, second = diff_of().hunks
-    found = [(pair.old and pair.old.text, pair.new and pair.new.text) for pair in first.pairs]
-    assert found == [
+    assert [(line.text, line.has_newline) for line in second.lines] == [("gone", True), ("last", False)]
+    assert [(row.old and row.old.text, row.new and row.new.text) for row in first.rows(file, split=True)] == [
         ("lines = cart.lines", "lines = cart.lines"),
         ("rate = 1", "rate = 2"),
         ("return round(sum(lines),2)", "return round(sum(lines), 2)"),
         (None, "# done"),
         ("end", "end"),
     ]
-    assert [len(first.pairs), len(second.pairs)] == [first.height, second.height]
 
 
 @pytest.mark.parametrize(
@@ -83,15 +66,14 @@ def test_side_by_side_a_removed_line_stands_beside_what_took_its_place() -> None
     ],
 )
 def test_what_changed_within_a_line(item: str, other: str, part: str) -> None:
-    start, end = diff_files.changed_part(item, other)
+    start, end = diff.changed_part(item, other)
     assert item[start:end] == part
 
 
 def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
     paths = ("a/b/c/x.py", "a/b/c/y.py", "a/b/z.py", "top.md")
-    files = [diff_files.DiffFile(FileChange(path, "modified", 2, 1), [], [], False) for path in paths]
-    rows = diff_files.tree_rows(files, {("a/b/z.py", 0)})
-    assert [(row.id, row.text, row.right) for row in rows] == [
+    files = [diff.DiffFile(FileChange(path, "modified", 2, 1), [], [], False) for path in paths]
+    assert [(row.id, row.text, row.right) for row in diff.tree_rows(files, {("a/b/z.py", 0)})] == [
         ("a/b/", "◐ a/b/", "+6 -3"),
         ("a/b/c/", "  ○ c/", "+4 -2"),
         ("a/b/c/x.py", "    ○ ~ x.py", "+2 -1"),
@@ -101,13 +83,21 @@ def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
     ]
 
 
-def test_what_is_marked_as_it_lands() -> None:
-    file, cut = diff_of(), diff_of(cut=True, all_or_nothing=True)
-    path = file.change.path
-    assert diff_files.file_parts([file], {(path, 2)}) == [FilePart(path, (2,))]
-    assert diff_files.file_parts([file], file.marks) == [FilePart(path)]
-    assert diff_files.file_parts([cut], {(path, 1)}) == [FilePart(path)]
-    assert diff_files.file_parts([file], set()) == []
+@pytest.mark.parametrize(
+    ("more", "marked", "hunks"),
+    [
+        ({}, {2}, [(2,)]),
+        ({}, {1, 2}, [()]),
+        ({}, set(), []),
+        ({"landed": (1, 3)}, {4}, [(4,)]),  # what is left keeps its numbers
+        ({"landed": (1, 3)}, {2, 4}, [()]),
+        ({"cut": True, "all_or_nothing": True}, {1}, [()]),
+    ],
+)
+def test_what_is_marked_as_it_lands(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]) -> None:
+    file = diff_of(**more)
+    parts = diff.file_parts([file], {(file.change.path, number) for number in marked})
+    assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
 
 
 SORTS = {
@@ -120,242 +110,155 @@ SORTS = {
     "unended": (FileChange("u", "modified", 1, 1), HUNKS, False, "last  no newline at the end"),
     "wide": (FileChange("w.py", "added", 1, 0), "@@ -0,0 +1 @@\n+x = '漢字' * 3  # ✓\n", False, "x = '漢字' * 3  # ✓"),
     "control": (
-        FileChange("c", "added", 1, 0),
-        "@@ -0,0 +1 @@\n+<U+001B>[2J [bold]x[/]\n",
-        False,
-        "<U+001B>[2J [bold]x[/]",
+        FileChange("c", "added", 1, 0), "@@ -0,0 +1 @@\n+<U+001B>[2J [bold]x[/]\n", False, "<U+001B>[2J [bold]x[/]",
     ),
-}
+}  # fmt: skip
 
 
-async def test_every_sort_of_file_is_said_in_words(console: ConsoleApp, engine: StandIn) -> None:
-    engine.changes.all[0] = dataclasses.replace(
-        engine.changes.all[0], files=tuple(change for change, *_ in SORTS.values())
+def every_sort(engine: StandIn) -> None:
+    change_set(engine, files=tuple(change for change, *_ in SORTS.values()))
+    found = [FileDiff(item.path, item.status, item.old_path, binary, text) for item, text, binary, _ in SORTS.values()]
+    engine.changes.diff = lambda id: found  # type: ignore[method-assign]
+
+
+def change_set(engine: StandIn, **more: object) -> None:
+    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], **more)  # type: ignore[arg-type]
+
+
+def hunks(engine: StandIn, text: str, **more: object) -> None:
+    """These are the hunks of every file from now on."""
+    files = engine.changes.all[0].files
+    engine.changes.diff = lambda id: [FileDiff(file.path, file.status, "", False, text, **more) for file in files]  # type: ignore[arg-type, method-assign]
+
+
+def without_first_hunk(app: ConsoleApp) -> None:
+    """As after another terminal landed the first hunk of every file."""
+    hunks(app.engine, STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :], landed=(1,))  # type: ignore[arg-type]
+    change_set(app.engine, landed=3, landings=1)  # type: ignore[arg-type]
+    app.reload(["changes"])
+
+
+def view(app: ConsoleApp) -> DiffView:
+    return app.screen.query_one(DiffView)
+
+
+def marked(*marks: tuple[str, int]) -> Until:
+    return Until(f"marks {marks}", lambda app: view(app).marked == set(marks))
+
+
+def parts(*paths: str) -> Until:
+    return Until(f"{paths}", lambda app: tuple(item.path for item in app.screen.query_one(Changes).parts) == paths)
+
+
+def reply_line(value: str) -> Until:
+    return Until(f"{value!r}", lambda app: app.screen.query_one(ReplyLine).value == value)
+
+
+def of_an_agent(engine: StandIn) -> None:
+    engine.sessions.all = [dataclasses.replace(item, flow=None) for item in engine.sessions.all]
+
+
+def refuse_to_land(engine: StandIn) -> None:
+    def refuse(id: str, only: object = ()) -> None:
+        raise Refusal("conflict", "you changed the same lines", "land again")
+
+    engine.changes.land = refuse  # type: ignore[assignment, method-assign]
+
+
+def place_of_comment(app: ConsoleApp) -> tuple[str, int, bool]:
+    [comment] = app.state.changes[0].comments
+    return comment.path, comment.line, comment.old
+
+
+IN_DIFF: tuple[Step, ...] = ("2", Until("the diff", lambda app: len(view(app).files) > 0), "tab", "tab", "tab")
+HUNK_1 = ("shop/cart.py", 1)
+LOST = sees("lost hunks that you had marked. Look at")
+
+STORIES = {
+    "hunks and files fold and are gone through": (
+        "]", "]", Until("hunk 2", lambda app: view(app).current.hunk.number == 2), "enter",
+        sees("▸ hunk 2 of 2  3 lines"), "enter", "[", "}", cursor("#files", "shop/price.py"), "enter", "{",
+        cursor("#files", "shop/cart.py"), sees("▸ shop/price.py"), "G", "g",
+        Until("the top", lambda app: view(app).cursor == 0),
+    ),
+    "what is marked lands alone": (
+        "]", "space", "}", "space", marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
+        sees("2 of 3 files marked, some only in part (1 hunk): only these land", "Landing changes 2 files in shop"),
+        "L", called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())),
+        sees("2 files landed, 3 files to land"), marked(), "u", called("undone", CHANGE),
+    ),
+    "marks whose hunks landed elsewhere are said before all of it lands": (
+        "]", "space", without_first_hunk, LOST, marked(), "L", sees("Land again to land all of it"),
+        never_called("landed"), "L", called("landed", CHANGE),
+    ),
+    "marks stay when their landing is refused": (
+        Given(refuse_to_land), "]", "space", "L", sees("you changed the same lines"), marked(HUNK_1),
+        without_first_hunk, LOST,
+    ),
+    "marks stay while you look at another session": (
+        "]", "space", lambda app: app.screen.go_to("sessions"), "j", Until("none", lambda app: not view(app).files),
+        "k", marked(HUNK_1), "L", called("landed part", ("shop/cart.py", (1,))),
+    ),
+    "a folder is marked in the tree": (
+        "shift+tab", "g", "space", parts("shop/cart.py", "shop/price.py", "shop/rounding.py"), "down", "space",
+        sees("○ ~ cart.py"),
+    ),
+    "a comment is written, shown and removed": (
+        "]", "down", "down", "c", sees("comment on shop/cart.py:13 before the change"), *"why?", "enter",
+        sees("┃ why?"), Until("its place", lambda app: place_of_comment(app) == ("shop/cart.py", 13, True)),
+        hides("C send comments"),  # a flow made the changes: it is a note
+        "down", "delete", hides("┃ why?"),
+    ),
+    "a comment that was begun is there again, for its line alone": (
+        "]", "down", "down", "c", *"why", "escape", "c", reply_line("why"), "escape", "up", "c", reply_line(""),
+    ),
+    "comments go to the agent as a card that continues its session": (
+        Given(of_an_agent), "]", "down", "c", *"use Decimal", "enter", sees("C send comments"), "C",
+        Until("the card", lambda app: any(call[0] == "propose" and "use Decimal" in call for call in noted(app))),
+        Until("sent", lambda app: app.engine.changes.all[0].comments[0].sent),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    given = [step for step in steps if isinstance(step, Given)]
+    await play(console, *given, *IN_DIFF, *steps)
+
+
+async def test_every_sort_of_file_is_said_in_words(console: ConsoleApp) -> None:
+    await play(
+        console, Given(every_sort), *IN_DIFF, "z", sees(*(words for *_, words in SORTS.values())), size=(120, 100)
     )
-    engine.changes.diff = lambda id: [  # type: ignore[method-assign]
-        FileDiff(change.path, change.status, change.old_path, binary, hunks)
-        for change, hunks, binary, _ in SORTS.values()
-    ]
-    async with at(console, to_the_diff, "z", size=(120, 100)) as pilot:
-        await wait_for_text(pilot, *(words for *_, words in SORTS.values()))
 
 
-async def to_the_diff(pilot: Pilot[object], *keys: str) -> DiffView:
-    await live(pilot)
-    await pilot.press("2")
-    view = pilot.app.screen.query_one(DiffView)
-    await until(pilot, lambda: len(view.files) > 0)
-    await pilot.press("tab", "tab", "tab")
-    assert view.has_focus
-    await pilot.press(*keys)
-    return view
-
-
-async def test_very_long_lines_are_moved(console: ConsoleApp, engine: StandIn) -> None:
-    text = f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"
-    engine.changes.diff = lambda id: [
-        FileDiff(file.path, file.status, "", False, text) for file in engine.changes.all[0].files
-    ]  # type: ignore[method-assign]
-    async with at(console, to_the_diff, "z", size=(80, 24)) as pilot:
-        assert "xxx…" in screen_text(console)
-        await pilot.press(*[">"] * 20)
-        assert "the end" in screen_text(console)
-        await pilot.press(*["<"] * 30)
-        assert "the end" not in screen_text(console)
-
-
-async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        view = await to_the_diff(pilot, "]", "]")
-        assert (view.current.kind, view.current.hunk.number) == ("hunk", 2)
-        await pilot.press("enter")
-        assert "▸ hunk 2 of 2  3 lines" in screen_text(console)
-        await pilot.press("enter", "[", "}")
-        assert view.files[view.current.file].change.path == "shop/price.py"
-        assert console.screen.query_one("#files", Rows).current == "shop/price.py"
-        await pilot.press("enter", "{")
-        assert view.current.file == 0
-        text = screen_text(console)
-        assert "▸ shop/price.py" in text
-        await pilot.press("G", "g")
-        assert view.cursor == 0
+async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
+    long = Given(lambda engine: hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"))
+    moved = (sees("xxx…"), *[">"] * 20, sees("the end"), *["<"] * 30, hides("the end"))
+    await play(console, long, *IN_DIFF, "z", *moved, size=(80, 24))
 
 
 @pytest.mark.parametrize(("size", "split"), [((160, 50), True), ((159, 50), False)])
 async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple[int, int], split: bool) -> None:
-    async with console.run_test(size=size) as pilot:
-        view = await to_the_diff(pilot, "z")
-        line = next(item for item in screen_text(console).split("\n") if "round(sum(lines),2)" in item)
-        assert view.split is split
-        assert ("round(sum(lines), 2)" in line) is split
+    def side_by_side(app: ConsoleApp) -> bool:
+        line = next(item for item in screen_text(app).split("\n") if "round(sum(lines),2)" in item)
+        return ("round(sum(lines), 2)" in line) is split
 
-
-async def test_what_is_marked_lands_alone(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        view = await to_the_diff(pilot, "]", "space", "}", "space")
-        assert view.marked == {("shop/cart.py", 1), ("shop/price.py", 1), ("shop/price.py", 2)}
-        await until(
-            pilot, lambda: "2 of 3 files marked, some only in part (1 hunk): only these land" in screen_text(console)
-        )
-        await wait_for_text(pilot, "Landing changes 2 files in shop")
-        await pilot.press("L")
-        await until(pilot, lambda: ("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())) in engine.noted)
-        await wait_for_text(pilot, "2 files landed, 3 files to land")
-        assert not view.marked
-        await pilot.press("u")
-        await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
-
-
-def without_first_hunk(engine: StandIn) -> None:
-    """As after another terminal landed the first hunk of every file."""
-    second = STAND_IN_HUNKS[STAND_IN_HUNKS.index("\n@@") + 1 :]
-    files = engine.changes.all[0].files
-    engine.changes.diff = lambda id: [
-        FileDiff(file.path, file.status, "", False, second, landed=(1,)) for file in files
-    ]  # type: ignore[method-assign]
-    engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=3, landings=1)
-
-
-async def test_marks_stay_while_you_look_at_another_session(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(160, 50)) as pilot:
-        view = await to_the_diff(pilot, "]", "space")
-        rows = console.screen.query_one("#sessions", Rows)
-        here = rows.current
-        rows.focus()
-        await pilot.press("j")
-        await until(pilot, lambda: not view.files)
-        await pilot.press("k")
-        assert rows.current == here
-        await until(pilot, lambda: view.marked == {("shop/cart.py", 1)})
-        await pilot.press("L")
-        await until(pilot, lambda: ("landed part", ("shop/cart.py", (1,))) in engine.noted)
+    await play(console, *IN_DIFF, "z", Until("both sides", side_by_side), size=size)
 
 
 @pytest.mark.long
-async def test_a_diff_that_arrives_late_is_not_drawn_on_another_session(console: ConsoleApp, engine: StandIn) -> None:
-    gate, read = threading.Event(), engine.changes.diff
-
-    def diff(id: str) -> tuple[FileDiff, ...]:
-        assert gate.wait(20)
-        return read(id)
-
-    async with running(console, size=(160, 50)) as pilot:
-        engine.changes.diff = diff  # type: ignore[method-assign]
-        await pilot.press("2")
-        view, rows = console.screen.query_one(DiffView), console.screen.query_one("#sessions", Rows)
-        await wait_for_text(pilot, "Loading")
-        await pilot.press("up")
-        gate.set()
-        await pilot.pause(0.1)
-        assert not view.files
-        await pilot.press("down", "down")
-        assert rows.current
-
-
-@pytest.mark.long
-async def test_marks_whose_hunks_landed_elsewhere_are_said_before_all_of_it_lands(
+async def test_nothing_lands_while_the_diff_is_read_and_none_is_drawn_on_another_session(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    async with console.run_test(size=(160, 50), notifications=True) as pilot:
-        view = await to_the_diff(pilot, "]", "space")
-        without_first_hunk(engine)
-        console.reload(["changes"])
-        await until(pilot, lambda: "lost hunks that you had marked. Look at" in toasts(console))
-        assert not view.marked
-        await pilot.press("L")
-        await until(pilot, lambda: "Land again to land all of it" in toasts(console))
-        assert ("landed", CHANGE) not in engine.noted
-        await pilot.press("L")
-        await until(pilot, lambda: ("landed", CHANGE) in engine.noted)
-
-
-@pytest.mark.long
-async def test_nothing_lands_while_the_diff_is_read(console: ConsoleApp, engine: StandIn) -> None:
     read, go_on = engine.changes.diff, threading.Event()
 
-    def slow(id: str) -> list[FileDiff]:
-        assert go_on.wait(10)
-        return read(id)
+    def read_again(app: ConsoleApp) -> None:
+        engine.changes.diff = lambda id: (go_on.wait(10), read(id))[1]  # type: ignore[method-assign]
+        change_set(engine, landed=1, landings=1)
+        app.reload(["changes"])
 
-    async with console.run_test(size=(160, 50), notifications=True) as pilot:
-        view = await to_the_diff(pilot, "]", "space")
-        engine.changes.diff = slow  # type: ignore[method-assign]
-        engine.changes.all[0] = dataclasses.replace(engine.changes.all[0], landed=1, landings=1)
-        console.reload(["changes"])
-        await until(pilot, lambda: not view.files)
-        await pilot.press("L")
-        await until(pilot, lambda: "The diff is not read yet" in toasts(console))
-        assert not [call for call in engine.noted if call[0].startswith("landed")]
-        go_on.set()
-        await until(pilot, lambda: view.marked == {("shop/cart.py", 1)})
-
-
-@pytest.mark.long
-async def test_marks_stay_when_their_landing_is_refused(console: ConsoleApp, engine: StandIn) -> None:
-    def refuse(id: str, only: object = ()) -> ChangeSet:
-        raise Refusal("conflict", "you changed the same lines", "land again")
-
-    land, engine.changes.land = engine.changes.land, refuse  # type: ignore[method-assign]
-    async with console.run_test(size=(160, 50), notifications=True) as pilot:
-        view = await to_the_diff(pilot, "]", "space", "L")
-        await until(pilot, lambda: "you changed the same lines" in toasts(console))
-        assert view.marked == {("shop/cart.py", 1)}
-        without_first_hunk(engine)
-        engine.changes.land = land  # type: ignore[method-assign]
-        console.reload(["changes"])
-        await until(pilot, lambda: "lost hunks that you had marked. Look at" in toasts(console))
-
-
-async def test_a_folder_is_marked_in_the_tree(console: ConsoleApp) -> None:
-    async with at(console, to_the_diff, "shift+tab", "g", "space") as pilot:
-        assert [part.path for part in console.screen.query_one(Changes).parts] == [
-            "shop/cart.py", "shop/price.py", "shop/rounding.py",
-        ]  # fmt: skip
-        await pilot.press("down", "space")
-        await wait_for_text(pilot, "○ ~ cart.py")
-
-
-async def test_a_comment_is_written_shown_and_removed(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        view = await to_the_diff(pilot, "]", "down", "down", "c")
-        await wait_for_text(pilot, "comment on shop/cart.py:13 before the change")
-        await pilot.press(*"why?", "enter")
-        await wait_for_text(pilot, "┃ why?")
-        [comment] = engine.changes.all[0].comments
-        assert (comment.path, comment.line, comment.old) == ("shop/cart.py", 13, True)
-        assert view.has_focus
-        assert "C send comments" not in screen_text(console)  # a flow made the changes: it is a note
-        await pilot.press("down", "delete")
-        await until(pilot, lambda: "┃ why?" not in screen_text(console))
-
-
-async def test_a_comment_that_was_left_is_there_again_and_a_reply_too(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 40)) as pilot:
-        view = await to_the_diff(pilot, "]", "down", "down", "c", *"why", "escape")
-        line = console.screen.query_one(ReplyLine)
-        console.screen.action_reply()
-        await pilot.press(*"and", "escape")
-        view.focus()
-        await pilot.press("up", "c")
-        assert line.value == ""
-        await pilot.press("escape", "down", "c")
-        assert line.value == "why"
-        await pilot.press("enter", "c")
-        assert line.value == ""
-        await pilot.press("escape")
-        console.screen.action_reply()
-        assert line.value == "and"
-
-
-async def test_comments_go_to_the_agent_as_a_card_that_continues_its_session(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    session = next(session for session in engine.sessions.all if session.id == engine.changes.all[0].session_id)
-    engine.sessions.all = [
-        dataclasses.replace(item, flow=None) if item is session else item for item in engine.sessions.all
-    ]
-    async with at(console, to_the_diff, "]", "down", "c", *"use Decimal", "enter") as pilot:
-        await wait_for_text(pilot, "C send comments")
-        await pilot.press("C")
-        await until(pilot, lambda: any(call[0] == "propose" and "use Decimal" in call for call in engine.noted))
-        await until(pilot, lambda: bool(engine.changes.all[0].comments[0].sent))
+    steps = ("]", "space", read_again, hides("hunk 1"), "L", sees("The diff is not read yet"), never_called("landed"))
+    away = (lambda app: app.screen.go_to("sessions"), "up", lambda app: go_on.set(), hides("hunk 1"))
+    await play(console, *IN_DIFF, *steps, *away, "down", marked(HUNK_1), size=(160, 50))

@@ -11,10 +11,10 @@ from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
 from clawpy_console.palette import commands
 from engine.model import LocalModels
 from tests.console import stand_in
-from tests.console.cards import calls_of
 from tests.console.conftest import make_console, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import found_agent
+from tests.console.stories import calls_of
 
 
 async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:

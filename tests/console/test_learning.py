@@ -15,7 +15,6 @@ from clawpy_console.screens.work.screen import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningScope, PromptSource, Refusal, SourceKind
 from engine.model.adaptation import CandidateStatus
-from tests.console.cards import calls_of
 from tests.console.conftest import live, running, screen_text, toasts, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
@@ -34,6 +33,7 @@ from tests.console.stand_in_learning import (
     TASK,
     TRIES,
 )
+from tests.console.stories import calls_of
 from tests.support.helpers import assert_contains
 
 WIDE = (150, 50)
@@ -121,11 +121,6 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
         assert calls_of(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "yes few")]
         await wait_for_text(pilot, "✗ rejected by you")
-        await pilot.press("u")
-        await wait_for_text(pilot, "○ needs more evidence")
-        await pilot.press("x", *" indeed", "ctrl+s")  # the reason is there again
-        await until(pilot, lambda: status(engine, TRIES.id) is CandidateStatus.REJECTED)
-        assert calls_of(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "yes few indeed")
 
 
 @pytest.mark.long

@@ -10,11 +10,11 @@ from clawpy_console.screens.memory.screen import MemoryScreen
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.model import Layer, PromptSource, RecallMatch, Refusal, SourceKind, Waiting
-from tests.console.cards import calls_of
 from tests.console.conftest import at, live, running, screen_text, until, wait_for_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
+from tests.console.stories import calls_of
 from tests.support.helpers import assert_contains
 
 pytestmark = pytest.mark.long

@@ -10,9 +10,9 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import RailVerdict, SessionState, Verdict
-from tests.console.cards import FIRST, SECOND, calls_of, front
 from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
+from tests.console.stories import FIRST, SECOND, calls_of, front
 
 
 def row(app: ConsoleApp, rows: str, text: str) -> tuple[Row, str]:
@@ -85,7 +85,7 @@ async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
         assert not [other for other, region in others for toast in toasts if region.overlaps(toast)]
 
 
-@pytest.mark.parametrize("pane", ["queue", "tasks", "agents", "work", "live"])
+@pytest.mark.parametrize("pane", ["queue", "tasks", "agents", "sessions", "live"])
 async def test_a_new_prompt_a_check_and_the_filter_are_there_in_every_pane(
     console: ConsoleApp, engine: StandIn, pane: str
 ) -> None:
@@ -128,7 +128,7 @@ async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
         for _ in range(6):
             await pilot.press("tab")
             seen.append(console.screen.pane)
-        assert seen == ["queue", "tasks", "agents", "work", "live", "stack"]
+        assert seen == ["queue", "tasks", "agents", "sessions", "live", "stack"]
         await pilot.press("shift+tab")
         assert console.screen.pane == "live"
         assert console.screen.query_one("#live").region.height > 3  # folded columns unfold when they are looked at
@@ -136,7 +136,7 @@ async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize("pane", ["tasks", "queue", "agents", "work", "live"])
+@pytest.mark.parametrize("pane", ["tasks", "queue", "agents", "sessions", "live"])
 async def test_escape_leads_back_to_the_cards_from_every_pane(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int], pane: str
 ) -> None:

@@ -18,10 +18,10 @@ from engine.execution.runners.flows import FLOWS
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
-from tests.console.cards import calls_of, front
 from tests.console.conftest import live, running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import found_agent
+from tests.console.stories import calls_of, front
 
 FORMS = FlowRegistry(FLOWS, list).forms()
 

@@ -15,12 +15,11 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
 from clawpy_console.screens.mission.screen import MissionScreen
 from clawpy_console.screens.mission.stack import CardStack
-from clawpy_console.screens.work.session_actions import GUARD_S, PermissionPane, ReplyLine, diff_lines
+from clawpy_console.screens.work.session_actions import GUARD_S, PermissionPane, ReplyLine
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
-from engine.execution.tools.texts import unified_diff
 from engine.model import ChangeState, Refusal, SessionState
 from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
 from tests.console.stand_in import StandIn
@@ -64,30 +63,6 @@ async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleA
         assert_contains(
             text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"
         )
-
-
-def test_no_changed_line_of_a_permission_is_taken_for_a_header() -> None:
-    before = "keep\n-- drop table orders\n"
-    after = "keep\n++ x\n"
-    shown = list(diff_lines(unified_diff(before, after, "a.sql") + "\n" + unified_diff("1\n", "2\n", "b.txt")))
-    assert shown == [
-        ("hunk", "--- a.sql"),
-        ("hunk", "+++ a.sql"),
-        ("hunk", "@@ -1,2 +1,2 @@"),
-        ("same", "keep"),
-        ("removed", "-- drop table orders"),
-        ("added", "++ x"),
-        ("hunk", "--- b.txt"),
-        ("hunk", "+++ b.txt"),
-        ("hunk", "@@ -1 +1 @@"),
-        ("removed", "1"),
-        ("added", "2"),
-    ]
-
-
-@pytest.mark.parametrize("command", ["diff a b; curl evil", "--- x; curl evil\n+++ y", "@@\nrename -f s/a/b/ *"])
-def test_a_command_that_looks_like_a_diff_is_shown_whole(command: str) -> None:
-    assert [line for _, line in diff_lines(command)] == command.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +115,7 @@ async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
     async with at(console, to_work, size=(80, 24)) as pilot:
         await wait_for_text(pilot, "more below")
         assert_contains(screen_text(console), "deny for this session", "line 0 of the script")
-        console.screen.go_to("asked")
+        console.screen.go_to("asked-detail")
         await pilot.press("G")
         await wait_for_text(pilot, "line 59 of the script")
         assert "a allow once" in screen_text(console)

@@ -15,9 +15,9 @@ from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Refusal, Status, Tier, Verdict
 from tests.console import stand_in
-from tests.console.cards import FIRST, RISKY, SECOND, calls_of, front, shown, stack
 from tests.console.conftest import running, screen_text, until, wait_for_text
 from tests.console.stand_in import StandIn
+from tests.console.stories import FIRST, RISKY, SECOND, calls_of, front, shown, stack
 from tests.support.helpers import assert_contains
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -18,7 +18,6 @@ from clawpy_console.fields import Field
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.hierarchy.agent_actions import AgentActions
 from clawpy_console.screens.hierarchy.agent_reader import read_agent
 from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
@@ -35,7 +34,7 @@ DEBOUNCE_S = 0.06
 """Seconds that the cursor stays on a row before it is read."""
 
 
-class HierarchyScreen(AgentActions, FilterableScreen):
+class HierarchyScreen(AgentActions):
     """The tree left, the agent under its cursor right. All is read in threads."""
 
     MODE = "hierarchy"
@@ -43,8 +42,7 @@ class HierarchyScreen(AgentActions, FilterableScreen):
     CSS_PATH = ["../columns.tcss", "hierarchy.tcss"]
     AUTO_FOCUS = "#tree"
     BINDINGS = bindings("hierarchy", "filter")
-    PANES = {"tree": "tree", "items": "items", "story": "story", "block": "block"}
-    COLUMNS = {"tree": "left", "items": "right", "story": "right", "block": "right"}
+    PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTER_PANE = "tree"
 
     def __init__(self) -> None:
@@ -287,11 +285,8 @@ class HierarchyScreen(AgentActions, FilterableScreen):
             self.show(message.source.ref.partition("#")[0])
             self.go_to("tree")
 
-    def on_key(self, event: events.Key) -> None:
-        is_filter_open = self.filter.has_class("-shown")  # then Escape closes the filter
-        if event.key == "escape" and not is_filter_open and self.pane not in ("tree", ""):
-            event.stop()
-            self.go_to("tree")
+    def leave(self) -> bool:
+        return self.pane not in ("tree", "") and self.go_to("tree")
 
     def copy_text(self) -> str:
         return self.agent.id if self.agent else ""

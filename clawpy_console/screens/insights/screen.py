@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.timer import Timer
 
 from clawpy_console.dialogs.question import confirm, show_text
 from clawpy_console.fields import Field, heading, predictions
@@ -48,15 +48,12 @@ class InsightsScreen(ConsoleScreen):
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
     PANES = {name: name for name in ("left", "right", "third")}
-    COLUMNS = PANES
 
     def __init__(self) -> None:
         super().__init__()
         self._days: int | None = 30
         self._workspace = ""  # "" for all
         self._insights: Insights | None = None
-        self._debounce_timer: Timer | None = None
-        self._requested = False  # the figures were requested once
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -70,31 +67,22 @@ class InsightsScreen(ConsoleScreen):
         self.read_again()
 
     def refresh_topics(self, topics: frozenset[str]) -> None:
-        if topics & RELEVANT_TOPICS and self._debounce_timer is None:
-            self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce")
-
-    def _on_debounce(self) -> None:
-        """Read the figures again, once the reading in progress has ended."""
-        self._debounce_timer = None
-        if any(worker.group == "insights" and worker.is_running for worker in self.workers):
-            self._debounce_timer = self.set_timer(DEBOUNCE_S, self._on_debounce, name="debounce")
-        elif self.is_current:
-            self.read_again()
+        if topics & RELEVANT_TOPICS:
+            self.read_again(DEBOUNCE_S)
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
-        if self.ready and self.is_current and self._insights is not None and self._insights.training.active is not None:
+        if self.ready and self._insights is not None and self._insights.training.active is not None:
             self.read_again()  # the state of a run at its provider changes without an event
 
-    def read_again(self) -> None:
-        """Read the figures of the chosen period and workspace."""
-        days, workspace, self._requested = self._days, self._workspace, self.app.engine is not None
-        self.read(lambda engine: engine.insights.read(days, workspace), self._show_insights, group="insights")
+    def read_again(self, wait: float = 0.0) -> None:
+        """Read the figures of the chosen period and workspace, after `wait` seconds."""
+        days, workspace = self._days, self._workspace
+        self.read(lambda engine: engine.insights.read(days, workspace), self._show, group="insights", wait=wait)
 
-    def _show_insights(self, insights: Insights) -> None:
+    def _show(self, insights: Insights) -> None:
         self._insights = insights
-        if self.ready:
-            self.draw(frozenset())
+        self.draw(frozenset())
 
     # Drawing
 
@@ -103,13 +91,11 @@ class InsightsScreen(ConsoleScreen):
             self.draw(frozenset())
 
     def draw(self, changed: frozenset[str]) -> None:
-        if not self._requested and self.app.engine is not None and self.is_current:
-            self.read_again()
-        columns: list[list[Field]] = [[Field("", "Starting the engine…", "faint")], [], []]
+        columns: list[list[Field]] = [[Field("", "Loading…", "faint")], [], []]
         if self._insights is not None:
             columns = self._columns(self._insights, self.app.now())
         elif self.app.engine is not None:
-            columns[0] = [Field("", "Loading…", "faint")]
+            self.read_again()
         for pane, fields in zip(self.PANES, columns, strict=True):
             self.show_fields(f"#{pane}-text", fields)
         self.refresh_bindings()
@@ -131,18 +117,14 @@ class InsightsScreen(ConsoleScreen):
         ]
         share_place = self.has_class("-normal")  # the last two columns
         next_key = self.key_of("panes.next")
+        more, back = (f"   {next_key} training", f"   {next_key * 2} tables") if share_place else ("", "")
         tables = [
             *predictions.table_fields(insights, ("sources", "channels", "kinds", "partsOfDay")),
             *predictions.hours_fields(insights),
         ]
         keys = [self.key_of(f"insights.{name}") for name in ("train", "swap")]
-        back = f"   {next_key * 2} tables" if share_place else ""
-        third = [
-            heading(f"acting by itself{back}"),
-            Field("", one_line(read.earning), "grey"),
-        ]
+        third = [heading(f"acting by itself{back}"), Field("", one_line(read.earning), "grey")]
         third += predictions.training_fields(read.training, now, *keys)
-        more = f"   {next_key} training" if share_place else ""
         return [plots, [heading(f"tables{more}"), *(tables or [Field("", NO_TABLES, "faint")])], third]
 
     # Period and workspace
@@ -171,37 +153,23 @@ class InsightsScreen(ConsoleScreen):
         """Start a training, or stop the one that runs, after a question that says what that means."""
         if (read := self._insights) is None:
             return
-        if (run := read.training.active) is None:
-            self.app.load_for_dialog(
-                lambda engine: engine.training.offer(), self._confirm_training, self._explain_refusal
-            )
+        if (run := read.training.active) is not None:
+            stop = partial(self._call, lambda engine: engine.training.cancel(), "the training is stopped")
+            confirm(self.app, "Stop the training?", predictions.stop_question(run), "stop it", stop, risky=True)
             return
 
-        def stop() -> None:
-            self.app.call_engine(
-                lambda engine: engine.training.cancel(), lambda _: self._report("the training is stopped")
-            )
+        def ask(offer: TrainingOffer) -> None:
+            question = predictions.training_question(offer, read.training, self.key_of("insights.train"))
+            launch = partial(self._call, lambda engine: engine.training.launch(), "the training has started")
+            confirm(self.app, "Train a Twin model?", question, "send and train", launch, risky=True)
 
-        confirm(self.app, "Stop the training?", predictions.stop_question(run), "stop it", stop, risky=True)
-
-    def _confirm_training(self, offer: TrainingOffer) -> None:
-        if (read := self._insights) is None:
-            return
-
-        def train() -> None:
-            self.app.call_engine(
-                lambda engine: engine.training.launch(), lambda run: self._report(f"training: {run.state}")
-            )
-
-        key = self.key_of("insights.train")
-        question = predictions.training_question(offer, read.training, key)
-        confirm(self.app, "Train a Twin model?", question, "send and train", train, risky=True)
+        self.app.load_for_dialog(lambda engine: engine.training.offer(), ask, self._explain_refusal)
 
     def _explain_refusal(self, refusal: Refusal) -> None:
         show_text(self.app, "No training yet", f"{refusal.message}\n\n{refusal.fix}")
 
     def action_swap(self) -> None:
-        """Use the model that was trained last, or go back to the previous one."""
+        """Use the model that was trained last, or go back to the previous one. The engine reports the result."""
         read = self._insights
         if read is None or (run := read.training.swap) is None:
             return
@@ -210,12 +178,15 @@ class InsightsScreen(ConsoleScreen):
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
 
-        # The engine reports the result as an event.
-        confirm(self.app, title, question, "swap", lambda: self.app.call_engine(swap, lambda _: self.read_again()))
+        confirm(self.app, title, question, "swap", partial(self._call, swap))
 
-    def _report(self, message: str) -> None:
-        self.app.show_toast(message)
-        self.read_again()
+    def _call(self, call: Callable[[Engine], object], message: str = "") -> None:
+        def on_done(_: object) -> None:
+            if message:
+                self.app.show_toast(message)
+            self.read_again()
+
+        self.app.call_engine(call, on_done)
 
     def copy_text(self) -> str:
         return "" if self._insights is None else self._insights.drift.words

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from clawpy_console import formats
 from clawpy_console.fields import Document, when
-from clawpy_console.fields import learning as candidate_fields
-from clawpy_console.fields import learning as learning_fields
+from clawpy_console.fields import learning as fields
 from clawpy_console.formats import one_line
 from clawpy_console.widgets.bars import has_words
 from clawpy_console.widgets.rows import Row
@@ -33,85 +32,78 @@ FAULT = "fault: "
 """The prefix of the id of a row for a file that cannot be read."""
 
 
-class Listing(NamedTuple):
-    """The content of the list."""
+class Item(NamedTuple):
+    """A row of the list, with what it is filtered by."""
 
-    candidates: Sequence[Document]
-    learnings: Sequence[Document]
-    lifts: Mapping[str, Document]
-    """By the id of an active candidate."""
-    faults: Sequence[str]
-    """Files of learnings that cannot be read."""
+    group: str
+    """Its heading."""
+    kind: str
+    """The kind of a learning, "" for a candidate."""
+    text: str
+    row: Row
 
 
-def read_listing(engine: Engine, needle: str, required_id: str) -> Listing:
-    """Read the list, with the learning `required_id` however old it is. Blocking: call it in a thread."""
+def read_items(engine: Engine, needle: str, required_id: str) -> list[Item]:
+    """The items in their order, with the learning `required_id` however old it is. Blocking: call it in a thread."""
+    now = engine.clock.now()
+    items: list[Item] = []
     candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MAX_ITEMS)]
-    active = [candidate["id"] for candidate in candidates if candidate["status"] == "promoted"]
-    lifts = {id: document(engine.adaptation.view(id))["lift"] for id in active}
-    listed_learnings = engine.learnings.entries(words=needle, limit=MAX_ITEMS)
-    listed_ids = {learning.id for learning in listed_learnings}
-    if required_id and not required_id.startswith("cand_") and required_id not in listed_ids:
-        listed_learnings = [*listed_learnings, engine.learnings.view(required_id).entry]
-    faults = [fault for scope in engine.learnings.scopes() for fault in scope.faults]
-    learnings = [document(learning) for learning in listed_learnings]
-    return Listing(candidates, learnings, {id: lift for id, lift in lifts.items() if lift}, faults)
+    for item in sorted(candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
+        lift = document(engine.adaptation.view(item["id"]))["lift"] if item["status"] == "promoted" else None
+        harms = lift is not None and lift["verdict"] == "harms"
+        text = _texts(item, fields.CANDIDATE_STATUS)
+        items.append(Item(YOURS if harms else GROUPS[item["status"]], "", text, candidate_row(item, lift)))
+    learnings = list(engine.learnings.entries(words=needle, limit=MAX_ITEMS))
+    if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in learnings}:
+        learnings.append(engine.learnings.view(required_id).entry)
+    for item in sorted(map(document, learnings), key=lambda learning: SCOPES.index(learning["scope"])):
+        group = YOURS if _needs_review(item) else f"Learned: {fields.scope_words(item)}"
+        items.append(Item(group, item["kind"], _texts(item, fields.STATUS), entry_row(item, now)))
+    for fault in (fault for scope in engine.learnings.scopes() for fault in scope.faults):
+        items.append(Item("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants")))
+    return items
 
 
-def listing_rows(listing: Listing, needle: Sequence[str], only: str, now: datetime) -> dict[str, list[Row]]:
+def _texts(item: Document, status: Mapping[str, tuple[str, str, str]]) -> str:
+    return " ".join([*(value for value in item.values() if isinstance(value, str)), status[item["status"]][2]])
+
+
+def _needs_review(learning: Document) -> bool:
+    return bool(learning["review"]) and learning["status"] == "active"
+
+
+def shown_rows(items: Sequence[Item], needle: Sequence[str], only: str) -> dict[str, list[Row]]:
     """The rows by their headings: those that match `needle`, and the heading or kind of learning `only`, if any."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
-    for item in sorted(listing.candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
-        if only not in learning_fields.KINDS and matches_filter(item, needle, candidate_fields.CANDIDATE_STATUS):
-            lift = listing.lifts.get(item["id"])
-            harms = lift is not None and lift["verdict"] == "harms"
-            groups[YOURS if harms else GROUPS[item["status"]]].append(candidate_row(item, lift))
-    for item in sorted(listing.learnings, key=lambda learning: SCOPES.index(learning["scope"])):
-        is_kind_shown = only not in learning_fields.KINDS or item["kind"] == only
-        if is_kind_shown and matches_filter(item, needle, learning_fields.STATUS):
-            yours = item["review"] and item["status"] == "active"
-            title = YOURS if yours else f"Learned: {learning_fields.scope_words(item)}"
-            groups.setdefault(title, []).append(entry_row(item, now))
-    groups["Cannot be read"] = [Row(FAULT + fault, fault, "▲", mark_style="wants") for fault in listing.faults]
-    return {title: rows for title, rows in groups.items() if rows and only in ("", title, *learning_fields.KINDS)}
-
-
-def matches_filter(document: Document, needle: Sequence[str], status: Mapping[str, tuple[str, str, str]]) -> bool:
-    """Whether the texts of a document contain all words of `needle`."""
-    texts = [value for value in document.values() if isinstance(value, str)]
-    return has_words(" ".join([*texts, status[document["status"]][2]]), needle)
+    for group, kind, text, row in items:
+        is_fault = row.id.startswith(FAULT)
+        if only in ("", group, kind) and (is_fault or has_words(text, needle)):
+            groups.setdefault(group, []).append(row)
+    return {title: rows for title, rows in groups.items() if rows}
 
 
 def candidate_row(proposal: Document, lift: Document | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = candidate_fields.CANDIDATE_STATUS[proposal["status"]]
-    right, harms = f"score {proposal['score']:.0f}", False
+    sign, style, _ = fields.CANDIDATE_STATUS[proposal["status"]]
+    right, harms = f"score {proposal['score']:.0f}", lift is not None and lift["verdict"] == "harms"
     if lift is not None:
-        measured, harms = lift["verdict"] != "not enough evidence", lift["verdict"] == "harms"
-        right = f"lift {candidate_fields.points(lift['difference']) if measured else '…'}"
+        is_measured = lift["verdict"] != "not enough evidence"
+        right = f"lift {fields.points(lift['difference']) if is_measured else '…'}"
     if harms:
         sign, style = "▲", "wants"  # you may want to roll it back
     shown = "ink" if proposal["status"] in ("review", "promoted") else "grey"
-    text = f"{candidate_fields.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
+    text = f"{fields.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
     return Row(proposal["id"], text, sign, right, shown, style, "wrong" if harms else "grey")
 
 
 def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
-    sign, style, _ = learning_fields.STATUS[learning["status"]]
-    active = learning["status"] == "active"
-    if learning["review"] and active:
+    sign, style, _ = fields.STATUS[learning["status"]]
+    if _needs_review(learning):
         sign, style = "▲", "wants"
-    text = f"{learning_fields.KINDS[learning['kind']][0]:<6}{learning_fields.title(learning)}"
-    return Row(
-        prefix + learning["id"],
-        text,
-        sign,
-        when(learning["createdAt"], now),
-        "ink" if active else "faint",
-        style,
-        "grey",
-    )
+    text = f"{fields.KINDS[learning['kind']][0]:<6}{fields.title(learning)}"
+    shown = "ink" if learning["status"] == "active" else "faint"
+    return Row(prefix + learning["id"], text, sign, when(learning["createdAt"], now), shown, style, "grey")
 
 
 def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
@@ -121,33 +113,28 @@ def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iter
     """
     groups: dict[str, list[Row]] = {}
     if "candidate" in view:
-        for name, title in candidate_fields.EVIDENCE.items():
+        for name, title in fields.EVIDENCE.items():
             mark, style = ("✗", "wants") if name == "against" else ("✓", "good")
-            records = [record for record in view["records"] if record["id"] in view["candidate"][name]]
-            groups[title] = [_record_row(record, mark, style, now) for record in records]
+            groups[title] = [
+                Row(
+                    f"record:{record['id']}", f"{record['kind']}: {one_line(record['reason'])}", mark,
+                    f"{record['score']:.0f}  {when(record['createdAt'], now):>9}", mark_style=style,
+                )
+                for record in view["records"] if record["id"] in view["candidate"][name]
+            ]  # fmt: skip
     else:
-        for title, key in (("came from", "from"), ("became", "became")):
-            groups[title] = [entry_row(item, now, "learning:") for item in view[key]]
+        groups["came from"] = [entry_row(item, now, "learning:") for item in view["from"]]
+        groups["became"] = [entry_row(item, now, "learning:") for item in view["became"]]
         groups["sessions"] = [Row(f"session:{id}", prompts.get(id, id), "○") for id in view["sessions"]]
         groups[f"reached {formats.count(view['prompts'], 'prompt')}, the newest"] = [
-            _reach_row(number, item, prompts, now) for number, item in enumerate(view["reached"])
+            Row(
+                f"session:{call['session']}:{number}",
+                f"{call['targetAgent'] or 'an agent'}: {prompts.get(call['session'], call['session'])}",
+                "▸",
+                when(call["at"], now),
+            )
+            for number, call in enumerate(view["reached"])
         ]
     for title, rows in groups.items():
         if rows:
             yield from (Row("", f" {title.upper()}  {len(rows):,}"), *rows)
-
-
-def _record_row(record: Document, mark: str, style: str, now: datetime) -> Row:
-    right = f"{record['score']:.0f}  {when(record['createdAt'], now):>9}"
-    return Row(
-        f"record:{record['id']}",
-        f"{record['kind']}: {one_line(record['reason'])}",
-        mark,
-        right,
-        mark_style=style,
-    )
-
-
-def _reach_row(number: int, call: Document, prompts: Mapping[str, Any], now: datetime) -> Row:
-    text = f"{call['targetAgent'] or 'an agent'}: {prompts.get(call['session'], call['session'])}"
-    return Row(f"session:{call['session']}:{number}", text, "▸", when(call["at"], now))

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -17,12 +17,11 @@ from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
-from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import FilterableScreen, next_choice
-from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Listing, link_rows, listing_rows, read_listing
+from clawpy_console.screens.base import ConsoleScreen, next_choice
+from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Item, link_rows, read_items, shown_rows
 from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
@@ -50,17 +49,17 @@ class DecisionDialog(PreviewDialog[str | None]):
     DecisionDialog KeyLine { dock: none; margin: 1 0 0 0; }
     """
 
-    def __init__(self, title: str, preview: Sequence[Field], reason: str) -> None:
-        """`preview`: what the decision changes; `reason`: the text that the input begins with."""
+    def __init__(self, title: str, preview: Sequence[Field]) -> None:
+        """`preview`: what the decision changes."""
         super().__init__()
-        self._title, self._preview, self._reason = title, preview, reason
+        self._title, self._preview = title, preview
 
     def compose(self) -> ComposeResult:
         with self.frame(self._title):
             with VerticalScroll(id="pane", can_focus=False):
                 yield ReflowingText(id="change")
             hint = "Reason, in a few words (kept with it)"
-            yield Input(self._reason, placeholder=hint, select_on_focus=False, id="reason", max_length=400)
+            yield Input(placeholder=hint, id="reason", max_length=400)
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -111,7 +110,7 @@ DECISIONS = {
 """The decisions by their name in the table of keys."""
 
 
-class LearningScreen(FilterableScreen):
+class LearningScreen(ConsoleScreen):
     """The list left, the entry under its cursor right, with its records or sources below. All is read in threads."""
 
     MODE = "learning"
@@ -119,19 +118,17 @@ class LearningScreen(FilterableScreen):
     CSS_PATH = ["../columns.tcss", "learning.tcss"]
     AUTO_FOCUS = "#list"
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
-    PANES = {"list": "list", "detail": "detail", "links": "links"}
-    COLUMNS = {"list": "left", "detail": "right", "links": "right"}
+    PANES = {"list": "left", "detail": "right", "links": "right"}
     FILTER_PANE = "list"
 
     def __init__(self) -> None:
         super().__init__()
-        self._listing: Listing | None = None
+        self._items: list[Item] | None = None
         self._group_filter = ""  # the only heading or kind of learning that is shown, "" for all
         self._view: Document | None = None  # the entry that was read last
         self._id_to_select = ""  # as soon as it is listed
         self._last_decided_id = ""  # the candidate that was decided last, "" for none
         self._is_undoing = False  # from the undo until the candidate was read again
-        self._reasons: dict[tuple[str, str], str] = {}  # by id and decision: offered again after an undo
 
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -155,7 +152,7 @@ class LearningScreen(FilterableScreen):
         self.read_again()
 
     def draw(self, changed: frozenset[str]) -> None:
-        if self._listing is None:
+        if self._items is None:
             self.read_again()
 
     def columns(self) -> Mapping[str, str]:
@@ -169,10 +166,10 @@ class LearningScreen(FilterableScreen):
     def read_again(self, wait: float = 0.0) -> None:
         """Read the list again, after `wait` seconds."""
         needle, id = " ".join(self.needle), self._id_to_select
-        self.read(lambda engine: read_listing(engine, needle, id), self._show_listing, group="listing", wait=wait)
+        self.read(lambda engine: read_items(engine, needle, id), self._show_items, group="items", wait=wait)
 
-    def _show_listing(self, listing: Listing) -> None:
-        self._listing = listing
+    def _show_items(self, items: list[Item]) -> None:
+        self._items = items
         self._draw_list()
         if self._id_to_select:
             self.query_one("#list", Rows).select(self._id_to_select)
@@ -225,30 +222,25 @@ class LearningScreen(FilterableScreen):
         self.read_again(TYPING_DEBOUNCE_S)
 
     def _draw_list(self) -> None:
-        if self._listing is None:
-            return
-        groups = listing_rows(self._listing, self.needle, self._group_filter, self.app.now())
+        groups = shown_rows(self._items or (), self.needle, self._group_filter)
         empty = "No match." if self.needle or self._group_filter else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self.query_one("#list", Rows).show(rows, empty=empty)
-        filter_title = self._group_filter
-        if filter_title in learning_fields.KINDS:
-            _, filter_title = learning_fields.KINDS[filter_title]
-        total = sum(map(len, groups.values()))
-        title = [("LEARNING", ""), (f"  {total:,}" if total else "", "$grey")]
-        title.append((f"  only: {filter_title}" if filter_title else "", "not bold $accent"))
-        self.update_static("#list-title", Content.assemble(*title))
+        _, only = learning_fields.KINDS.get(self._group_filter, ("", self._group_filter))
+        total = f"  {sum(map(len, groups.values())):,}" if groups else ""
+        title = Content.assemble("LEARNING", (total, "$grey"), (only and f"  only: {only}", "not bold $accent"))
+        self.update_static("#list-title", title)
 
     def _draw_view(self, now: datetime) -> None:
         view, current = self.view, self.current
         fields: list[Field] = []
         if view is not None and "candidate" in view:
-            fields = list(candidate_fields.candidate_fields(view, now))
+            fields = [*learning_fields.candidate_fields(view, now)]
         elif view is not None:
-            fields = list(learning_fields.learning_fields(view, now))
+            fields = [*learning_fields.learning_fields(view, now)]
         elif current.startswith(FAULT):
             fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
-        elif self._listing is not None and not current:
+        elif self._items is not None and not current:
             fields = [Field("", EMPTY_TEXT, "faint")]
         self.show_fields("#detail-text", fields)
         links = self.query_one("#links", Rows)
@@ -269,7 +261,7 @@ class LearningScreen(FilterableScreen):
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
         record = self._record
-        self.show_fields("#record", candidate_fields.record_fields(record, self.app.now()) if record else ())
+        self.show_fields("#record", learning_fields.record_fields(record, self.app.now()) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
@@ -292,14 +284,10 @@ class LearningScreen(FilterableScreen):
             self.show(id)
             return
         session = (self._record or {}).get("session", "") if kind == "record" else id
-        if not session:
-            self.app.show_toast("It does not come from a session.", "warning")
-        elif any(listed.id == session for listed in self.state.sessions):
+        if session:
             self.app.open("work", session)
         else:
-            self.app.show_toast(
-                "Its session is older than those listed. ⏎ at the end of the list in work (2) lists more.", "warning"
-            )
+            self.app.show_toast("It does not come from a session.", "warning")
 
     def action_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
@@ -308,14 +296,11 @@ class LearningScreen(FilterableScreen):
         self._draw_list()
         self.go_to("list")
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key != "escape" or self.filter.has_class("-shown"):
-            return  # then Escape closes the filter
-        event.stop()
+    def leave(self) -> bool:
         if self.pane == "list":
             self._group_filter = ""
             self._draw_list()
-        self.go_to("list")
+        return self.go_to("list")
 
     def copy_text(self) -> str:
         return self.current
@@ -349,7 +334,6 @@ class LearningScreen(FilterableScreen):
 
         def on_answer(reason: str | None) -> None:
             if reason is not None:
-                self._reasons[id, name] = reason
                 self.app.call_engine(
                     lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
                 )
@@ -358,7 +342,7 @@ class LearningScreen(FilterableScreen):
         if not decision.question:
             on_answer("")
         elif decision.takes_reason:
-            dialog = DecisionDialog(title, preview_fields(view, name), self._reasons.get((id, name), ""))
+            dialog = DecisionDialog(title, preview_fields(view, name))
             self.app.push_screen(dialog, on_answer)
         else:
             text = Content("\n").join(render_fields(preview_fields(view, name), UNWRAPPED_CELLS))
@@ -387,7 +371,7 @@ class LearningScreen(FilterableScreen):
 
         def on_undone(restored: Any) -> None:
             self._last_decided_id = ""
-            self.app.show_toast(f"Undone: {candidate_fields.CANDIDATE_STATUS[restored.status][2]}, as before")
+            self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status][2]}, as before")
             self._renew()
 
         def on_refusal(refusal: Exception) -> None:
@@ -427,7 +411,7 @@ def preview_fields(view: Document, name: str) -> list[Field]:
         return list(learning_fields.retraction_fields(view))
     if name == "promote":
         return list(learning_fields.promotion_fields(view))
-    return list(candidate_fields.decision_fields(view, name))
+    return list(learning_fields.decision_fields(view, name))
 
 
 def carry_out(engine: Engine, name: str, id: str, reason: str) -> object:

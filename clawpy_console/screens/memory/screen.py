@@ -19,7 +19,7 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.fields.learning import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import FilterableScreen
+from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.memory import entries
 from clawpy_console.screens.memory.entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
 from clawpy_console.screens.memory.recall_preview import RecallPreview
@@ -42,7 +42,7 @@ MAX_LABEL_CELLS = 20
 """Maximum number of cells of the label before an entry."""
 
 
-class MemoryScreen(FilterableScreen):
+class MemoryScreen(ConsoleScreen):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
     The entries are pages of the layer, filtered by words or searched by meaning, or a single one that another screen
@@ -54,8 +54,7 @@ class MemoryScreen(FilterableScreen):
     CSS_PATH = ["../columns.tcss", "memory.tcss"]
     AUTO_FOCUS = "#layers"
     BINDINGS = bindings("memory", "columns", "filter")
-    PANES = {"layers": "layers", "entries": "entries", "entry": "entry", "links": "links"}
-    COLUMNS = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
+    PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
     FILTER_PANE = "entries"
 
     def __init__(self) -> None:
@@ -289,10 +288,12 @@ class MemoryScreen(FilterableScreen):
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
-            was_single, self._is_single, self._by_meaning = self._is_single, False, False
-            if was_single and not self.filter.has_class("-shown"):
-                event.stop()
-                self.read_again()
+            self._by_meaning = False
+
+    def leave(self) -> bool:
+        if was_single := self._is_single:
+            self.read_again(leave_single=True)
+        return was_single
 
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""

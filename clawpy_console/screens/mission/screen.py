@@ -68,11 +68,7 @@ class MissionScreen(ConsoleScreen):
     CSS_PATH = "mission.tcss"
     AUTO_FOCUS = "#stack"
     PANES = {
-        "stack": "stack", "queue": "queue", "tasks": "tasks", "agents": "agents",
-        "work": "sessions", "live": "live",
-    }  # fmt: skip
-    COLUMNS = {
-        "stack": "middle", "queue": "right", "tasks": "right", "agents": "right", "work": "right", "live": "live",
+        "stack": "middle", "queue": "right", "tasks": "right", "agents": "right", "sessions": "right", "live": "live",
     }  # fmt: skip
 
     def __init__(self) -> None:

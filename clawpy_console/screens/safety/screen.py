@@ -10,7 +10,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.timer import Timer
 from textual.widgets import Static
 
 from clawpy_console import formats, state_words
@@ -19,7 +18,7 @@ from clawpy_console.fields import Field, bar, heading, spark
 from clawpy_console.fields.states import hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import FilterableScreen
+from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.state import AppState
 from clawpy_console.widgets.bars import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -244,7 +243,7 @@ AUTONOMY_ANSWERS = (
 """The answers to the question for a workspace's autonomy."""
 
 
-class SafetyScreen(FilterableScreen):
+class SafetyScreen(ConsoleScreen):
     """Rails left, blocked work in the middle, switches right.
 
     On a terminal of normal width the last two columns share a place; the one in focus is shown.
@@ -255,12 +254,8 @@ class SafetyScreen(FilterableScreen):
     CSS_PATH = ["../columns.tcss", "safety.tcss"]
     AUTO_FOCUS = "#rails"
     BINDINGS = bindings("safety", "columns", "filter")
-    PANES = {"rails": "rails", "blocked": "blocked", "switches": "switches"}
-    COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
+    PANES = {"rails": "left", "blocked": "right", "switches": "third"}
     FILTER_PANE = "blocked"
-
-    _countdown: Timer | None = None
-    """Ticks each second while the screen is shown."""
 
     _read_at: datetime | None = None
     """When the rails were read last."""
@@ -283,23 +278,20 @@ class SafetyScreen(FilterableScreen):
 
     # Time
 
-    def on_screen_resume(self) -> None:
-        if self._countdown is None:
-            self._countdown = self.set_interval(1.0, self._on_second, name="countdown")
-        self._read_again(self.app.now())
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self._on_second, name="countdown")
 
-    def on_screen_suspend(self) -> None:
-        if self._countdown is not None:
-            self._countdown.stop()
-            self._countdown = None
+    def on_screen_resume(self) -> None:
+        self._read_again(self.app.now())
 
     def _on_second(self) -> None:
         """Draw what counts down, and read the rails again when it is time."""
         now = self.app.now()
-        if self.ready and counts_down(self.state, now):
-            self._draw_standing(now)
-        if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
-            self._read_again(now)
+        if self.is_current and self.ready:
+            if counts_down(self.state, now):
+                self._draw_standing(now)
+            if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
+                self._read_again(now)
 
     def _read_again(self, now: datetime) -> None:
         self._read_at = now
@@ -370,16 +362,12 @@ class SafetyScreen(FilterableScreen):
     @property
     def _blocked_entry(self) -> LogEntry | None:
         """The entry under the cursor of the blocked work."""
-        current = self.query_one("#blocked", Rows).current if self.ready else ""
-        return next((entry for entry in self.state.blocked if str(entry.id) == current), None)
+        return self.query_one("#blocked", Rows).find(self.state.blocked) if self.ready else None
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a question."""
-        if (entry := self._blocked_entry) is None:
-            return
-        block = content_block(entry)
-        if block is None:
-            self.app.show_toast("Only a block by the content filter can be allowed once.", "warning")
+        entry = self._blocked_entry
+        if entry is None or (block := content_block(entry)) is None:
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
@@ -430,9 +418,7 @@ class SafetyScreen(FilterableScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "allow_once":
             entry = self._blocked_entry
-            if entry is None or entry.lifted or self.pane != "blocked":
-                return False
-            return content_block(entry) is not None
+            return bool(entry and not entry.lifted and self.pane == "blocked" and content_block(entry))
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from clawpy_console import formats
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work import diff_files
+from clawpy_console.screens.work import diff
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
@@ -60,11 +60,8 @@ class Changes(Vertical):
         self._diff_key: tuple[object, ...] = ()
         """The version of the change set whose diff is shown: its id, then what changes with its diff."""
 
-        self._marked_lines: dict[object, dict[diff_files.Mark, str]] = {}
+        self._marked_lines: dict[object, dict[diff.Mark, str]] = {}
         """By change set: its marks, and the lines of each mark."""
-
-        self._landing_marks: dict[str, set[diff_files.Mark]] = {}
-        """By change set: the marks that are being landed."""
 
         self._lost_marks: set[str] = set()
         """Change sets that lost marks, until the operator lands or marks again."""
@@ -86,7 +83,7 @@ class Changes(Vertical):
     @property
     def parts(self) -> list[FilePart]:
         """The parts that are marked to be landed; [] for the whole change set."""
-        return diff_files.file_parts(self.view.files, self.view.marked)
+        return diff.file_parts(self.view.files, self.view.marked)
 
     def landing_problem(self, change: ChangeSet) -> str:
         """Why `change` cannot be landed yet, "" when it can: without its marks, all of it would land."""
@@ -98,13 +95,15 @@ class Changes(Vertical):
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
 
-    def begin_landing(self, change: ChangeSet) -> None:
-        """Note that what is marked is being landed: the marks are removed with it."""
-        self._landing_marks[change.id] = self.view.marked
+    def take_marks(self) -> set[diff.Mark]:
+        """Remove the marks, because what is marked is being landed. Returns them, for `put_back`."""
+        marks, self.view.marked = self.view.marked, set()
+        return marks
 
-    def cancel_landing(self, change: ChangeSet) -> None:
-        """Note that nothing was landed: the marks stay."""
-        self._landing_marks.pop(change.id, None)
+    def put_back(self, change: ChangeSet, marks: set[diff.Mark]) -> None:
+        """Restore the marks of `change`: nothing was landed."""
+        if self._diff_key[:1] == (change.id,):
+            self.view.mark(marks - self.view.marked)
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show the change set of `session`. False when there is nothing to show, not even a test result."""
@@ -114,7 +113,7 @@ class Changes(Vertical):
         diff_key = (change.id, change.state, change.landed, files) if change else ()
         if diff_key != self._diff_key:
             if self.view.files:
-                lines = diff_files.lines_by_mark(self.view.files)
+                lines = diff.lines_by_mark(self.view.files)
                 self._marked_lines[self._diff_key[0]] = {mark: lines[mark] for mark in self.view.marked}
             self._diff_key, self._preview = diff_key, None
             self.view.show_message("Loading…" if change else "")
@@ -131,16 +130,15 @@ class Changes(Vertical):
         return self.screen
 
     def _read_diff(self, change: ChangeSet) -> None:
-        diff_key = self._diff_key
+        diff_key, split = self._diff_key, self.view.split
 
-        def on_files(files: list[diff_files.DiffFile]) -> None:
+        def on_files(files: list[diff.DiffFile]) -> None:
             if self._diff_key != diff_key:  # another session is shown by now
                 return
-            lines, before = diff_files.lines_by_mark(files), self._marked_lines.pop(change.id, {})
-            marks = before.keys() - self._landing_marks.pop(change.id, set())
-            unchanged = {mark for mark in marks if lines.get(mark) == before[mark]}
+            lines, before = diff.lines_by_mark(files), self._marked_lines.pop(change.id, {})
+            unchanged = {mark for mark in before if lines.get(mark) == before[mark]}
             self.view.show(files, change.comments, unchanged)
-            if marks - unchanged:
+            if len(unchanged) < len(before):
                 self._lost_marks.add(change.id)
                 self.app.show_toast(
                     "The diff changed and lost hunks that you had marked. Look at the marks again.", "warning"
@@ -148,7 +146,7 @@ class Changes(Vertical):
             self._read_preview()
 
         self._base_screen.read(
-            lambda engine: diff_files.read_files(change.files, engine.changes.diff(change.id)),
+            lambda engine: diff.read_files(change.files, engine.changes.diff(change.id), split),
             on_files,
             lambda refusal: self.view.show_message(str(refusal)) if self._diff_key == diff_key else None,
             group="diff",
@@ -198,8 +196,8 @@ class Changes(Vertical):
         if not head.is_same(self._head):
             self._head = head
             self.query_one("#verdict", Static).update(head)
-        shown = self.view.files or [diff_files.DiffFile(file, [], [], True) for file in files]
-        self.query_one(Files).show(diff_files.tree_rows(shown, self.view.marked))
+        shown = self.view.files or [diff.DiffFile(file, [], [], True) for file in files]
+        self.query_one(Files).show(diff.tree_rows(shown, self.view.marked))
 
     def _preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
         """The effect of landing, as lines with their style."""

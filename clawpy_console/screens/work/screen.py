@@ -16,16 +16,14 @@ from clawpy_console import formats
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import FilterableScreen
 from clawpy_console.screens.work.changes import Changes
 from clawpy_console.screens.work.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
 from clawpy_console.widgets.bars import Columns, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.session import change_words, heading_lines, is_waiting_to_land, session_row
+from clawpy_console.widgets.session import heading_lines, is_waiting_to_land, session_row
 from clawpy_console.widgets.transcript import Transcript
-from engine.frozen import frozen
 from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
 if TYPE_CHECKING:
@@ -41,26 +39,7 @@ CHANGE_ACTIONS = frozenset({"land", "branch", "discard", "undo"})
 """Actions that do something with a change set."""
 
 
-DISABLED_REASONS = {
-    "work.undo": "Nothing of this session is landed.",
-    "work.stop": "This session is over.",
-    "work.reply": "No model works on this session.",
-    "work.xray": "No model works on this session.",
-    "work.send_comments": "There are no comments to send.",
-}
-"""Why an action cannot be done for a session, by the id of the action."""
-
-
-@frozen
-class Operation:
-    """An operation on a change set that was started here."""
-
-    name: str
-    change: ChangeSet
-    """The change set as it was at the start."""
-
-
-class WorkScreen(SessionActions, FilterableScreen):
+class WorkScreen(SessionActions):
     """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
     MODE = "work"
@@ -68,9 +47,8 @@ class WorkScreen(SessionActions, FilterableScreen):
     AUTO_FOCUS = "#sessions"
     BINDINGS = bindings("asked", "work", "columns", "filter")
     PANES = {
-        "sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff", "asked": "asked-detail",
+        "sessions": "left", "transcript": "middle", "files": "right", "diff": "right", "asked-detail": "",
     }  # fmt: skip
-    COLUMNS = {"sessions": "left", "transcript": "middle", "files": "right", "diff": "right"}
     FILTER_PANE = "sessions"
 
     def __init__(self) -> None:
@@ -83,7 +61,7 @@ class WorkScreen(SessionActions, FilterableScreen):
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_session: SessionView | None = None  # the session as it was when its calls were read
         self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
-        self._operations: dict[str, Operation] = {}  # by change set: the last one that was started
+        self._operations: dict[str, tuple[str, ChangeSet]] = {}  # by change set: the last, and the set as it was
 
     def body(self) -> ComposeResult:
         yield Columns(id="tabs")
@@ -291,7 +269,7 @@ class WorkScreen(SessionActions, FilterableScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
-        if action in CHANGE_ACTIONS and self._operation_name:
+        if action in CHANGE_ACTIONS and self._operation:
             return True  # the key says that an operation is running
         if action in ("land", "branch", "discard"):
             return is_waiting_to_land(self.change)
@@ -309,53 +287,53 @@ class WorkScreen(SessionActions, FilterableScreen):
             return self.session is not None
         return super().check_action(action, parameters)
 
-    def disabled_reason(self, action_id: str) -> str:
-        if self.session is None:
-            return "No session is selected."
-        if action_id in ("work.land", "work.branch", "work.discard"):
-            return change_words(self.change, self.session)
-        return DISABLED_REASONS.get(action_id) or super().disabled_reason(action_id)
-
     def action_land(self) -> None:
-        undo, changes = self.key_of("work.undo"), self.query_one(Changes)
-        parts, before = changes.parts, self.change
-        if before is not None and not self._operation_name:
-            if problem := changes.landing_problem(before):
-                self.app.show_toast(problem, "warning")
-                return
-            changes.begin_landing(before)
+        changes = self.query_one(Changes)
+        if (change := self._idle_change()) is None:
+            return
+        if problem := changes.landing_problem(change):
+            self.app.show_toast(problem, "warning")
+            return
+        parts, marks = changes.parts, changes.take_marks()
 
         def describe(landed: ChangeSet) -> str:
-            remainder = (
-                "" if landed.state is ChangeState.LANDED else f" {formats.count(len(landed.files), 'file')} left."
-            )
-            files = parts or (before.files if before else ())
-            return f"Landed {formats.count(len(files), 'file')}.{remainder} Undo: {undo}"
+            left = "" if landed.state is ChangeState.LANDED else f" {formats.count(len(landed.files), 'file')} left."
+            return f"Landed {formats.count(len(parts or change.files), 'file')}.{left} Undo: {self.key_of('work.undo')}"
 
-        self._carry_out("landing", lambda engine, id: engine.changes.land(id, parts), describe, changes.cancel_landing)
-
-    def action_branch(self) -> None:
         self._carry_out(
-            "branching", lambda engine, id: engine.changes.branch(id), lambda result: f"Committed to {result.branch}."
+            "landing",
+            change,
+            lambda engine: engine.changes.land(change.id, parts),
+            describe,
+            lambda: changes.put_back(change, marks),
         )
 
+    def action_branch(self) -> None:
+        if (change := self._idle_change()) is not None:
+            self._carry_out(
+                "branching",
+                change,
+                lambda engine: engine.changes.branch(change.id),
+                lambda result: f"Committed to {result.branch}.",
+            )
+
     def action_discard(self) -> None:
-        if self._operation_name or (change := self.change) is None:
-            self._say_busy()
+        if (change := self._idle_change()) is None:
             return
         files = formats.count(len(change.files), "changed file")
         question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
 
         def discard() -> None:
             self._carry_out(
-                "discarding", lambda engine, id: engine.changes.discard(id), lambda _: "Discarded.", change=change
+                "discarding", change, lambda engine: engine.changes.discard(change.id), lambda _: "Discarded."
             )
 
         confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
-        done = f"Landing undone. {self.key_of('work.land')} lands it again."
-        self._carry_out("undo", lambda engine, id: engine.changes.undo(id), lambda _: done)
+        if (change := self._idle_change()) is not None:
+            done = f"Landing undone. {self.key_of('work.land')} lands it again."
+            self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), lambda _: done)
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:
@@ -364,45 +342,43 @@ class WorkScreen(SessionActions, FilterableScreen):
             )
 
     @property
-    def _operation_name(self) -> str:
+    def _operation(self) -> str:
         """The operation that runs on the change set of this session, "" for none.
 
         It runs until the change set is another than at its start.
         """
         change = self.change
-        operation = self._operations.get(change.id) if change else None
-        return operation.name if operation and operation.change == change else ""
+        name, before = self._operations.get(change.id, ("", None)) if change else ("", None)
+        return name if before == change else ""
 
-    def _say_busy(self) -> None:
-        self.app.show_toast(f"{self._operation_name} is still running. Try again in a moment.", "warning")
+    def _idle_change(self) -> ChangeSet | None:
+        """The change set in sight; None while an operation runs on it, which is said."""
+        if self._operation:
+            self.app.show_toast(f"{self._operation} is still running. Try again in a moment.", "warning")
+            return None
+        return self.change
 
     def _carry_out(
         self,
         name: str,
-        call: Callable[[Engine, str], ChangeSet],
+        change: ChangeSet,
+        call: Callable[[Engine], ChangeSet],
         describe: Callable[[ChangeSet], str],
-        cancel: Callable[[ChangeSet], None] = lambda change: None,
-        *,
-        change: ChangeSet | None = None,
+        on_refused: Callable[[], object] | None = None,
     ) -> None:
-        """Carry out the operation `name` on `change`, by default the change set in sight. `describe` puts its result
-        into words; `cancel` is called on a refusal."""
-        if self._operation_name or (change := change or self.change) is None:
-            self._say_busy()
-            return
+        """Carry out the operation `name` on `change`; `describe` puts its result into words."""
 
         def on_refusal(refusal: Refusal) -> None:
             self._operations.pop(change.id, None)
-            cancel(change)
+            if on_refused is not None:
+                on_refused()
             self.app.show_toast(str(refusal), "error")
             self.refresh_bindings()
 
         self._has_chosen = True  # the cursor stays on it, for an undo
-        self._operations[change.id] = Operation(name, change)
+        self._operations[change.id] = name, change
         self.refresh_bindings()
-        self.app.call_engine(
-            lambda engine: call(engine, change.id), lambda result: self._report(describe(result)), on_refusal
-        )
+        self.app.call_engine(call, lambda result: self._report(describe(result)), on_refusal)
 
     def _report(self, text: str) -> None:
         self.app.report(text, "changes", "sessions", "cards", "place")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from textual import on
@@ -21,20 +20,11 @@ from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.work.diff_view import DiffView
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.session import is_waiting_to_land
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, PromptSource, Refusal, SessionView
 
-# The permission that a session asks for: its detail, and the keys that answer it (SPEC 9.3).
-#
-# A key answers the request that is on screen. For a moment after another request appeared no key answers, so that text
-# which the operator was typing allows nothing.
-
-
 GUARD_S = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
-
-HUNK_HEADER = r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@"
 
 MAX_DETAIL_LINES = 12
 """Maximum number of lines of the detail that are in sight."""
@@ -53,12 +43,16 @@ ANSWER_KEYS = (
 )
 """Ids of the actions that answer a request, with their labels."""
 
-DIFF_SIGNS = {"added": "+", "removed": "-", "": " "}
-"""The sign before a line of a diff, by its kind."""
+DIFF_KINDS = {"+": "added", "-": "removed", "@": "hunk"}
+"""The kind of a line of a diff, by its first character."""
 
 
 class PermissionPane(Vertical):
-    """Shows one request of a session at a time; hidden when there is none."""
+    """Shows one permission request of a session at a time; hidden when there is none.
+
+    A key answers the request that is on screen. For a moment after another one appeared no key answers, so that text
+    which the operator was typing allows nothing.
+    """
 
     DEFAULT_CSS = """
     PermissionPane { height: auto; max-height: 60%; display: none; border: round $wants; padding: 0 1; margin: 0 1;
@@ -81,7 +75,7 @@ class PermissionPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield ReflowingText(id="asked-head")
-        yield LinesView(id="asked-detail", signs=DIFF_SIGNS, max_lines=60_000, follow_end=False)
+        yield LinesView(id="asked-detail", signs={"": " "}, max_lines=60_000, follow_end=False)
         yield ReflowingText(id="asked-keys")
 
     @property
@@ -126,11 +120,9 @@ class PermissionPane(Vertical):
         view = self.query_one("#asked-detail", LinesView)
         view.clear()
         view.display = bool(request.detail.strip()) and request.detail.strip() != request.title
-        if request.detail.startswith(("@@", "--- ", "diff ")):
-            lines = list(diff_lines(request.detail))
-        else:
-            lines = [("output", line) for line in request.detail.splitlines()]
-        view.extend(lines)
+        is_diff = request.detail.startswith(("@@", "--- ", "diff "))  # or looks like one: every line is shown whole
+        lines = request.detail.splitlines()
+        view.extend((DIFF_KINDS.get(line[:1], "same") if is_diff else "output", line) for line in lines)
         self._detail_line_count = len(lines) if view.display else 0
 
     def _fit_detail(self) -> int:
@@ -171,25 +163,6 @@ def _key_lines(keymap: Mapping[str, str], request_count: int, width: int) -> lis
     return lines
 
 
-def diff_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Every line of a unified diff, as kind and text. None is left out: the text may be a command that only looks like
-    a diff.
-
-    The counts of a hunk say which lines belong to it, so that a removed line "-- x" is not taken for a header.
-    """
-    old_count = new_count = 0  # lines of the hunk that are still to come
-    for line in text.splitlines():
-        if old_count > 0 or new_count > 0:
-            kind = {"+": "added", "-": "removed"}.get(line[:1], "same")
-            old_count -= kind != "added" and not line.startswith("\\")
-            new_count -= kind != "removed" and not line.startswith("\\")
-            yield kind, line[1:]
-        else:
-            if match := re.match(HUNK_HEADER, line):
-                old_count, new_count = (1 if count is None else int(count) for count in match.groups())
-            yield "hunk", line
-
-
 class ReplyLine(Input):
     """The line in which a reply or a comment is written; hidden until `open`.
 
@@ -211,10 +184,6 @@ class ReplyLine(Input):
 
     _on_text: Callable[[str], object]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._drafts: dict[str, str] = {}  # texts that were begun and not sent, by what they are about
-
     def open(
         self,
         about: str,
@@ -225,10 +194,10 @@ class ReplyLine(Input):
         placeholder: str,
         text: str = "",
     ) -> None:
-        """Open the line with `text` in it, else with the draft about the same thing. `on_text` gets what is sent."""
+        """Open the line with `text` in it, else with what was left there about the same thing. `on_text` gets what is
+        sent."""
         if about != self._about or text:
-            self._drafts[self._about] = self.value
-            self.value = text or self._drafts.get(about, "")
+            self.value = text
         self._about, self._on_text = about, on_text
         self.border_title, self.border_subtitle = Content(title), Content(f"⏎ {enter_hint}")
         self.placeholder = placeholder
@@ -318,9 +287,8 @@ class SessionActions(ConsoleScreen):
     def _send_reply(self, session: SessionView, text: str) -> None:
         def on_refusal(refusal: Refusal) -> None:
             self.app.show_toast(str(refusal), "warning")
-            if refusal.code == "not_running":  # it ended meanwhile: the same text can continue it
-                self.app.reload(["sessions"])
-                self._open_reply_line(self._latest(session), text)
+            self.app.reload(["sessions"])
+            self._open_reply_line(self._latest(session), text)  # if it ended meanwhile, the same text can continue it
 
         def on_card(card: Card) -> None:
             self.app.show_toast("The card that continues it is on top.")
@@ -403,7 +371,7 @@ class SessionActions(ConsoleScreen):
     def action_open_folder(self) -> None:
         session = self.session
         if session is not None and session.gone:
-            self.app.show_toast(f"{session.gone}: {self._missing_folder_hint(session)}", "warning")
+            self.app.show_toast(f"{session.gone}. What it changed is in the pane on the right.", "warning")
         elif session is not None:
             notice = "" if session.state.over else "The session keeps working there."
             agent = "" if session.state.over else ", where its agent still works"
@@ -411,12 +379,3 @@ class SessionActions(ConsoleScreen):
             external_programs.open_shell(
                 self.app, session.cwd, notice=notice, banner=f"The worktree of “{name}”{agent}"
             )
-
-    def _missing_folder_hint(self, session: SessionView) -> str:
-        """The keys or commands that still help with a session whose folder is gone."""
-        change, keymap = self.app.state.change_of(session), self.app.keymap
-        if is_waiting_to_land(change):
-            land, branch = shown_key("work.land", keymap), shown_key("work.branch", keymap)
-            folder = f"For a folder: {branch} makes a branch, `git worktree add FOLDER BRANCH` opens it"
-            return f"{land} lands it. {folder}"
-        return "its diff is in the pane on the right" if change is not None else f"the files are in {session.workspace}"

@@ -1,0 +1,148 @@
+"""Stories: which keys are pressed in the console, and what is seen and called then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from textual.geometry import Region
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.mission.stack import CardStack
+from clawpy_console.widgets.rows import Rows
+from engine.frozen import frozen
+from engine.model import Refusal
+from tests.console.conftest import running, screen_text, toasts, until
+from tests.console.stand_in import StandIn
+
+FIRST, SECOND, RISKY = "pred_000000000001", "pred_000000000002", "pred_000000000003"
+CHANGE = "chg_000000000001"
+
+
+@frozen
+class Given:
+    """What is so before the console starts."""
+
+    change: Callable[[StandIn], object]
+
+
+@frozen
+class Until:
+    """What holds from then on; a story waits for it."""
+
+    what: str
+    holds: Callable[[ConsoleApp], object]
+
+
+Step = str | Given | Until | Callable[[ConsoleApp], object]
+"""A key that is pressed, what is given or waited for, or something that is done."""
+
+
+async def go_on(pilot: Pilot[Any], *steps: Step) -> None:
+    """Carry out the steps of a story."""
+    app = pilot.app
+    assert isinstance(app, ConsoleApp)
+    for step in steps:
+        if isinstance(step, str):
+            await pilot.press(step)
+        elif isinstance(step, Until):
+            await until(pilot, lambda step=step: step.holds(app), f"for {step.what}")
+        elif not isinstance(step, Given):
+            step(app)
+            await pilot.pause()
+
+
+async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 40)) -> None:
+    """Carry out a story in the console, once everything was read."""
+    for step in steps:
+        if isinstance(step, Given):
+            step.change(console._open_engine())  # type: ignore[arg-type]
+    async with running(console, size=size, notifications=True) as pilot:
+        await go_on(pilot, *steps)
+
+
+def said(app: ConsoleApp) -> str:
+    """What stands on the screen and in toasts, as it is, and with single spaces and without frames."""
+    text = screen_text(app)
+    return "\n".join([text, " ".join(text.replace("│", " ").split()), toasts(app)])
+
+
+def sees(*texts: str) -> Until:
+    """All of these texts are on the screen."""
+    return Until(f"{texts}", lambda app: all(text in said(app) for text in texts))
+
+
+def hides(*texts: str) -> Until:
+    """None of these texts is on the screen."""
+    return Until(f"no {texts}", lambda app: not any(text in screen_text(app) for text in texts))
+
+
+def called(*call: Any, times: int = 1) -> Until:
+    """The engine was called like this, by name and arguments."""
+    return Until(f"{call}", lambda app: noted(app).count(call) == times)
+
+
+def never_called(*names: str) -> Until:
+    """The engine was not called by any of these names."""
+    return Until(f"no call of {names}", lambda app: not [call for call in noted(app) if call[0] in names])
+
+
+def noted(app: ConsoleApp) -> list[tuple[Any, ...]]:
+    """The calls of the stand-in."""
+    return app.engine.noted  # type: ignore[union-attr]
+
+
+def cursor(rows: str, id: str) -> Until:
+    """The cursor of a list stands on this row."""
+    return Until(f"{id} in {rows}", lambda app: app.screen.query_one(rows, Rows).current == id)
+
+
+def select(rows: str, id: str) -> Step:
+    """Put the cursor of a list on this row, and the focus on the list."""
+
+    def act(app: ConsoleApp) -> None:
+        app.screen.set_focus(app.screen.query_one(rows))
+        app.screen.query_one(rows, Rows).select(id)
+
+    return act
+
+
+def on_screen(mode: str, dialogs: int = 0) -> Until:
+    """This screen is shown, below so many dialogs."""
+    return Until(mode, lambda app: app.current_mode == mode and len(app.screen_stack) == 1 + dialogs)
+
+
+CLOSED = Until("no dialog", lambda app: len(app.screen_stack) == 1)
+
+
+def refused(call: str, message: str, fix: str = "", code: str = "refused") -> Given:
+    """The engine refuses the next call of this name."""
+    return Given(lambda engine: engine.refuse.update({call: Refusal(code, message, fix)}))
+
+
+# The stack of cards
+
+
+def stack(app: ConsoleApp) -> CardStack:
+    return app.screen.query_one("#stack", CardStack)
+
+
+def front(app: ConsoleApp) -> str:
+    card = stack(app).front
+    return card.id if card else ""
+
+
+def in_front(card: str) -> Until:
+    """This card is the one that is shown."""
+    return Until(f"card {card}", lambda app: front(app) == card)
+
+
+def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
+    return [call for call in engine.noted if call[0] in names]
+
+
+def shown(app: ConsoleApp, place: Region) -> str:
+    """What stands on this part of the screen, as one line."""
+    rows = screen_text(app).split("\n")[place.y : place.bottom]
+    return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
