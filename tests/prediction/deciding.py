@@ -135,10 +135,10 @@ class Bench:
         self._database.write(lambda tx: link_session(tx, view))
         return view
 
-    def session_of(self, prediction_id: str) -> SessionView | None:
+    def of_prediction(self, prediction_id: str) -> SessionView | None:
         return self.sessions.get(prediction_id)
 
-    def session(self, session_id: str) -> SessionView:
+    def get(self, session_id: str) -> SessionView:
         for view in self.sessions.values():
             if view.id == session_id:
                 return view

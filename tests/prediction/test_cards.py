@@ -357,7 +357,7 @@ def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
         world.landed.sessions.add("session_1")
         return running
 
-    monkeypatch.setattr(world.bench, "session_of", ended_meanwhile)
+    monkeypatch.setattr(world.bench, "of_prediction", ended_meanwhile)
     assert world.cards.undo(card.id).status is Status.EXECUTED
     assert world.landed.sessions == set()
     assert world.signals() == ["undone"]
