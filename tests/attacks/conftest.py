@@ -12,6 +12,7 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
+from tests.attacks.jail import Jail
 from tests.attacks.landing_canary import Canary
 from tests.attacks.victim import Victim, folder_outside_tmp
 from tests.execution.landing_world import World
@@ -94,6 +95,12 @@ def every_rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]
 def victim(rung: Sandbox, outside: Path) -> Victim:
     """The operator's home, attacked by commands on each rung that confines."""
     return Victim(outside, rung)
+
+
+@pytest.fixture
+def jail(rung: Sandbox, outside: Path) -> Jail:
+    """A session with everything around it that a hostile command might want, on each rung that confines."""
+    return Jail(outside, rung)
 
 
 @pytest.fixture

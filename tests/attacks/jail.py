@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -51,6 +51,14 @@ def syscall(number, *a):
     return result
 def run(*argv, **k):
     return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20, **k).stdout
+def number(x86, arm):
+    return arm if os.uname().machine == "aarch64" else x86
+def connect(family, address, kind=socket.SOCK_STREAM):
+    with socket.socket(family, kind) as one:
+        one.settimeout(2)
+        one.connect(tuple(address) if isinstance(address, list) else address)
+        one.send(b"hello")
+        return address
 """
 
 
@@ -95,6 +103,7 @@ class Jail:
             ".local/lib/python3/site-packages/there.py": "",
             ".local/bin/tool": "#!/bin/sh\n",
             "notes.txt": "the operator's notes\n",
+            ".clawpy/data/agents/gardener/soul.md": "# Gardener\n",
         }.items():
             path = self.user / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,6 +118,8 @@ class Jail:
         for folder in (self.home.config, self.home.data, self.home.logs, *self.others):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "keep.txt").write_text("PRIVATE")
+        self.git("init", "-q", "--bare", str(self.user / "remote.git"))
+        self.git("remote", "add", "origin", str(self.user / "remote.git"))
         worktree = self.home.worktrees / self.session_id
         self.git("worktree", "add", "-q", "--detach", str(worktree))
         scratch = self.home.cache / "scratch" / self.session_id
@@ -150,8 +161,16 @@ class Jail:
         if self.sandbox.can_overlay(replace(self.confinement, folder=self.project)):
             self.confinement = replace(self.confinement, folder=self.project)
 
-    def start(self, code: str, paths: Mapping[str, object]) -> subprocess.Popen[str]:
-        """Begin an attempt."""
+    def state(self) -> dict[str, tuple[object, ...]]:
+        """All of the operator's files but those of the engine's cache: mode, owner, time, bytes."""
+        return {
+            str(path): (status.st_mode, status.st_uid, status.st_mtime_ns, path.read_bytes())
+            for path in self.user.rglob("*")
+            if not path.is_relative_to(self.home.cache) and stat.S_ISREG((status := path.lstat()).st_mode)
+        }
+
+    def tries(self, code: str, stdin: int = subprocess.DEVNULL, **paths: object) -> Tried:
+        """Make an attempt to its end."""
         variables: dict[str, object] = {
             "user": str(self.user),
             "project": str(self.project),
@@ -160,29 +179,28 @@ class Jail:
             "others": [str(path) for path in self.others],
             "home": [str(path) for path in (self.home.config, self.home.data, self.home.logs)],
             "engine": os.getpid(),
+            "agent": str(self.home.agents / "gardener"),
         }
-        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(variables | dict(paths))]
-        return subprocess.Popen(
+        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(variables | paths)]
+        done = subprocess.run(
             self.sandbox.wrap(argv, self.confinement, cwd=self.folder),
             cwd=self.folder,
             env=session_environment(self.confinement, self.sandbox, self.session_id, self.operator),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stdin if stdin != subprocess.DEVNULL else subprocess.PIPE,
             text=True,
+            timeout=60,
             start_new_session=True,
         )
-
-    def tries(self, code: str, **paths: object) -> Tried:
-        """Make an attempt to its end."""
-        process = self.start(code, paths)
-        output, errors = process.communicate(timeout=60)
-        return Tried(output, errors, process.returncode)
+        return Tried(done.stdout, done.stderr or "", done.returncode)
 
     def holds(self, code: str, **paths: object) -> Tried:
-        """Make an attempt that has to fail, each of its parts."""
+        """Make an attempt that has to fail, each of its parts, and leaves the operator's files as they are."""
+        before = self.state()
         tried = self.tries(code, **paths)
         assert tried.exit_code == 0, f"the attempt itself is broken: {tried.errors[-2000:]}"
         assert not tried.escapes, tried.output
         assert tried.held, f"nothing was attempted: {tried.output}"
+        assert self.state() == before
         return tried
