@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import demo
-from clawpy_console.cli.demo import DECIDED, make_project
+from clawpy_console.cli.demo import make_project
 from clawpy_console.screens.mission.greeting import absence_lines
 from engine import open_engine
 from engine.clock import FakeClock
@@ -68,7 +68,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         assert view["candidate"]["status"] == CandidateStatus.REVIEW
         assert {record["kind"] for record in view["records"]} == {RecordKind.HUMAN_APPROVAL}
         [line] = view["candidate"]["effect"]["guidance"]
-        assert line.rstrip(".") in DECIDED
+        assert line.startswith("Decision: ")
         block = "<learned-guidance>\nLearnt from earlier work of this kind here"
         assert block not in prompt(engine)
         await pilot.press("a", "y")
