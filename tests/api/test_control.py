@@ -21,7 +21,6 @@ from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn
-from tests.execution.session_world import until
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
 
@@ -124,55 +123,11 @@ def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
     assert answers == [{"verb": "slow"}]
 
 
-def test_a_client_that_does_not_read_is_left(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was suspended, for example: it must not keep its place for ever."""
-    monkeypatch.setattr(control, "IDLE_TIMEOUT_S", 0.2)
-    server = serve(lambda verb, arguments: {"much": "x" * 20_000_000})
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(server.address)
-        client.sendall(b'{"verb": "cards"}\n')
-        until(lambda: len(server._clients) == 1)
-        until(lambda: not server._clients)
-
-
-def test_it_goes_on_when_the_machine_had_nothing_left_for_a_client(
-    serve: Serve, home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Poor:
-        """A socket that has no file for the first clients."""
-
-        def __init__(self, real: socket.socket) -> None:
-            self._real, self.left = real, 2
-
-        def accept(self) -> Any:
-            if self.left:
-                self.left -= 1
-                raise OSError(24, "too many open files")
-            return self._real.accept()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._real, name)
-
-    monkeypatch.setattr(control, "ACCEPT_RETRY_S", 0.01)
-    bind = control._bind
-    monkeypatch.setattr(control, "_bind", lambda home: (Poor(bound[0]), *bound[1:]) if (bound := bind(home)) else bound)
-    server = serve(echo)
-    assert ask(server.address, "cards", {})["verb"] == "cards"
-    assert caplog.text.count("could not accept a client") == 1
-
-
 def test_nobody_there(tmp_path: Path, serve: Serve) -> None:
     with pytest.raises(Unreachable):
         ask(str(tmp_path / "none.sock"), "x", {})
     server = serve(echo)
     server.close()
-    with pytest.raises(Unreachable):
-        ask(server.address, "x", {})
-
-
-def test_another_users_client_is_sent_away(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serve(echo)
-    monkeypatch.setattr(control, "peer_user", lambda client: os.geteuid() + 1)
     with pytest.raises(Unreachable):
         ask(server.address, "x", {})
 

@@ -163,21 +163,6 @@ def test_only_an_engine_with_consoles_lets_a_terminal_attach(tmp_path: object) -
         server.close()
 
 
-@pytest.mark.parametrize(
-    "hello", [None, [], {}, {"environment": [], "size": [80, 24]}, {"environment": {}, "size": "x"}]
-)
-def test_a_greeting_that_says_nothing_useful_is_refused(tmp_path: object, hello: object) -> None:
-    home = Home.locate(str(tmp_path))
-    home.data.mkdir()
-    server = ControlServer(home, lambda verb, arguments: {}, lambda connection, hello: connection.close())
-    server.start()
-    try:
-        with pytest.raises(Refusal, match="attach request is not valid"):
-            ask(server.address, "attach", hello)
-    finally:
-        server.close()
-
-
 @pytest.mark.long
 def test_a_console_whose_client_went_away_is_freed(home: Home) -> None:
     before = sum(type(object) is StylesCache for object in gc.get_objects())
