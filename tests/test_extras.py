@@ -10,9 +10,8 @@ import pytest
 
 from engine.api import model_checks
 from engine.api.doctor import examine
-from engine.api.notify.delivery import Address, deliver, is_known_service
+from engine.api.notify.delivery import Address, deliver, is_known_service, store_address
 from engine.api.notify.notes import Form, Note
-from engine.api.notify.surfaces import store_address
 from engine.config.sections import Surface
 from engine.home import Home
 from engine.model import Refusal, extras

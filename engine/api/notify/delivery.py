@@ -1,6 +1,7 @@
-"""Sends a note to its address (SPEC 10.2), with Apprise or with a program on this machine.
+"""Finds the address of each surface, and sends a note there, with Apprise or a program of this machine (SPEC 10.2).
 
-Errors are described in words of our own: those of a library may contain the address, and so a secret.
+An address may contain a token (SPEC 11.1): it is in no repr, log, error or document. Errors are described in words of
+our own, because those of a library may contain it.
 """
 
 from __future__ import annotations
@@ -15,56 +16,51 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from engine.api.notify.notes import QUIET_FORMS, Form, Note
+from engine.api.notify.notes import QUIET_FORMS, Form, Note, is_switched_on, setting_of
+from engine.clock import SystemClock
 from engine.config import SettingsSource
-from engine.config.sections import DESKTOP, OPEN_SCHEMES, SPEAK, STORED_WITH_KEYS, Surface, key_name, variable
+from engine.config.sections import (
+    DESKTOP,
+    OPEN_SCHEMES,
+    SPEAK,
+    STORED_WITH_KEYS,
+    Surface,
+    address_problem,
+    key_name,
+    variable,
+)
 from engine.frozen import frozen
+from engine.home import Home
 from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal, extras
+from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
     from engine.services import Services
 
 
-# Finds the address of each surface: in the environment, the key stores, or the settings (SPEC 10.2, 11.1).
-#
-# An address may contain a token. It is available as `Address.url` for the delivery only, and in no repr, log, error or
-# document.
-
-
 EXAMPLE = 'for example "ntfys://ntfy.sh/my-secret-topic"; see https://appriseit.com/services/ for others'
 """The format of an address, for errors."""
 
+EXAMPLE_FIX = "clawpy notify set {}, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
 
+
+@frozen
 class Address:
-    """An address and where it comes from: "environment", "keyring", "file" or "settings". Its repr has the scheme
-    only."""
+    """An address and where it comes from: "environment", "keyring", "file" or "settings". `url` is for its delivery and
+    nothing else."""
 
-    __slots__ = ("_url", "source", "surface")
-
-    def __init__(self, surface: Surface, url: str, source: str) -> None:
-        self.surface = surface
-        self.source = source
-        self._url = url
-
-    @property
-    def url(self) -> str:
-        """The address itself, for its delivery and nothing else."""
-        return self._url
+    surface: Surface
+    url: str = field(repr=False)
+    source: str
 
     @property
     def service(self) -> str:
         """The kind of service, such as `ntfy`: the scheme only."""
-        return self._url.partition("://")[0]
-
-    def __repr__(self) -> str:
-        return f"Address({self.surface.value!r}, {self.service!r}, {self.source!r})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("the address was not stored")
+        return self.url.partition("://")[0]
 
 
 class Addresses:
@@ -343,3 +339,35 @@ def _run(command: Sequence[str]) -> Failure | None:
     except OSError as error:
         return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
     return None if process.returncode == 0 else Failure(f"{command[0]} ended with {process.returncode}")
+
+
+def store_address(
+    home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]
+) -> dict[str, Any]:
+    """Set the address of a surface. One that may contain a secret is stored among the keys, in this process;
+    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and what `Keys.set`
+    does."""
+    surface, url = Surface(name), url.strip()
+    if not url:
+        fix = f"{EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"
+        raise Refusal("bad_address", f"no address was given, so the one for {surface} was not changed", fix)
+    if is_malformed(url):
+        raise Refusal("bad_address", "that is not an address", EXAMPLE)
+    if not is_known_service(url):
+        fix = "see https://appriseit.com/services/ for the format"
+        raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
+    source = "settings"
+    if address_problem(url):
+        export = f"either export {variable(surface)}=… where clawpy is started"
+        keep = f"keep it in a file that only you can read: clawpy notify set {surface} --store file"
+        keyring_fix = f"{export}, or {keep}"
+        source = Keys(home).set(key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
+        url = STORED_WITH_KEYS
+    write(f"notify.{surface}.url", url)
+    current = SettingsStore(home.config_file, clock=SystemClock()).current
+    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {setting_of(surface)} true"
+    return {
+        "surface": surface.value,
+        "source": source,
+        "message": f"the address for {surface} is stored in the {source}; test it: clawpy notify test {name}{off}",
+    }

@@ -1,4 +1,7 @@
-"""Reads events from the ledger, stores notifications in the outbox, and has them delivered (SPEC 10.2)."""
+"""Reads events from the ledger, stores notifications in the outbox, and has them delivered (SPEC 10.2).
+
+Each surface has a thread of its own, so that a dead service delays no other.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from engine.api.notify import outbox
-from engine.api.notify.delivery import Address, Addresses, Button, Failure, PassFor, deliver, make_buttons
+from engine.api.documents import Document, instant
+from engine.api.notify.delivery import (
+    EXAMPLE_FIX,
+    Address,
+    Addresses,
+    Button,
+    Failure,
+    PassFor,
+    deliver,
+    make_buttons,
+)
 from engine.api.notify.notes import (
     FACT_KINDS,
     FORMS,
@@ -22,11 +34,21 @@ from engine.api.notify.notes import (
     content_of,
     is_switched_on,
     kind_of,
+    make_digest,
     make_note,
+    setting_of,
 )
-from engine.api.notify.outbox import NotificationRow, Outbox, SurfaceSender
+from engine.api.notify.outbox import (
+    BACKOFF_S,
+    MAX_AGE,
+    MAX_TRIES,
+    DeliveryState,
+    NotificationRow,
+    Outbox,
+    plan_delivery,
+)
 from engine.background import Background
-from engine.config.sections import Surface
+from engine.config.sections import Surface, variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry
@@ -41,6 +63,9 @@ CURSOR_KEY = "notify.read"
 CLOSE_TIMEOUT_S = 1.0
 """Seconds that `close` waits for a delivery in progress; it is marked, or repeated at the next start."""
 
+MAX_WAIT_S = 3600.0
+"""Seconds until a surface with something to send is looked at again: a laptop may have slept."""
+
 WAITING_PREFIX = "notify-"
 """The prefix of an id in the queue; the name of a surface follows."""
 
@@ -51,23 +76,13 @@ class Notifications:
     """The service `engine.notify`. Callable from any thread."""
 
     def __init__(self, engine: Services, *, pass_for: PassFor, deliver: Deliver = deliver) -> None:
+        self.engine = engine
         self.outbox = Outbox(engine.database)
         self.addresses = Addresses(engine.settings, engine.keys)
         self.deliver = deliver
         self.pass_for = pass_for
-        self._engine = engine
         self._cursor = LedgerCursor(engine.ledger, CURSOR_KEY, lambda fact: fact.kind in FACT_KINDS)
-        self._senders = {
-            surface: SurfaceSender(
-                engine,
-                self.outbox,
-                surface,
-                note_of=self._note_of,
-                is_enabled=self.is_enabled,
-                deliver=self._deliver_to,
-            )
-            for surface in Surface
-        }
+        self._senders = {surface: _Sender(self, surface) for surface in Surface}
         self._follower = Background("clawpy-notify", self._follow)
         self._subscription: Subscription | None = None
         self._has_caught_up = False
@@ -77,7 +92,7 @@ class Notifications:
 
     def start(self) -> None:
         """Start to follow events. Without it somebody calls `catch_up` and `step`."""
-        self._subscription = self._engine.bus.subscribe(self._follower.wake, capacity=1_000)
+        self._subscription = self.engine.bus.subscribe(self._follower.wake, capacity=1_000)
         self._follower.wake()
 
     def close(self) -> None:
@@ -119,12 +134,13 @@ class Notifications:
         self._cursor.each(self._store)
 
     def _store(self, facts: Sequence[LedgerEntry]) -> None:
-        now = self._engine.clock.now()
-        rows = [row for fact in facts if now - fact.at < outbox.MAX_AGE for row in self._rows_of(fact, now)]
+        now = self.engine.clock.now()
+        rows = [row for fact in facts if now - fact.at < MAX_AGE for row in self._rows_of(fact, now)]
         if self.outbox.put(rows):
             self._wake({Surface(row.surface) for row in rows})
 
     def _rows_of(self, fact: LedgerEntry, now: datetime) -> list[NotificationRow]:
+        """The rows of a fact. Low ones are collected, and in quiet hours all that are not urgent."""
         try:
             kind = kind_of(fact)
         except (KeyError, TypeError):  # of another version; what comes after it is not held up
@@ -132,19 +148,20 @@ class Notifications:
             return []
         if kind is None:
             return []
-        urgency = URGENCY[kind]
-        window = timedelta(minutes=self._engine.settings.current.notify.digest_minutes)
-        gathered, due = outbox.schedule(urgency, now, quiet=self._engine.autonomy.quiet(), window=window)
+        is_urgent, window = URGENCY[kind] is Urgency.URGENT, timedelta()
+        is_quiet = not is_urgent and self.engine.autonomy.quiet()
+        if URGENCY[kind] is Urgency.LOW and not is_quiet:
+            window = timedelta(minutes=self.engine.settings.current.notify.digest_minutes)
         return [
             NotificationRow(
                 fact_id=fact.id,
                 surface=surface.value,
                 happening=kind.value,
                 subject=fact.subject,
-                urgent=urgency is Urgency.URGENT,
-                gathered=gathered,
+                urgent=is_urgent,
+                gathered=is_quiet or bool(window),
                 created_at=now,
-                due_at=due,
+                due_at=now + window,
                 changed_at=now,
             )
             for surface in FORMS[kind]
@@ -153,30 +170,17 @@ class Notifications:
 
     def is_enabled(self, surface: Surface) -> bool:
         """Whether a surface has an address and is switched on."""
-        return is_switched_on(surface, self._engine.settings.current) and self.addresses.is_configured(surface)
+        return is_switched_on(surface, self.engine.settings.current) and self.addresses.is_configured(surface)
 
     # -- delivery
 
     def step(self, surface: Surface) -> float | None:
-        """See `SurfaceSender.step`."""
+        """See `_Sender.step`."""
         return self._senders[surface].step()
 
-    def test(self, surface: Surface) -> Failure | None:
-        """Send a test notification now; None when it was accepted.
-
-        Raises `Refusal` as `Addresses.of`, and `no_surface` without an address.
-        """
-        address = self.addresses.of(surface)
-        if address is None:
-            fix = f"clawpy notify set {surface}, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
-            raise Refusal("no_surface", f"{surface} has no address", fix)
-        now, words = self._engine.clock.now(), f"a test of the {surface}: notifications arrive"
-        content = NotificationContent(NotificationKind.COMPLETED, now, words)
-        form = FORMS[NotificationKind.NEW_HIGH][surface]
-        return self.deliver(address, make_note(content, form, pending=len(self._engine.cards.pending()), now=now), {})
-
-    def _note_of(self, row: NotificationRow) -> Note | None:
-        engine, form = self._engine, FORMS[NotificationKind(row.happening)].get(Surface(row.surface))
+    def note_of(self, row: NotificationRow) -> Note | None:
+        """The note of a row as it is now, None when it is no longer needed."""
+        engine, form = self.engine, FORMS[NotificationKind(row.happening)].get(Surface(row.surface))
         fact = next(iter(engine.ledger.since(row.fact_id - 1, 1)), None)
         if form is None or fact is None or fact.id != row.fact_id:
             return None
@@ -187,17 +191,16 @@ class Notifications:
         secrets = (*engine.keys.secrets(), *self.addresses.secrets())
         return make_note(content, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
 
-    def _deliver_to(self, surface: Surface, note: Note) -> Failure | None:
+    def deliver_to(self, surface: Surface, note: Note) -> Failure | None:
+        """Deliver a note now; None on success."""
         try:
             address = self.addresses.of(surface)
+            if address is None:
+                return Failure("it has no address", lasting=True)
+            buttons = make_buttons(self.engine, self.pass_for, note.prediction_id, note.actions)
+            return self.deliver(address, note, buttons)
         except Refusal as refusal:
             return Failure(refusal.message, lasting=True)
-        if address is None:
-            return Failure("it has no address", lasting=True)
-        try:
-            return self.deliver(
-                address, note, make_buttons(self._engine, self.pass_for, note.prediction_id, note.actions)
-            )
         except Exception as error:
             # Of a library's fault only the kind is told: its words may hold the address.
             log.warning("the %s could not be reached: %s", surface, type(error).__name__)
@@ -218,11 +221,11 @@ class Notifications:
 
     def retry_waiting(self, waiting_id: str) -> int:
         """Send again what an entry of the queue is about; the number of notifications."""
-        return self.retry(_surface_of(waiting_id))
+        return self.retry(Surface(waiting_id.removeprefix(WAITING_PREFIX)))
 
     def dismiss_waiting(self, waiting_id: str) -> int:
         """Dismiss what an entry of the queue is about; the number of notifications."""
-        return self.outbox.dismiss(_surface_of(waiting_id))
+        return self.outbox.dismiss(Surface(waiting_id.removeprefix(WAITING_PREFIX)))
 
     def retry(self, surface: Surface | None) -> int:
         """Send again what was given up, on all surfaces or one; the number of notifications."""
@@ -233,6 +236,123 @@ class Notifications:
         self._wake(self.outbox.waiting_surfaces())
         return revived
 
+    # -- the verb
 
-def _surface_of(waiting_id: str) -> Surface:
-    return Surface(waiting_id.removeprefix(WAITING_PREFIX))
+    def test(self, surface: Surface | None) -> list[Document]:
+        """Send a test now to a surface, or to all that have an address, and say how it went. Raises `Refusal`
+        `no_surface`."""
+        chosen = [surface] if surface else [each for each in Surface if self.addresses.is_configured(each)]
+        if not chosen:
+            raise Refusal("no_surface", "no address is set", EXAMPLE_FIX.format("phone"))
+        return [self._test(each) for each in chosen]
+
+    def _test(self, surface: Surface) -> Document:
+        reply: Document = {"surface": surface.value, "delivered": False}
+        try:
+            address = self.addresses.of(surface)
+        except Refusal as refusal:
+            return reply | {"message": refusal.message, "fix": refusal.fix}
+        if address is None:
+            return reply | {"message": f"{surface} has no address", "fix": EXAMPLE_FIX.format(surface)}
+        now, words = self.engine.clock.now(), f"a test of the {surface}: notifications arrive"
+        content = NotificationContent(NotificationKind.COMPLETED, now, words)
+        form = FORMS[NotificationKind.NEW_HIGH][surface]
+        note = make_note(content, form, pending=len(self.engine.cards.pending()), now=now)
+        if failure := self.deliver(address, note, {}):
+            return reply | {"message": failure.words, "fix": f"is its address right? clawpy notify set {surface}"}
+        return reply | {"delivered": True, "message": "accepted by the service; check whether it arrived", "fix": ""}
+
+    def surfaces(self) -> list[Document]:
+        """Each surface with its address and what was not delivered."""
+        undelivered = {notes.surface: notes for notes in self.outbox.undelivered()}
+        replies = []
+        for surface in Surface:
+            notes = undelivered.get(surface)
+            replies.append(
+                {
+                    "surface": surface.value,
+                    **self._address_document(surface),
+                    "undelivered": notes.count if notes else 0,
+                    "since": instant(notes.since) if notes else None,
+                    "why": notes.note if notes else self.trouble(surface),
+                }
+            )
+        return replies
+
+    def _address_document(self, surface: Surface) -> Document:
+        """The service of a surface, or what is missing."""
+        on, setting = is_switched_on(surface, self.engine.settings.current), setting_of(surface)
+        reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
+        try:
+            address = self.addresses.of(surface)
+        except Refusal as refusal:
+            return reply | {"message": refusal.message, "fix": refusal.fix}
+        if address is None:
+            return reply | {"message": "no address", "fix": f"clawpy notify set {surface}, or set {variable(surface)}"}
+        reply |= {"service": address.service, "source": address.source}
+        return reply if on else reply | {"message": f"{setting} is off", "fix": f"clawpy config set {setting} true"}
+
+
+class _Sender:
+    """Delivers to one surface. A row is marked after its delivery: a crash in between delivers it twice, and never
+    loses it. A surface that fails is tried again at growing intervals, for a day."""
+
+    def __init__(self, service: Notifications, surface: Surface) -> None:
+        self.trouble = ""
+        """Why the last delivery failed, "" when it did not."""
+        self.blocked_until: datetime | None = None
+        """After a failure nothing is tried before then."""
+        self.background = Background(f"clawpy-notify-{surface}", self._work, interruptible=True)
+        self._service = service
+        self._surface = surface
+        self._failures = 0
+        self._step_lock = threading.Lock()
+
+    def _work(self) -> float | None:
+        try:
+            wait = self.step()
+        except Exception as error:
+            if isinstance(error, Refusal) and error.code == "engine_closed":
+                return None
+            log.exception("the %s gets no notifications for a while", self._surface)
+            return BACKOFF_S[-1]
+        return None if wait is None else min(wait, MAX_WAIT_S)
+
+    def step(self) -> float | None:
+        """Deliver what is due. Returns the seconds until the next step: 0 for at once, None when nothing waits."""
+        engine = self._service.engine
+        with self._step_lock:
+            now, rows = engine.clock.now(), self._service.outbox.waiting(self._surface)
+            if rows and self.blocked_until is not None and now < self.blocked_until:
+                return (self.blocked_until - now).total_seconds()
+            batch, wait = plan_delivery(rows, now, quiet=engine.autonomy.quiet())
+            return self._send(batch) if batch else wait
+
+    def _send(self, rows: Sequence[NotificationRow]) -> float:
+        """Send rows as one note; the seconds until the next step."""
+        service, outbox = self._service, self._service.outbox
+        notes = {row.id: note for row in rows if (note := service.note_of(row)) is not None}
+        outbox.settle([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
+        rows = [row for row in rows if row.id in notes]
+        if not service.is_enabled(self._surface):
+            outbox.settle(rows, DeliveryState.DROPPED, "notifications there were switched off")
+        elif rows:
+            first, *others = notes.values()
+            failure = service.deliver_to(self._surface, make_digest([first, *others]) if others else first)
+            if failure is not None:
+                return self._count_failure(rows, failure)
+            outbox.settle(rows, DeliveryState.SENT)
+            self._failures, self.blocked_until, self.trouble = 0, None, ""
+        return 0.0
+
+    def _count_failure(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
+        """Give up what will not be tried again, postpone the rest; the seconds until the next attempt."""
+        now, outbox = self._service.engine.clock.now(), self._service.outbox
+        pause = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        self._failures += 1
+        self.blocked_until, self.trouble = now + timedelta(seconds=pause), failure.words
+        over = [row for row in rows if failure.lasting or row.tries + 1 >= MAX_TRIES or now - row.created_at >= MAX_AGE]
+        if over:
+            outbox.give_up(self._surface, over, failure.words)
+        outbox.postpone([row for row in rows if row not in over], self.blocked_until, failure.words)
+        return pause

@@ -5,30 +5,20 @@ A row names its fact, and has neither text nor address: nothing in it must be fo
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, SQLModel, col, select
 
-from engine.api.notify.delivery import Failure
-from engine.api.notify.notes import Note, Urgency, make_digest
-from engine.background import Background
 from engine.config.sections import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
-from engine.model import Refusal
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import utc_field
-
-if TYPE_CHECKING:
-    from engine.services import Services
 
 
 class DeliveryState(StrEnum):
@@ -204,131 +194,15 @@ MAX_BATCH = 50
 """Notifications that are sent as one at most."""
 
 
-@frozen
-class DeliveryPlan:
-    """Rows to send now as one, or the seconds after which to look again; None when nothing waits."""
-
-    batch: tuple[NotificationRow, ...] = ()
-    wait: float | None = None
-
-
-def schedule(urgency: Urgency, now: datetime, *, quiet: bool, window: timedelta) -> tuple[bool, datetime]:
-    """Whether a new notification is collected, and when it is due."""
-    if urgency is Urgency.URGENT:
-        return False, now
-    if quiet:
-        return True, now  # with all others of the night, as soon as it is over
-    if urgency is Urgency.LOW and window > timedelta(0):
-        return True, now + window
-    return False, now
-
-
-def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
-    """Plan the next delivery on a surface: urgent ones first, then by age. Collected ones go together."""
+def plan_delivery(
+    waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool
+) -> tuple[Sequence[NotificationRow], float | None]:
+    """The rows to send now as one: urgent ones first, then by age, collected ones together. Where there are none, the
+    seconds after which to look again; None when nothing waits."""
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:
-        together = [row for row in sendable if row.gathered] if first.gathered else [first]
-        return DeliveryPlan(tuple(together[:MAX_BATCH]))
+        return ([row for row in sendable if row.gathered] if first.gathered else [first])[:MAX_BATCH], 0.0
     waits = [(row.due_at - now).total_seconds() for row in sendable]
-    if quiet and len(sendable) < len(waiting):
-        waits.append(QUIET_POLL_S)
-    return DeliveryPlan(wait=min(waits) if waits else None)
-
-
-def backoff_s(failures: int) -> float:
-    """Seconds that a surface is left alone after so many failures in a row."""
-    return BACKOFF_S[min(failures, len(BACKOFF_S)) - 1]
-
-
-def is_expired(tries: int, age: timedelta) -> bool:
-    """Whether a notification of this age and number of attempts is given up."""
-    return tries >= MAX_TRIES or age >= MAX_AGE
-
-
-# Sends what waits for one surface, in a thread of its own, so that a dead service delays no other (SPEC 10.2).
-
-
-log = logging.getLogger(__name__)
-
-MAX_WAIT_S = 3600.0
-"""Seconds until a surface with something to send is looked at again: a laptop may have slept."""
-
-
-class SurfaceSender:
-    """Delivers to one surface. A row is marked after its delivery: a crash in between delivers it twice, and never
-    loses it."""
-
-    def __init__(
-        self,
-        engine: Services,
-        outbox: Outbox,
-        surface: Surface,
-        *,
-        note_of: Callable[[NotificationRow], Note | None],
-        is_enabled: Callable[[Surface], bool],
-        deliver: Callable[[Surface, Note], Failure | None],
-    ) -> None:
-        """`note_of` returns the note of a row as it is now, None when it is no longer needed."""
-        self.trouble = ""
-        """Why the last delivery failed, "" when it did not."""
-        self.blocked_until: datetime | None = None
-        """After a failure nothing is tried before then."""
-        self.background = Background(f"clawpy-notify-{surface}", self._work, interruptible=True)
-        self._engine = engine
-        self._outbox = outbox
-        self._surface = surface
-        self._note_of = note_of
-        self._is_enabled = is_enabled
-        self._deliver = deliver
-        self._failures = 0
-        self._step_lock = threading.Lock()
-
-    def _work(self) -> float | None:
-        try:
-            wait = self.step()
-        except Exception as error:
-            if isinstance(error, Refusal) and error.code == "engine_closed":
-                return None
-            log.exception("the %s gets no notifications for a while", self._surface)
-            return BACKOFF_S[-1]
-        return None if wait is None else min(wait, MAX_WAIT_S)
-
-    def step(self) -> float | None:
-        """Deliver what is due. Returns the seconds until the next step: 0 for at once, None when nothing waits."""
-        with self._step_lock:
-            now, rows = self._engine.clock.now(), self._outbox.waiting(self._surface)
-            if not rows:
-                return None
-            if self.blocked_until is not None and now < self.blocked_until:
-                return (self.blocked_until - now).total_seconds()
-            plan = plan_delivery(rows, now, quiet=self._engine.autonomy.quiet())
-            return self._send(plan.batch) if plan.batch else plan.wait
-
-    def _send(self, rows: Sequence[NotificationRow]) -> float:
-        """Send rows as one note; the seconds until the next step."""
-        notes = {row.id: note for row in rows if (note := self._note_of(row)) is not None}
-        self._outbox.settle([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
-        rows = [row for row in rows if row.id in notes]
-        if not self._is_enabled(self._surface):
-            self._outbox.settle(rows, DeliveryState.DROPPED, "notifications there were switched off")
-        elif rows:
-            first, *others = notes.values()
-            failure = self._deliver(self._surface, make_digest([first, *others]) if others else first)
-            if failure is not None:
-                return self._count_failure(rows, failure)
-            self._outbox.settle(rows, DeliveryState.SENT)
-            self._failures, self.blocked_until, self.trouble = 0, None, ""
-        return 0.0
-
-    def _count_failure(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
-        """Give up what will not be tried again, postpone the rest; the seconds until the next attempt."""
-        now = self._engine.clock.now()
-        self._failures += 1
-        pause = backoff_s(self._failures)
-        self.blocked_until, self.trouble = now + timedelta(seconds=pause), failure.words
-        over = [row for row in rows if failure.lasting or is_expired(row.tries + 1, now - row.created_at)]
-        if over:
-            self._outbox.give_up(self._surface, over, failure.words)
-        self._outbox.postpone([row for row in rows if row not in over], self.blocked_until, failure.words)
-        return pause
+    waits += [QUIET_POLL_S] if len(sendable) < len(waiting) else []
+    return (), min(waits, default=None)

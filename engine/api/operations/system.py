@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from engine.api import model_checks
 from engine.api.doctor import examine
 from engine.api.documents import Document, document, instant, trigger_figures
-from engine.api.notify import surfaces
 from engine.api.operations.operation import Seconds, Text, operation, require
 from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
@@ -190,13 +189,13 @@ def notify(
     """List surfaces and what was not delivered; test, retry or dismiss, for one surface or all (SPEC 10.2)."""
     chosen = Surface(surface) if surface else None
     if action == "test":
-        return {"tested": surfaces.test_surfaces(engine, chosen)}
+        return {"tested": engine.notify.test(chosen)}
     reply: Document = {}
     if action == "retry":
         reply["retried"] = engine.notify.retry(chosen)
     if action == "dismiss":
         reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
-    return reply | {"surfaces": surfaces.list_surfaces(engine), "quiet": engine.autonomy.quiet()}
+    return reply | {"surfaces": engine.notify.surfaces(), "quiet": engine.autonomy.quiet()}
 
 
 @operation()

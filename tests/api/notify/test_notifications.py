@@ -17,19 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.api.notify.delivery import BUTTON_LIFETIME, Address, Button, Failure
-from engine.api.notify.notes import Form, Note, Urgency
+from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import (
     BACKOFF_S,
     MAX_AGE,
     MAX_BATCH,
     MAX_TRIES,
     QUIET_POLL_S,
-    DeliveryPlan,
     NotificationRow,
-    backoff_s,
-    is_expired,
     plan_delivery,
-    schedule,
 )
 from engine.clock import FakeClock
 from engine.config.sections import Surface
@@ -392,7 +388,6 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
 
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-WINDOW = timedelta(minutes=5)
 
 
 def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
@@ -400,53 +395,28 @@ def item(number: int, *, urgent: bool = False, gathered: bool = False, due: floa
     return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=due_at)  # type: ignore[call-arg]
 
 
+ONE, TWO = item(1), item(2, urgent=True)
+LOW, LATER = item(1, gathered=True, due=300), item(2, gathered=True, due=420)
+MANY = [item(number, gathered=True) for number in range(MAX_BATCH + 3)]
+
+
 @pytest.mark.parametrize(
-    ("urgency", "quiet", "gathered", "minutes"),
+    ("waiting", "after", "quiet", "batch", "wait"),
     [
-        (Urgency.LOW, False, True, 5),
-        (Urgency.NORMAL, False, False, 0),
-        (Urgency.URGENT, False, False, 0),
-        (Urgency.LOW, True, True, 0),
-        (Urgency.NORMAL, True, True, 0),
-        (Urgency.URGENT, True, False, 0),
+        ([], 0, False, [], None),
+        ([ONE, TWO], 0, False, [TWO], 0),
+        ([ONE], 0, False, [ONE], 0),
+        ([LOW, LATER], 299, False, [], 1),
+        ([LOW, LATER], 300, False, [LOW, LATER], 0),
+        (MANY, 0, False, MANY[:MAX_BATCH], 0),
+        ([LOW, TWO], 300, True, [TWO], 0),
+        ([LOW], 300, True, [], QUIET_POLL_S),
     ],
+    ids=["none", "urgent first", "one", "window", "window over", "bound", "quiet, urgent", "quiet"],
 )
-def test_an_entry(urgency: Urgency, quiet: bool, gathered: bool, minutes: int) -> None:
-    assert schedule(urgency, NOW, quiet=quiet, window=WINDOW) == (gathered, NOW + timedelta(minutes=minutes))
-
-
-def test_one_by_one_the_urgent_first() -> None:
-    waiting = [item(1), item(2, urgent=True), item(3)]
-    assert plan_delivery(waiting, NOW, quiet=False).batch == (waiting[1],)
-    assert plan_delivery([waiting[0], waiting[2]], NOW, quiet=False).batch == (waiting[0],)
-
-
-def test_gathered_ones_wait_for_the_window_of_the_first_and_go_together() -> None:
-    waiting = [item(1, gathered=True, due=300), item(2, gathered=True, due=420)]
-    assert plan_delivery(waiting, NOW + timedelta(seconds=299), quiet=False) == DeliveryPlan(wait=1.0)
-    assert plan_delivery(waiting, NOW + timedelta(seconds=300), quiet=False).batch == tuple(waiting)
-
-
-def test_one_digest_has_a_bound() -> None:
-    waiting = [item(number, gathered=True) for number in range(MAX_BATCH + 3)]
-    assert plan_delivery(waiting, NOW, quiet=False).batch == tuple(waiting[:MAX_BATCH])
-
-
-def test_in_quiet_hours_only_what_is_urgent_goes() -> None:
-    waiting = [item(1, gathered=True), item(2, urgent=True)]
-    assert plan_delivery(waiting, NOW, quiet=True).batch == (waiting[1],)
-    assert plan_delivery(waiting[:1], NOW, quiet=True) == DeliveryPlan(wait=QUIET_POLL_S)
-    assert plan_delivery(waiting[:1], NOW, quiet=False).batch == (waiting[0],)
-
-
-def test_a_failing_surface_is_left_alone_ever_longer() -> None:
-    assert [backoff_s(failures) for failures in range(1, 7)] == [*BACKOFF_S, BACKOFF_S[-1]]
-
-
-def test_when_it_is_given_up() -> None:
-    assert not is_expired(MAX_TRIES - 1, MAX_AGE - timedelta(seconds=1))
-    assert is_expired(MAX_TRIES, timedelta(0))
-    assert is_expired(0, MAX_AGE)
+def test_what_goes_when(waiting: Any, after: int, quiet: bool, batch: Any, wait: float | None) -> None:
+    planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after), quiet=quiet)
+    assert (list(planned), seconds) == (batch, wait)
 
 
 # Each is delivered at least once, and but for a crash at the wrong instant not twice, whatever fails and when.
