@@ -105,7 +105,7 @@ def use_write_ahead_log(path: Path) -> None:
 def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
     """Connections to the database of a home. `durable`: a commit waits until it is on the disk."""
     arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
-    engine = create_engine(f"sqlite:///{path}", connect_args=arguments)
+    engine = create_engine(f"sqlite:///{path}", connect_args=arguments, max_overflow=-1)
 
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: object) -> None:
