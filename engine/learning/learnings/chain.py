@@ -21,7 +21,6 @@ from engine.learning.learnings.extraction import LANDED, Extraction
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     find_duplicates,
-    is_about_own_tools,
     is_promotable,
     merge_duplicates,
     plan_global,
@@ -30,12 +29,11 @@ from engine.learning.learnings.promotion import (
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.rules import SessionSource
-from engine.learning.learnings.store import IsForgotten, LearningFiles, LearningSession, retracted_lessons, texts_of
+from engine.learning.learnings.store import LearningFiles, LearningSession
 from engine.model import (
     Asks,
     ChainReport,
     LearningEntry,
-    LearningKind,
     LearningScope,
     LearningStatus,
     Refusal,
@@ -85,12 +83,10 @@ class Chain:
         self._sessions = sessions
         self._vectors = vectors
         self._model = model
-        self.extraction = Extraction(files, sessions, model, self.offer)
+        self.extraction = Extraction(files, database, sessions, model)
         self._reported: set[str] = set()
         self._waiting_for = ""
         """The problem that the last entry waits for, which was reported."""
-        self._run_lock = threading.Lock()
-        """Held while the whole chain runs."""
         self._work_lock = threading.Lock()
         """Held while ledger entries are handled or gates are checked; models are asked meanwhile."""
         self._plan_lock = threading.RLock()
@@ -107,7 +103,6 @@ class Chain:
         is asked and no risk is written, because a new engine reads years of them. Raises `NotReady` while pages cannot
         be written."""
         try:
-            self._files.finish_pending()  # before a model is asked for what could not be written
             self._handle(fact)
         except Refusal as refusal:
             if refusal.code not in RETRYABLE:
@@ -123,6 +118,7 @@ class Chain:
         recent = fact.at > self._clock.now() - RECENT
         key = project_key(fact.workspace)
         with self._work_lock:
+            self._files.check(Scope(key, session))  # before a model is asked for what could not be written
             if fact.kind == "SessionEnded":
                 self._end_session(Scope(key, session), ask=recent)
             elif fact.kind in LATE_ENTRIES:
@@ -150,25 +146,24 @@ class Chain:
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
         """Handle new ledger entries by `catch_up`, then check the gates of every project; with `judge` also those from
         projects to all, which the operator's model decides. What cannot be done is reported, and the rest goes on."""
-        with self._run_lock:
-            before, judged = self._files.entries(), dict[str, str]()
-            catch_up()
-            with self._work_lock:
-                errors = self._files.errors()
-                for error in errors:
-                    self._report_once(f"{error}; it is ignored until you fix it in an editor")
-                projects = sorted({scope_of_path(read.path).project for read in self._files.pages()} - {""})
-                steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
-                steps += [partial(self._judge, judged)] if judge else []
-                steps.append(partial(self.compact, GLOBAL))
-                for step in steps:
-                    try:
-                        step()
-                    except Refusal as refusal:
-                        log.warning("the promotion chain: %s", refusal)
-                        self._sessions.report("learnings", str(refusal))
-                        errors.append(str(refusal))
-                return report_of(before, self._files.entries(), judged, errors)
+        before, judged = self._files.entries(), dict[str, str]()
+        catch_up()
+        with self._work_lock:
+            errors = self._files.errors()
+            for error in errors:
+                self._report_once(f"{error}; it is ignored until you fix it in an editor")
+            projects = sorted({scope_of_path(read.path).project for read in self._files.pages()} - {""})
+            steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
+            steps += [partial(self._judge, judged)] if judge else []
+            steps.append(partial(self.compact, GLOBAL))
+            for step in steps:
+                try:
+                    step()
+                except Refusal as refusal:
+                    log.warning("the promotion chain: %s", refusal)
+                    self._sessions.report("learnings", str(refusal))
+                    errors.append(str(refusal))
+            return report_of(before, self._files.entries(), judged, errors)
 
     def project(self, scope: Scope) -> None:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
@@ -191,19 +186,7 @@ class Chain:
         agents = {entry.id: entry.agent for entry in self._files.entries()}
         last = max((source.session for source in entry.promoted_from), default="")
         for agent in dict.fromkeys(agents.get(source.entry, "") for source in entry.promoted_from):
-            self.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
-
-    def offer(self, entry: LearningEntry) -> None:
-        """Offer an entry that generalises to the leader of its agent; not one about the operator or an agent's own
-        tools, and not a retracted lesson."""
-        if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
-            return
-        if entry.lesson in retracted_lessons(self._database):
-            return
-        try:
-            self._sessions.offer(entry)
-        except Refusal as refusal:  # its agent was retired meanwhile
-            log.warning("%s was not offered: %s", entry.id, refusal)
+            self.extraction.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
 
     def promote(self, entry: LearningEntry) -> str:
         """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
@@ -275,33 +258,32 @@ class Chain:
 
     def _judge(self, judged: dict[str, str]) -> None:
         """Ask the model about each project entry that is not global yet, and promote it at a clear yes; `judged` gets
-        the verdicts. What is forgotten meanwhile is neither asked nor written (SPEC 4.10), and quotes are promoted by
-        the operator alone (SPEC 6.8). Raises `Refusal`."""
-        with self._files.watch_forgetting() as forgotten:
-            for entry in self._files.entries():
-                if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or forgotten(texts_of(entry)):
-                    continue
-                if entry.trust is Trust.QUOTED:
-                    continue
-                if self._global_plan(entry).promoted:
-                    self._judge_one(entry, forgotten, judged)
-                else:
-                    self._promote_globally(entry)
+        the verdicts. Once something is forgotten, nothing that was read before is asked or written (SPEC 4.10); quotes
+        are promoted by the operator alone (SPEC 6.8). Raises `Refusal`."""
+        erasures = self._files.erasures
+        for entry in self._files.entries():
+            if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or entry.trust is Trust.QUOTED:
+                continue
+            if self._files.erasures != erasures:
+                return
+            if self._global_plan(entry).promoted:
+                judged |= self._judge_one(entry, erasures)
+            else:
+                self._promote_globally(entry)
 
-    def _judge_one(self, entry: LearningEntry, forgotten: IsForgotten, judged: dict[str, str]) -> None:
+    def _judge_one(self, entry: LearningEntry, erasures: int) -> dict[str, str]:
         verdict = ask_judge(self._model, entry)
         if verdict is None:
-            judged[entry.id] = NO_JUDGE
-            return
+            return {entry.id: NO_JUDGE}
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
         event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
         with self._files.locked():  # what is forgotten after this is erased from the ledger after this
-            if forgotten([*texts_of(entry), verdict.reason]):
-                return
+            if self._files.erasures != erasures:
+                return {}
             self._database.write(lambda tx: tx.record(event))
-        judged[entry.id] = f"{word}: {verdict.reason}"
         if verdict.holds is True:
             self._promote_globally(entry)
+        return {entry.id: f"{word}: {verdict.reason}"}
 
     def _global_plan(self, entry: LearningEntry) -> PromotionPlan:
         global_entries = self._files.entries(GLOBAL, below=False)

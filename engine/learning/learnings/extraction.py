@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -23,7 +23,7 @@ from engine.learning.learnings.entries import (
     promoted_entry,
     title_of,
 )
-from engine.learning.learnings.promotion import Provenance, plan_retraction
+from engine.learning.learnings.promotion import Provenance, is_about_own_tools, plan_retraction
 from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.recurrence import names
 from engine.learning.learnings.rules import (
@@ -42,7 +42,7 @@ from engine.learning.learnings.rules import (
     findings_of_entry,
     importance,
 )
-from engine.learning.learnings.store import Change, IsForgotten, LearningFiles, add_entry, texts_of
+from engine.learning.learnings.store import Change, LearningFiles, add_entry, retracted_lessons
 from engine.model import (
     Asks,
     EntrySource,
@@ -52,13 +52,15 @@ from engine.model import (
     LearningStatus,
     LearningType,
     NoAnswer,
+    Refusal,
     Result,
     TranscriptLine,
     Trust,
 )
 from engine.model.learnings import lesson_id, normalise
 from engine.model.secrets import redact
-from engine.storage.ledger import LedgerEntry
+from engine.storage.database import Database
+from engine.storage.ledger import LedgerEntry, NotReady
 
 # Finds what might go wrong in a session that begins, and what its agent assumed (SPEC 6.6). Pure.
 
@@ -164,135 +166,119 @@ LANDED_AFTER_ALL = "its changes were landed after all"
 
 
 class Extraction:
-    """Extracts. One thread at a time."""
+    """Extracts, from any thread: what was forgotten since a session was read is not written (SPEC 4.10)."""
 
-    def __init__(
-        self,
-        files: LearningFiles,
-        sessions: SessionSource,
-        model: Asks,
-        offer: Callable[[LearningEntry], None],
-    ) -> None:
-        """`offer` is told of each new entry that holds beyond its session (SPEC 1.7); again harmlessly."""
+    def __init__(self, files: LearningFiles, database: Database, sessions: SessionSource, model: Asks) -> None:
         self._files = files
+        self._database = database
         self._sessions = sessions
         self._model = model
-        self._offer = offer
 
     def begin(self, session_id: str) -> list[LearningEntry]:
-        """A session began: write what might go wrong, from what was known then."""
-        with self._files.watch_forgetting() as forgotten:
-            record = self._started_record(session_id)
-            if record is None:
-                return []
-            entries = self._files.entries(Scope(project_key(record.view.workspace)))
-            findings = find_risks(record, [entry for entry in entries if entry.session_id != session_id])
-            return self._write(record, findings, record.view.started_at or record.view.created_at, forgotten)
+        """A session began: write what might go wrong, from what was known then. Raises `NotReady` where words were
+        forgotten meanwhile, as the next three do."""
+        erasures, record = self._files.erasures, self._sessions.load_start(session_id)
+        if record is None or record.view.flow is not None:
+            return []
+        entries = self._files.entries(Scope(project_key(record.view.workspace)))
+        findings = find_risks(record, [entry for entry in entries if entry.session_id != session_id])
+        return self._write(record, findings, record.view.started_at or record.view.created_at, erasures)
 
     def in_flight(self, session_id: str) -> list[LearningEntry]:
         """A milestone of a session: write what was assumed up to now."""
-        with self._files.watch_forgetting() as forgotten:
-            record = self._started_record(session_id)
-            if record is None:
-                return []
-            findings = find_assumptions(self._sessions.transcript(session_id), tuple(self._sessions.secrets()))
-            at = record.view.ended_at or record.view.started_at or record.view.created_at
-            return self._write(record, findings, at, forgotten)
+        erasures, record = self._files.erasures, self._sessions.load_start(session_id)
+        if record is None or record.view.flow is not None:
+            return []
+        findings = find_assumptions(self._sessions.transcript(session_id), tuple(self._sessions.secrets()))
+        at = record.view.ended_at or record.view.started_at or record.view.created_at
+        return self._write(record, findings, at, erasures)
 
     def late(self, fact: LedgerEntry) -> list[LearningEntry]:
         """What became of a session's changes after it was over: the operator's last word on them holds."""
-        with self._files.watch_forgetting() as forgotten:
-            record = self._sessions.load_start(str(fact.payload.get("session_id", "")))
-            if record is None:
-                return []
-            findings = findings_of_entry(fact, record)
-            with self._files.locked():
-                self._reconsider(record, {entry.about for entry in findings}, fact)
-            return self._write(record, findings, fact.at, forgotten)
+        erasures, record = self._files.erasures, self._sessions.load_start(str(fact.payload.get("session_id", "")))
+        if record is None:
+            return []
+        findings = findings_of_entry(fact, record)
+        with self._files.locked():
+            self._reconsider(record, {entry.about for entry in findings}, fact)
+        return self._write(record, findings, fact.at, erasures)
 
     def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
-        """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. What
-        is forgotten while the model is asked is not written (SPEC 4.10). Returns the new entries, and why a model was
-        not heard, "" where none is named."""
-        with self._files.watch_forgetting() as forgotten:
-            record = self._sessions.load_record(session_id)
-            if record is None or record.view.result is Result.CANNOT_RUN:
-                return [], ""
-            lines = list(self._sessions.transcript(session_id)) if record.view.flow is None else []
-            findings = [*find_learnings(record), *find_assumptions(lines, tuple(self._sessions.secrets()))]
-            by, fault = "rules", ""
-            if ask and record.view.flow is None:
-                try:
-                    claims = ask_learnings(self._model, record, lines)
-                except NoAnswer as error:
-                    fault = f"no model said what {session_id} taught, the rules did: {error}"
-                    log.warning("%s", fault)
-                else:
-                    if claims is not None:
-                        findings += claims
-                        by = "rules and model"
-            at = record.view.ended_at or record.view.created_at
-            return self._write(record, findings, at, forgotten, by=by), fault
+        """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. Returns
+        the new entries, and why a model was not heard, "" where none is named."""
+        erasures, record = self._files.erasures, self._sessions.load_record(session_id)
+        if record is None or record.view.result is Result.CANNOT_RUN:
+            return [], ""
+        is_flow = record.view.flow is not None
+        lines = [] if is_flow else list(self._sessions.transcript(session_id))
+        findings = [*find_learnings(record), *find_assumptions(lines, tuple(self._sessions.secrets()))]
+        by, fault = "rules", ""
+        if ask and not is_flow:
+            try:
+                claims = ask_learnings(self._model, record, lines)
+            except NoAnswer as error:
+                fault = f"no model said what {session_id} taught, the rules did: {error}"
+                log.warning("%s", fault)
+            else:
+                findings += claims or ()
+                by = "rules" if claims is None else "rules and model"
+        return self._write(record, findings, record.view.ended_at or record.view.created_at, erasures, by=by), fault
 
-    def _started_record(self, session_id: str) -> SessionRecord | None:
-        record = self._sessions.load_start(session_id)
-        return None if record is None or record.view.flow is not None else record
+    def offer(self, entry: LearningEntry) -> None:
+        """Offer an entry that generalises to the leader of its agent (SPEC 1.7), again harmlessly; not one about the
+        operator or an agent's own tools, and not a retracted lesson."""
+        if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
+            return
+        if entry.lesson in retracted_lessons(self._database):
+            return
+        try:
+            self._sessions.offer(entry)
+        except Refusal as refusal:  # its agent was retired meanwhile
+            log.warning("%s was not offered: %s", entry.id, refusal)
 
     def _write(
-        self,
-        record: SessionRecord,
-        findings: Sequence[Finding],
-        at: datetime,
-        forgotten: IsForgotten,
-        *,
-        by: str = "rules",
+        self, record: SessionRecord, findings: Sequence[Finding], at: datetime, erasures: int, *, by: str = "rules"
     ) -> list[LearningEntry]:
-        clean = [without_secrets(entry, tuple(self._sessions.secrets())) for entry in findings]
-        with self._files.locked():
-            new = self._write_alone(record, clean, at, forgotten, by) if clean else []
-            self._mark_realised_risks(record, clean)
-            return new
-
-    def _write_alone(
-        self, record: SessionRecord, findings: Sequence[Finding], at: datetime, forgotten: IsForgotten, by: str
-    ) -> list[LearningEntry]:
+        secrets = tuple(self._sessions.secrets())
+        clean = [without_secrets(finding, secrets) for finding in findings]
         view = record.view
         session = Scope(project_key(view.workspace), view.id)
         team = replace(session, team=record.leader)
-        ids = {entry.id for entry in self._files.entries(session)}
-        new: list[LearningEntry] = []
-        facts: list[Event] = []
-        for finding in findings:
-            own = finding.about.startswith(RISK) or finding.phase == IN_FLIGHT or finding.kind is LearningKind.PROXY
-            entry = entry_of(finding, session if own else team, record, at)
-            if entry.id in ids or forgotten(texts_of(entry)):
-                continue
-            ids.add(entry.id)
-            new.append(entry)
-            if finding.general and not own:
-                self._offer(entry)
-            if not own and record.leader and entry.confidence >= MIN_SESSION_CONFIDENCE:
+        with self._files.locked():
+            if self._files.erasures != erasures:
+                raise NotReady("something was forgotten meanwhile")
+            ids = {entry.id for entry in self._files.entries(session)}
+            new: list[LearningEntry] = []
+            facts: list[Event] = []
+            for finding in clean:
+                own = finding.about.startswith(RISK) or finding.phase == IN_FLIGHT or finding.kind is LearningKind.PROXY
+                entry = entry_of(finding, session if own else team, record, at)
+                if entry.id in ids:
+                    continue
+                ids.add(entry.id)
+                new.append(entry)
+                if finding.general and not own:
+                    self.offer(entry)
+                if own or not record.leader or entry.confidence < MIN_SESSION_CONFIDENCE:
+                    continue
                 above = promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
                 if above.id not in ids:
                     ids.add(above.id)
                     new.append(above)
                     facts.append(
                         LearningPromoted(
-                            subject=above.id,
-                            workspace=view.workspace,
-                            scope="session",
-                            sources=(entry.id,),
-                            sessions=(view.id,),
-                            by="establishment",
+                            subject=above.id, workspace=view.workspace, scope="session", sources=(entry.id,),
+                            sessions=(view.id,), by="establishment",
                         )
-                    )
-        if new:
-            phases = tuple(dict.fromkeys(entry.phase for entry in new))
-            event = LearningsExtracted(
-                subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
-            )
-            self._files.apply([add_entry(entry) for entry in new], [event, *facts])
-        return new
+                    )  # fmt: skip
+            if new:
+                phases = tuple(dict.fromkeys(entry.phase for entry in new))
+                event = LearningsExtracted(
+                    subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
+                )
+                self._files.apply([add_entry(entry) for entry in new], [event, *facts])
+            self._mark_realised_risks(session, clean)
+            return new
 
     def _reconsider(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
         """Changes that had been taken back were taken: that they were not wanted holds no longer. What was taken after
@@ -309,14 +295,14 @@ class Extraction:
         restored = [entry for entry in entries if entry.about in about and entry.retired_because == LANDED_AFTER_ALL]
         self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
 
-    def _mark_realised_risks(self, record: SessionRecord, findings: Sequence[Finding]) -> None:
+    def _mark_realised_risks(self, session: Scope, findings: Sequence[Finding]) -> None:
         """Mark, once, fears that came true."""
-        session = record.view.id
-        entries = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
         happened = [
             entry
-            for entry in entries
-            if entry.phase == PROSPECTIVE and session not in entry.reinforced_by and is_realised(entry, findings)
+            for entry in self._files.entries(session, below=False)
+            if entry.phase == PROSPECTIVE
+            and session.session not in entry.reinforced_by
+            and is_realised(entry, findings)
         ]
         self._files.apply(
             [
@@ -325,7 +311,7 @@ class Extraction:
                     entry.id,
                     {
                         "reinforcement_count": entry.reinforcement_count + 1,
-                        "reinforced_by": [*entry.reinforced_by, session],
+                        "reinforced_by": [*entry.reinforced_by, session.session],
                         "reasons": [*entry.reasons, "it happened"],
                     },
                 )

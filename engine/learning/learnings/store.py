@@ -21,7 +21,6 @@ from sqlalchemy import Column, LargeBinary, func
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, desc, select
 
-from engine import events
 from engine.events import Event
 from engine.files import read_plain, write_atomic
 from engine.frozen import frozen
@@ -68,12 +67,6 @@ class PageContents:
 FileVersion = tuple[int, int, int]
 """Time, size and inode of a file."""
 
-Contains = Callable[[str], bool]
-"""Whether a text contains words that are being forgotten."""
-
-IsForgotten = Callable[[Iterable[str]], bool]
-"""Whether any of these texts contains words that were forgotten since they were read."""
-
 
 class LearningFiles:
     """The pages of one home. All methods may be called from any thread."""
@@ -84,12 +77,8 @@ class LearningFiles:
         self._db = database
         self._lock = threading.RLock()
         self._cache: dict[str, tuple[FileVersion, PageContents]] = {}
-        self._has_unfinished = False
-        """Whether there may be an unfinished intent."""
-        self._unreadable: set[str] = set()
-        """Pages that could not be read for a change."""
-        self._watchers: list[list[Contains]] = []
-        """For each `watch_forgetting` block, the words forgotten since it began."""
+        self.erasures = 0
+        """Number of times that words were forgotten. Whoever read entries before must not write what they say."""
         self.changes = 0
         """Number of changes made here."""
 
@@ -188,8 +177,11 @@ class LearningFiles:
         with self._lock:
             self.finish_pending()
             for path in {change.path for change in changes}:
-                self._must_be_readable(path)
-            payload = {"changes": [asdict(change) for change in changes], "facts": [_fact(fact) for fact in facts]}
+                self._page(path)
+            payload = {
+                "changes": [asdict(change) for change in changes],
+                "facts": [{"kind": fact.kind, **vars(fact)} for fact in facts],
+            }
             intent = self._database.write(lambda tx: intents.begin(tx, INTENT, changes[0].entry, payload))
             self._finish(intent, changes, facts)
 
@@ -199,36 +191,19 @@ class LearningFiles:
         with self._lock:
             yield
 
-    @contextmanager
-    def watch_forgetting(self) -> Iterator[IsForgotten]:
-        """Read now and write later, after a model has answered: yields a test whether texts contain words that were
-        forgotten in between (SPEC 4.10). Call the test and write while `locked`."""
-        since: list[Contains] = []
+    def check(self, scope: Scope) -> None:
+        """Make the changes that could not be made before, and see that all pages of a scope can be read. Raises as
+        `apply`."""
         with self._lock:
-            self._watchers.append(since)
-        try:
-            yield lambda texts: any(contains(text) for text in texts for contains in since)
-        finally:
-            with self._lock:
-                self._watchers = [watcher for watcher in self._watchers if watcher is not since]
-
-    def begin_forgetting(self, contains: Contains) -> None:
-        """Tell all `watch_forgetting` blocks which words are being forgotten, and finish pending changes, which may
-        contain them. Call it while `locked`, together with erasing. Raises as `apply`."""
-        with self._lock:
-            for since in self._watchers:
-                since.append(contains)
             self.finish_pending()
+            for path in self._paths(scope.folder, below=True):
+                self._page(path)
 
     def finish_pending(self) -> None:
         """Make the changes that could not be made before. Raises as `apply` if they still cannot."""
-        with self._lock:
-            for path in sorted(self._unreadable):
-                self._must_be_readable(path)
-            problems = self.recover() if self._has_unfinished else []
-            if problems:
-                fix = "free some space or make the folder writable; nothing was lost"
-                raise Refusal("unwritable_home", problems[0], fix)
+        if problems := self.recover():
+            fix = "free some space or make the folder writable; nothing was lost"
+            raise Refusal("unwritable_home", problems[0], fix)
 
     def recover(self) -> list[str]:
         """Finish the changes that a crash or a full disk interrupted; returns the problems of those that still fail."""
@@ -240,16 +215,9 @@ class LearningFiles:
                     self._finish(intent.id or 0, changes, [_event(fact) for fact in intent.payload["facts"]])
             except Refusal as refusal:
                 problems.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
-        self._has_unfinished = bool(problems)
         return problems
 
-    def _must_be_readable(self, path: str) -> None:
-        self._unreadable.add(path)
-        self._page(path)
-        self._unreadable.discard(path)
-
     def _finish(self, intent: int, changes: Sequence[Change], facts: Iterable[Event]) -> None:
-        self._has_unfinished = True
         by_path: dict[str, list[Change]] = {}
         for change in changes:
             by_path.setdefault(change.path, []).append(change)
@@ -269,7 +237,6 @@ class LearningFiles:
                 tx.record(fact)
 
         self._database.write(done)
-        self._has_unfinished = False
         self.changes += 1
 
     def _write(self, path: str, changes: Iterable[Change]) -> None:
@@ -313,14 +280,9 @@ def texts_of(entry: LearningEntry) -> list[str]:
     ]
 
 
-def _fact(event: Event) -> dict[str, Any]:
-    return {"kind": event.kind, "subject": event.subject, "workspace": event.workspace, "payload": event.payload()}
-
-
-def _event(fact: Mapping[str, Any]) -> Event:
-    payload = {key: tuple(value) if isinstance(value, list) else value for key, value in fact["payload"].items()}
-    kind: type[Event] = getattr(events, fact["kind"])
-    return kind(subject=fact["subject"], workspace=fact["workspace"], **payload)
+def _event(stored: Mapping[str, Any]) -> Event:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+    return Event.kinds[fields.pop("kind")](**fields)
 
 
 class LearningVector(Row, table=True):
@@ -422,7 +384,8 @@ class LearningTexts:
     def erase(self, query: SearchTerms, /) -> int:
         """Remove the texts of the entries that match; returns how many."""
         with self._locked(), self._files.locked():
-            self._files.begin_forgetting(query.match)
+            self._files.finish_pending()  # they may contain the words
+            self._files.erasures += 1
             holding = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
             self._vectors_gone([entry.text for entry in holding])
             self._files.apply([_erasing_change(entry) for entry in holding])

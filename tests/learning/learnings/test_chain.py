@@ -417,7 +417,6 @@ def test_what_a_judge_says_of_what_was_forgotten_meanwhile_is_not_written(
     assert world.learnings.chain(judge=True).judged == {}
     assert world.events("LearningJudged") == []
     assert everywhere(world) == []
-    assert world.learnings.files._watchers == [], "the words are kept for nobody"
 
 
 def test_without_a_model_the_operator_judges(world: World) -> None:
