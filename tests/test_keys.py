@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import keyring.backends.chainer
@@ -95,17 +95,6 @@ def test_names_tells_those_that_can_be_told(home: Home):
     assert keys.names() == ("together", "openai")
 
 
-def test_what_the_keyring_said_is_believed_for_a_while(home: Home):
-    backend = MemoryKeyring()
-    clock = FakeClock(START)
-    keys = Keys(home, environment={}, keyring=Keyring(lambda: backend), clock=clock)
-    assert [keys.get("openai") for _ in range(5)] == [None] * 5
-    assert backend.asked == 1
-    backend.set_password("clawpy-console", "openai", SECRET)  # another process
-    clock.advance(timedelta(seconds=11))
-    assert keys.where("openai") == "keyring"
-
-
 # -- keeping and forgetting one
 
 
@@ -171,18 +160,6 @@ def test_what_is_no_key_is_not_kept(home: Home, value: str):
     assert "hush" not in str(caught.value)
 
 
-def test_two_who_write_the_file_at_once_lose_nothing(home: Home):
-    threads = [
-        threading.Thread(target=lambda name=f"p{n}": keys_of(home).set(name, f"sk-{name}", consent_file=True))
-        for n in range(12)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(keys_of(home).names()) == {f"p{n}" for n in range(12)}
-
-
 # -- keyrings that do not work
 
 
@@ -199,25 +176,6 @@ def test_a_keyring_that_hangs_holds_nothing_up(home: Home):
         assert threading.active_count() < before + 5
     finally:
         backend.answered.set()
-
-
-def test_a_keyring_that_works_again_is_found_again(home: Home):
-    backend = MemoryKeyring()
-    clock = FakeClock(START)
-    works = False
-
-    def find() -> KeyringBackend:
-        if not works:
-            raise NoKeyring("locked")
-        return backend
-
-    keys = Keys(home, environment={}, keyring=Keyring(find), clock=clock)
-    assert keys.get("openai") is None
-    works = True
-    backend.set_password("clawpy-console", "openai", SECRET)
-    assert keys.get("openai") is None, "it is left alone for a minute"
-    clock.advance(timedelta(seconds=61))
-    assert keys.where("openai") == "keyring"
 
 
 def test_a_keyring_that_drops_what_it_is_given_is_found_out(home: Home):
@@ -278,17 +236,6 @@ def test_a_damaged_file_is_refused_and_its_text_is_not_repeated(home: Home, text
     assert caught.value.code == "damaged_keys"
     assert "hush" not in "".join(traceback.format_exception(caught.value))
     assert file.read_text() == text
-
-
-def test_a_folder_or_a_pipe_in_place_of_the_file(home: Home):
-    home.config.mkdir(parents=True)
-    (home.config / "keys.json").mkdir()
-    with pytest.raises(Refusal, match="not a file"):
-        keys_of(home).get("openai")
-    (home.config / "keys.json").rmdir()
-    os.mkfifo(home.config / "keys.json", 0o600)
-    with pytest.raises(Refusal, match="not a file"):
-        keys_of(home).get("openai")
 
 
 # -- no text holds one

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,6 @@ from engine.autonomy.state import (
     next_state,
     next_trigger,
     settle_moves,
-    time_until_move,
 )
 from engine.clock import FakeClock, SystemClock
 from engine.config import Settings
@@ -74,32 +72,6 @@ def test_every_row_is_a_move_and_what_has_no_row_is_none(before: str, given_inpu
     assert next_state(AutonomyState[before], AutonomyTrigger[given_input]).name == (after or before)
 
 
-def facts(**changes: object) -> Facts:
-    values: dict[str, object] = {
-        "enabled": True, "holds": frozenset(), "autonomous": True, "silence": timedelta(0), "threshold": HALF_HOUR,
-    }  # fmt: skip
-    return Facts(**{**values, **changes})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("silence", "after"),
-    [(HALF_HOUR, AutonomyState.PRIMING), (HALF_HOUR - timedelta(microseconds=1), AutonomyState.WATCHING)],
-)
-def test_silence_of_thirty_minutes_primes(silence: timedelta, after: AutonomyState) -> None:
-    moves = settle_moves(AutonomyState.WATCHING, facts(silence=silence))
-    assert (moves[-1][0] if moves else AutonomyState.WATCHING) is after
-
-
-def test_after_a_stop_is_lifted_a_pause_still_holds() -> None:
-    assert settle_moves(AutonomyState.PAUSED, facts(holds=frozenset({"stop", "pause"}))) == [
-        (AutonomyState.DISABLED, AutonomyTrigger.KILLED)
-    ]
-    assert [state for state, _ in settle_moves(AutonomyState.DISABLED, facts(holds=frozenset({"pause"})))] == [
-        "WATCHING",
-        "PAUSED",
-    ]
-
-
 FACTS = st.builds(
     Facts,
     enabled=st.booleans(),
@@ -130,28 +102,6 @@ def test_every_walk_is_legal_and_comes_to_rest(state: AutonomyState, steps: list
             assert (state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)) == (
                 step.autonomous and step.silence >= HALF_HOUR
             )
-
-
-@given(st.sampled_from(AutonomyState), FACTS, st.timedeltas(timedelta(microseconds=1), timedelta(hours=2)))
-def test_time_alone_moves_it_when_it_is_told_and_never_else(
-    state: AutonomyState, before: Facts, pause_left: timedelta
-) -> None:
-    """Nothing happens but time: silence grows, a pause runs out. A month stop and a switch do not."""
-    moves = settle_moves(state, before)
-    state = moves[-1][0] if moves else state
-    span = time_until_move(state, before, pause_left if "pause" in before.holds else None)
-
-    def later(by: timedelta) -> list[tuple[AutonomyState, AutonomyTrigger]]:
-        over = {"pause"} if by >= pause_left else set()
-        return settle_moves(state, replace(before, silence=before.silence + by, holds=before.holds - over))
-
-    if span is None:
-        for by in (timedelta(hours=1), timedelta(hours=2), timedelta(days=40)):
-            assert later(by) == [], f"{state} moved after {by}"
-        return
-    assert span > timedelta(0)
-    assert later(span - timedelta(microseconds=1)) == []
-    assert later(span) != []
 
 
 class SetHolds:
@@ -232,14 +182,6 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     assert again.state().cause == "2 h passed"
     holds.enabled = False
     assert again.state().state is AutonomyState.DISABLED
-
-
-def test_presence_survives_a_restart(make: Callable[..., Autonomy], clock: FakeClock) -> None:
-    autonomy = make()
-    clock.advance(timedelta(minutes=5))
-    autonomy.heard("verb")
-    clock.advance(timedelta(minutes=7))
-    assert make().silence() == timedelta(minutes=7)
 
 
 def test_the_last_sign_of_the_operator_and_the_last_absence(database: Database, clock: FakeClock) -> None:
@@ -369,20 +311,6 @@ def test_a_job_that_is_wanted_while_it_runs_runs_once_more(tmp_path: Any) -> Non
         schedule.close()
     assert len(runs) == 2
     database.close()
-
-
-@pytest.mark.parametrize("word", ["pause", "month"])
-@pytest.mark.parametrize(("by_hand", "cause"), [(True, "resumed by you"), (False, "2 h passed")])
-def test_how_a_hold_was_lifted_is_the_cause_however_long_it_took(
-    make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds, word: str, by_hand: bool, cause: str
-) -> None:
-    autonomy = make()
-    holds.now = [Hold(word, "test", clock.now(), clock.now() + timedelta(hours=2) if word == "pause" else None)]
-    assert autonomy.state().state is AutonomyState.PAUSED
-    clock.advance(timedelta(hours=3))
-    autonomy.heard("key")
-    holds.now, holds.by_hand = [], by_hand
-    assert autonomy.state().cause == cause
 
 
 def test_the_next_change_is_told_only_where_time_alone_brings_it(

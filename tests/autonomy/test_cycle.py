@@ -14,10 +14,8 @@ from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.execution.sandbox import NoSandbox
-from engine.execution.session_store import SessionRow
-from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Source, Status, Verdict
-from engine.storage.database import Transaction
-from tests.autonomy.world import CHANNEL, Confines, World
+from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
+from tests.autonomy.world import Confines, World
 from tests.cli.conftest import collide
 
 
@@ -76,20 +74,6 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
 
 
 @pytest.mark.long
-def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
-    collide(world.repository)
-    world.earn(kind="forecast_conflicts", channel="research", others=0)  # two kinds have earned it
-    world.away()
-    assert world.cycle().acted
-    world.clock.advance(timedelta(minutes=9, seconds=59))
-    soon = world.cycle()
-    assert soon.acted == ""
-    assert any("rate:" in line for line in soon.blocked)
-    world.clock.advance(timedelta(seconds=1))
-    assert world.cycle().acted
-
-
-@pytest.mark.long
 def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_something_else(world: World) -> None:
     world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
     world.away()
@@ -143,16 +127,6 @@ def test_what_keeps_it_from_acting_is_said_and_it_acts_once_that_is_over(
 
 
 @pytest.mark.long
-def test_a_snoozed_card_runs_by_itself_when_it_wakes(world: World) -> None:
-    world.engine.predictions.run_cycle()
-    card = world.engine.cards.snooze(world.card().id)
-    world.away(timedelta(hours=2) - timedelta(seconds=1))
-    assert world.cycle().acted == ""
-    world.clock.advance(timedelta(seconds=1))
-    assert world.cycle().acted == card.id
-
-
-@pytest.mark.long
 def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
     world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
     done = world.cycle()
@@ -162,20 +136,6 @@ def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) ->
     world.clock.advance(datetime(2026, 1, 6, 7, 59, 59, tzinfo=UTC) - world.clock.now())
     assert world.cycle().acted == ""
     world.clock.advance(timedelta(seconds=1))
-    assert world.cycle().acted
-
-
-@pytest.mark.long
-def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: World) -> None:
-    world.engine.predictions.run_cycle()
-    for _ in range(3):
-        card = world.engine.cards.propose("tidy up", workspace=world.workspace)
-        world.engine.cards.dismiss(card.id)
-    assert world.engine.autonomy.state().state is AutonomyState.PAUSED
-    world.away(timedelta(hours=2) - timedelta(seconds=1))
-    assert not world.engine.autonomy.schedule.run(ACT)
-    world.away(timedelta(seconds=1))
-    assert world.causes()[-2:] == ["2 h passed", "you are inactive"]
     assert world.cycle().acted
 
 
@@ -227,27 +187,6 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
 
 
 @pytest.mark.long
-def test_a_stop_keeps_it_from_acting_and_the_state_survives_a_restart(world: World) -> None:
-    world.away()
-    world.engine.safety.stop("enough", "test")
-    assert world.engine.autonomy.state().state is AutonomyState.DISABLED
-    assert not world.engine.autonomy.schedule.run(ACT)
-    world.engine.close()
-    with world.opened():
-        assert world.engine.autonomy.state().state is AutonomyState.DISABLED
-        assert not world.engine.autonomy.schedule.run(ACT)
-        world.engine.safety.resume("stop")
-        world.away(timedelta(seconds=30))
-        assert world.engine.autonomy.state().state is AutonomyState.PRIMING
-        acted = world.cycle().acted
-        world.ended(acted)
-        world.engine.close()
-        with world.opened():
-            assert world.engine.autonomy.state().state is AutonomyState.AUTONOMOUS
-            assert world.engine.cards.get(acted).status is Status.EXECUTED
-
-
-@pytest.mark.long
 def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World) -> None:
     collide(world.repository)
     world.earn(kind="forecast_conflicts", channel="research", others=0)
@@ -272,26 +211,6 @@ def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World
     assert [line["rail"] for line in document["blocked"]] == ["rate"]
     later = world.engine.since(world.clock.now())
     assert (later.ran, later.blocked, later.approved) == ((), (), 0)
-
-
-@pytest.mark.long
-def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(world: World) -> None:
-    asked = world.engine.sessions.list()[0]
-
-    def name_the_next_step(tx: Transaction) -> None:
-        row = tx.session.get(SessionRow, asked.id)
-        assert row is not None
-        row.facts = {"next": "draft_changelog"}
-
-    world.engine.database.write(name_the_next_step)
-    world.away()  # the housekeeping of the schedule makes it
-    [card] = world.engine.cards.pending()
-    assert (card.source, card.kind) == (Source.FOLLOW_UP, "draft_changelog")
-    done = world.cycle()
-    assert done.acted == card.id
-    world.ended(card.id)
-    entry = world.engine.safety.log(1)[0]
-    assert (entry.trigger_type, entry.from_channel, entry.channel) == ("follow-up", CHANNEL, CHANNEL)
 
 
 @pytest.mark.parametrize(

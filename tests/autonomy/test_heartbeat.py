@@ -175,39 +175,6 @@ def test_a_task_follows_its_item(database: Database, clock: FakeClock, board: Ta
     assert after(run) == ("heartbeat", "done"), "what the operator did is not to be done again"
 
 
-def test_once_is_once_even_when_its_time_was_missed(make: Callable[[str], Heartbeat], clock: FakeClock) -> None:
-    heart = make("- [ ] 2026-01-05 09:00: rotate the key\n- [ ] 2026-01-05 09:31: call\n")
-    assert len(heart.pulse()) == 1
-    assert heart.pulse() == []
-    clock.advance(timedelta(seconds=59))
-    assert heart.pulse() == []
-    clock.advance(timedelta(seconds=1))
-    assert len(heart.pulse()) == 1
-
-
-def test_the_pulse_of_a_whole_engine_reads_the_agents_files_and_rests_while_stopped(
-    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(tmp_path, clock, monkeypatch)
-    with world.opened() as engine:
-        page = engine.home.agents / "backend_builder" / "heartbeat.md"
-        page.write_text("- [ ] every 5m: run the tests\n")
-        os.utime(page, (clock.now().timestamp(),) * 2)
-        engine.autonomy.schedule.run(PULSE)
-        clock.advance(timedelta(minutes=4, seconds=59))
-        engine.autonomy.schedule.run(PULSE)
-        assert engine.tasks.list() == []
-        engine.safety.stop("test", "test")
-        clock.advance(timedelta(seconds=1))
-        assert not engine.autonomy.schedule.run(PULSE)
-        engine.safety.resume("stop")
-        assert engine.autonomy.schedule.run(PULSE)
-        assert [(task.title, task.channel) for task in engine.tasks.list()] == [("run the tests", "koji-core")]
-        assert engine.safety.log() == []
-        assert engine.sessions.list() == []
-        assert engine.autonomy.schedule.due(PULSE) == clock.now() + timedelta(minutes=5)
-
-
 # SPEC 4.1: what a heartbeat makes due goes the ordinary way: task, card, rails; by itself only what has earned it.
 
 
@@ -251,27 +218,6 @@ def test_a_due_item_is_a_card_of_its_agents_channel_and_done_with_it(world: Worl
         assert engine.tasks.get(task.id).state == "done"
         engine.predictions.run_cycle()
         assert heartbeats(world) == []
-
-
-@pytest.mark.long
-def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) -> None:
-    with world.opened() as engine:
-        world.earn(kind="report_branches", channel="koji-core")
-        comes_due(world, ITEM)
-        engine.predictions.run_cycle()
-        [card] = heartbeats(world)
-        assert card.assignment.channel == "koji-core"
-        world.away()
-        kept = dict(line.split(": ", 1) for line in world.cycle().kept)
-        assert "approval rate" in kept[card.id], "other cards for the same flow were approved, not this item"
-        world.earn(kind=card.kind, channel="koji-core", others=0)
-        world.away(timedelta(minutes=10))
-        assert world.cycle().acted == card.id
-        world.ended(card.id)
-        entry = engine.safety.log(1)[0]
-        assert (entry.prediction_id, entry.decided_by) == (card.id, "autonomy")
-        assert entry.trigger_type == TriggerType.HEARTBEAT
-        assert [verdict.verdict for verdict in entry.verdicts] == ["allow"] * 6
 
 
 @pytest.mark.long

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.model import Refusal
-from engine.safety.stop_file import stop_file
 from tests.bad_input.conftest import (
     Clawpy,
     FailedStart,
@@ -177,13 +175,6 @@ async def test_a_held_home(home: Home, holding: Engine, failed_start: FailedStar
     holding.cards.propose("still at work", workspace=str(shop.path))
 
 
-@pytest.mark.long
-def test_a_stop_file_that_is_rubbish_is_a_stop(home: Home, clawpy: Clawpy, card: str) -> None:
-    stop_file(home.data).write_bytes(b"\xff\x00{{{")
-    assert [hold["word"] for hold in assert_ok(clawpy("status", "--json"))["holds"]] == ["stop"]
-    assert_refused(clawpy("predict", "--json"), "stopped", "clawpy resume")
-
-
 def test_a_last_screen_that_is_rubbish_is_drawn_anew(home: Home, tmp_path: Path) -> None:
     from clawpy_console import state
 
@@ -221,34 +212,6 @@ def test_a_broken_config(clawpy: Clawpy, home: Home, shop: Repository, text: byt
     check = doctor_check(clawpy, "config")
     assert check["state"] == "fail"
     assert words[0] in check["message"]
-
-
-def link_to_a_pipe(file: Path) -> None:
-    os.mkfifo(file.with_name("pipe"))
-    file.symlink_to("pipe")
-
-
-def link_to_a_device(file: Path) -> None:
-    file.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, link_to_a_pipe, link_to_a_device])
-def test_a_config_that_is_no_file_is_refused_at_once(
-    clawpy: Clawpy, home: Home, shop: Repository, make: Callable[[Path], None]
-) -> None:
-    home.config.mkdir(parents=True, exist_ok=True)
-    make(home.config_file)
-    assert_refused(clawpy("cards", "--json"), "bad_config", "config.toml", "is not a regular file")
-
-
-def test_a_bad_value_is_not_written(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    assert_ok(clawpy("config", "set", "quietHoursStart", "22", "--json"))
-    before = file_contents(home.config)
-    for key, value in (("quietHoursStart", "25"), ("noSuchKey", "1"), ("quietHoursStart", "\x1b[31m")):
-        result = clawpy("config", "set", key, value, "--json")
-        assert result.code in (1, 2), result.out
-        assert key in result.document["error"]["message"]
-    assert file_contents(home.config) == before
 
 
 @pytest.mark.long

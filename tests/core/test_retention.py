@@ -166,19 +166,6 @@ def test_what_a_consumer_has_not_read_stays(database: Database, clock: FakeClock
     assert keys(database, "memory_events", "subject") == ["", "new", "unread"]
 
 
-def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) -> None:
-    begin = clock.now()
-    happen(database, "a", "b")
-    clock.advance(DAY)
-    happen(database, "c", workspace=BLOG)
-    clock.advance(200 * DAY)
-    happen(database, "new")
-    all_read(database)
-    before = Ledger(database).per_day("ChangeSetLanded", begin, clock.now())
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
-    assert Ledger(database).per_day("ChangeSetLanded", begin, clock.now()) == before
-
-
 def test_the_newest_fact_stays_however_old(database: Database, clock: FakeClock) -> None:
     happen(database, "a", "b")
     all_read(database)

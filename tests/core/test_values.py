@@ -91,13 +91,6 @@ def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str
     assert sanitise(hostile) == harmless
 
 
-@given(st.text())
-def test_sanitising_twice_changes_nothing_and_leaves_no_control(text: str) -> None:
-    once = sanitise(text)
-    assert sanitise(once) == once
-    assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in once)
-
-
 @pytest.mark.parametrize("piece", ["a.", "a-", "-eyJaaaaaaaaaaa", "://a:", "://a", "ya29."])
 def test_a_hostile_line_is_searched_for_secrets_in_one_pass(piece: str) -> None:
     line = piece * (400_000 // len(piece))
@@ -235,10 +228,3 @@ def test_every_text_of_a_json_value_is_cut_but_what_is_to_be_kept() -> None:
     value = {"facts": [SHAPED, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={NAMED}"}}
     expected = {"facts": [CUT, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={CUT}"}}
     assert redact_json(value, kept={"id"}) == expected
-
-
-@given(st.text(st.characters(max_codepoint=127), max_size=60), st.sampled_from(["", "PASSWORD=", "my key: ", "://a:"]))
-def test_what_is_passed_over_quickly_has_nothing_to_cut(text: str, before: str) -> None:
-    line = before + text
-    slowly = [one for part in line.split("\n") for one in redact_lines([SHAPED, part], [KNOWN])[1:]]
-    assert redact_lines(line.split("\n"), [KNOWN]) == slowly

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import base64
 import re
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model import Verdict
@@ -97,7 +96,6 @@ SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
 STOPPED = sorted({text for rule in rulebook.rules() for text in rule.stops if SIMPLE.fullmatch(text)})
 PASSED = sorted({text for rule in rulebook.rules() for text in rule.passes if SIMPLE.fullmatch(text)})
 ORDINARY = sorted({text for text in examples("ordinary_commands") if SIMPLE.fullmatch(text)})
-COMMANDS = [text for text in (*STOPPED, *PASSED, *ORDINARY) if not re.match(r"\w+=|(time|export|cd|source) ", text)]
 
 LOOKALIKES = {
     "a": "\u0430",
@@ -143,39 +141,6 @@ def verdict(text: str) -> Verdict:
     return check_command(text).verdict
 
 
-@st.composite
-def quoted(draw: st.DrawFn, command: str) -> str:
-    words = []
-    for word in command.split():
-        at = draw(st.integers(0, len(word) - 1))
-        spellings = (
-            word,
-            f"'{word}'",
-            f'"{word}"',
-            f"{word[:at]}''{word[at:]}",
-            f'{word[:at]}"{word[at]}"{word[at + 1 :]}',
-        )
-        escaped = f"{word[:at]}\\{word[at:]}"
-        ansi = "$'" + "".join(f"\\x{ord(character):02x}" for character in word) + "'"
-        words.append(draw(st.sampled_from((*spellings, escaped, ansi))))
-    return " ".join(words)
-
-
-@pytest.mark.long
-@settings(max_examples=300, deadline=None)
-@given(st.data(), st.sampled_from(COMMANDS))
-def test_quoting_changes_nothing(data: st.DataObject, command: str) -> None:
-    assert verdict(data.draw(quoted(command))) is verdict(command)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data(), st.sampled_from(COMMANDS))
-def test_white_space_changes_nothing(data: st.DataObject, command: str) -> None:
-    blanks = st.sampled_from([" ", "  ", "\t", " \t ", "\u00a0", "\u3000", " \\\n", "${IFS}"])
-    text = "".join(word + data.draw(blanks) for word in command.split()[:-1]) + command.split()[-1]
-    assert verdict(f"{data.draw(st.sampled_from(['', ' ', '  ']))}{text} ") is verdict(command)
-
-
 @pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from(STOPPED))
@@ -218,26 +183,5 @@ def test_talk_and_orders_differ(command: str) -> None:
     assert check_prompt(f"Add a test that `{command}` is refused").verdict is Verdict.ALLOW
 
 
-PIECES = [
-    "$(", ")", "`", "'", '"', "<<A\n", "A\n", "|", ";", "&&", "{", "}", "\\", "\n", " ", "rm -rf ", "sh -c ", "eval ",
-    "find . -exec ", "xargs ", "sudo ", "env -S ", "echo ", "base64 -d", "python -c ", "git push ", "$IFS", "${a", "$'",
-    "delete the ", "production ", "and ", "then ", "drop table ", "never ", "a", "/", "*", "=", "A=", "$A", ", ", ". ",
-    "write a test that ", "\u0430", "```\n", "aGVsbG8gd29ybGQ", "--force ", "os.system(", "['a','b',", "psql -c ", "/*",
-    "curl http://x -o y ", "update a set b",
-]  # fmt: skip
-
-
-SLOWEST_S = 0.5
 """Far above what a text takes: the benchmark of the content filter holds 0.05 s. Far below what a text would take whose
 cost grows with the square of its length."""
-
-
-@pytest.mark.long
-@settings(max_examples=200, deadline=None, phases=[Phase.generate])  # shrinking traces, which is slow by itself
-@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6), st.integers(1, 6000))
-def test_no_hostile_text_takes_long(pieces: list[str], times: int) -> None:
-    text = ("".join(pieces) * times)[:45_000]
-    for check in (check_command, check_prompt):
-        begin = time.thread_time()
-        check(text)
-        assert time.thread_time() - begin < SLOWEST_S, (check.__name__, pieces, times)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlmodel import select
 
-from engine.config import Autonomy, WorkspaceSettings
 from engine.model import MICRO, Assignment, DecidedBy, RailState, Refusal, StopLevel, Trigger, TriggerType, Verdict
 from engine.safety import cost, loops
 from engine.safety import pipeline as pipeline_module
-from engine.safety.cost import bucket_edges, burn
+from engine.safety.cost import burn
 from engine.safety.permits import LIFETIME, PermitRow
 from engine.safety.pipeline import ORDER, CrosspollLog
 from engine.safety.stop_file import request_stop
@@ -67,16 +64,6 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     assert ruling.blocked_by.rule == "fault"
 
 
-def test_a_cost_ledger_that_cannot_be_read_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(rails.safety.costs, "spent", broken)
-    ruling = rails.rule(unattended())
-    assert ruling.permit is None
-    assert {verdict.rail for verdict in ruling.verdicts if verdict.rule == "fault"} == {"cost", "gate"}
-
-
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
     verdicts = rails.safety.pipeline.preview(approval())
     assert verdicts[4].verdict is Verdict.ASK
@@ -111,33 +98,6 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     before = rails.safety.costs.state().day
     rails.rule(approval(prediction_id="c", estimate=0))
     assert rails.safety.costs.state().day == before - 50_000
-
-
-def test_a_revoked_permit_is_void(rails: Rails) -> None:
-    permit = rails.rule(approval()).permit
-    assert permit
-    rails.database.write(lambda tx: rails.safety.permits.revoke(tx, "pred_1"))
-    assert refusal(rails, permit, permit.digest) == "permit_used"
-
-
-def test_of_many_threads_one_uses_the_permit(rails: Rails) -> None:
-    permit = rails.rule(approval()).permit
-    assert permit
-    outcomes: list[str] = []
-
-    def use() -> None:
-        try:
-            rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))
-            outcomes.append("used")
-        except Refusal as refused:
-            outcomes.append(refused.code)
-
-    threads = [threading.Thread(target=use) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == ["permit_used"] * 7 + ["used"]
 
 
 def prose(text: str, **changes: object) -> Trigger:
@@ -327,19 +287,6 @@ def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rai
     assert rails.safety.chain(limit=1)[0].answer_until is None
 
 
-def test_a_link_counts_the_links_of_its_own_workspace_alone(rails: Rails) -> None:
-    elsewhere = "/srv/other"
-    rails.settings.change(
-        workspaces={path: WorkspaceSettings(autonomy=Autonomy.ACT) for path in (WORKSPACE, elsewhere)}
-    )
-    rails.know_pairs(("koji-core", "garden"))
-    here = on("garden", unattended(from_channel="koji-core", force=True))
-    there = replace(here, assignment=replace(here.assignment, workspace=elsewhere))
-    for trigger in (there, here):
-        assert rails.rule(trigger).permit is not None
-    assert [(link.workspace, link.runs) for link in rails.safety.chain()] == [(WORKSPACE, 1), (elsewhere, 1)]
-
-
 # Burn
 
 
@@ -360,15 +307,6 @@ def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
     assert (hour.spent, hour.elapsed) == (7, 12)
 
 
-@pytest.mark.parametrize(
-    ("day", "buckets"), [("2026-03-28", 24), ("2026-03-29", 23), ("2026-10-25", 25)], ids=["plain", "spring", "autumn"]
-)
-def test_a_day_has_as_many_buckets_as_hours(day: str, buckets: int) -> None:
-    local = datetime.fromisoformat(f"{day}T12:30").replace(tzinfo=ZoneInfo("Europe/Berlin"))
-    assert len(burn("day", local, [], 0, MICRO).buckets) == buckets
-    assert len(bucket_edges("month", local)) == 32
-
-
 def test_the_cap_is_reached_at_the_pace_of_late() -> None:
     day = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
     assert day.pace == MICRO
@@ -377,20 +315,3 @@ def test_the_cap_is_reached_at_the_pace_of_late() -> None:
     assert late.reached_at is None  # midnight comes first
     assert burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
     assert burn("day", NOW, [], 0, MICRO).reached_at is None
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3600 * 24 * 9), st.integers(0, 5 * MICRO)), max_size=30),
-    st.integers(0, 3 * MICRO),
-    st.integers(0, 20 * MICRO),
-    st.sampled_from(["hour", "day", "month"]),
-)
-def test_no_price_is_lost_and_the_cap_is_never_reached_in_the_past(
-    ages: list[tuple[int, int]], reserved: int, cap: int, window: str
-) -> None:
-    spent = sorted((NOW - timedelta(seconds=age), amount) for age, amount in ages)
-    result = burn(window, NOW, spent, reserved, cap)
-    assert sum(result.buckets) == result.spent == sum(amount for at, amount in spent if at >= result.begin)
-    assert result.reached_at is None or result.reached_at >= NOW
-    if result.spent + reserved >= cap:
-        assert result.reached_at == NOW

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -222,17 +221,6 @@ def test_an_approval_is_not_limited_and_force_skips_the_rate() -> None:
     assert decide_rate(unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, TEN).verdict == "block"
 
 
-@given(st.lists(st.integers(0, 3600), max_size=60))
-def test_no_two_triggers_within_the_interval(offsets: list[int]) -> None:
-    allowed: list[datetime] = []
-    for offset in sorted(offsets):
-        at = NOW + timedelta(seconds=offset)
-        last = allowed[-1] if allowed else None
-        if decide_rate(unattended(), last, at, TEN).verdict is Verdict.ALLOW:
-            allowed.append(at)
-    assert all(later - earlier >= TEN for earlier, later in pairwise(allowed))
-
-
 def test_only_unattended_triggers_that_ran_count(rails: Rails) -> None:
     assert rails.rule(approval()).permit
     assert rails.rule(unattended()).permit
@@ -363,44 +351,3 @@ def test_agents_that_trigger_each_other_are_stopped_at_the_answer_by_force_or_no
     verdict = rails.rule(answer).blocked_by
     assert verdict is None or verdict.rail == "rate", "five minutes later it is no loop"
     assert force is (verdict is None)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["gateway", "koji-core", "research", "garden"]),
-            st.sampled_from(["koji-core", "research", "garden"]),
-            st.sampled_from([0, 59, 299, 300, 599, 600]),
-            st.booleans(),
-        ),
-        max_size=25,
-    )
-)
-def test_whatever_programs_ask_for_no_pair_runs_three_times_and_no_answer_comes_in_five_minutes(
-    steps: list[tuple[str, str, int, bool]],
-) -> None:
-    """As the pipeline records it: what the loop lets by runs, unless the rate holds it back."""
-    links: list[Link] = []
-    now, last = NOW, None
-    for origin, channel, seconds, force in steps:
-        now += timedelta(seconds=seconds)
-        new = Link(origin, channel, "p", "/w", now)
-        if decide_loop(new, links).verdict is Verdict.ALLOW:
-            free = decide_rate(requested(origin, force=force), last, now, TEN).verdict is Verdict.ALLOW
-            links.append(replace(new, ran=free))
-            last = now if free else last
-    for index, new in enumerate(links):
-        before = links[:index]
-        same_pair = [
-            earlier
-            for earlier in before
-            if (earlier.from_channel, earlier.to_channel) == (new.from_channel, new.to_channel)
-        ]
-        assert sum(new.at - earlier.at < TEN for earlier in same_pair) < 2
-        assert not any(
-            earlier.ran
-            and (earlier.to_channel, earlier.from_channel) == (new.from_channel, new.to_channel)
-            and new.at - earlier.at < timedelta(minutes=5)
-            for earlier in before
-        )
-        assert chain_depth([earlier for earlier in links[: index + 1] if earlier.ran], new.to_channel) <= MAX_DEPTH

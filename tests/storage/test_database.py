@@ -179,16 +179,6 @@ def test_the_ledger_keeps_sums_by_day_that_outlive_its_rows(database: Database, 
     assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
 
 
-def test_an_event_that_is_rolled_back_is_not_counted(database: Database, clock: FakeClock) -> None:
-    def fails(tx: Transaction) -> None:
-        tx.record(TaskAdded(subject="t", title="x"))
-        raise RuntimeError("on second thought")
-
-    with pytest.raises(RuntimeError):
-        database.write(fails)
-    assert Ledger(database).per_day("TaskAdded", clock.now(), clock.now()) == {}
-
-
 def test_settings_of_the_connection(database: Database) -> None:
     """Durable on commit, foreign keys on, write-ahead log: the promises of SPEC 11.3 rest on these."""
     with database.read() as session:

@@ -101,20 +101,6 @@ def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, c
     assert subjects_read(new_cursor(database)) == ["c"], "also for the next engine"
 
 
-def test_nothing_of_a_later_batch_before_what_is_left(database: Database, cursor: LedgerCursor) -> None:
-    for number in range(BATCH + 1):
-        discard(database, str(number))
-    sizes: list[int] = []
-
-    def all_but_one(found: Sequence[LedgerEntry]) -> int:
-        sizes.append(len(found))
-        return len(found) - 1
-
-    cursor.each(all_but_one)
-    assert sizes == [BATCH]
-    assert subjects_read(cursor) == [str(BATCH - 1), str(BATCH)]
-
-
 def test_what_could_not_be_handled_comes_again(database: Database, cursor: LedgerCursor) -> None:
     def fails(found: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
