@@ -1,7 +1,7 @@
 """The simulation loop: one thread that advances the fake clock from one event to the next.
 
-Events are: a moment of the operator's day, a job of the schedule that is due, the end of a session, the lid of the
-laptop. A real engine runs the jobs in threads of the schedule; here `Schedule.run` is called when `Schedule.due` says
+Events are: a moment of the operator's day, a job of the schedule that is due, the lid of the laptop. Sessions take no
+time. A real engine runs the jobs in threads of the schedule; here `Schedule.run` is called when `Schedule.due` says
 so, at most every `POLL_EVERY`, so that nothing depends on which thread is faster.
 """
 
@@ -20,13 +20,16 @@ from engine.engine import Engine
 from engine.hierarchy.teaching import run_round
 from engine.model import CostState, Refusal, Source
 from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
-from engine.simulation.world import ELSEWHERE, NEXT, RunningSessions, SimulatedRunner
+from engine.simulation.world import ELSEWHERE, HANG_TIMEOUT_S, NEXT, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often due jobs are run while the operator is present, and while not (a real engine: every 30 seconds)."""
 
 POLL_EVERY_IN_HASTE = timedelta(minutes=2)
 """The same, and the autonomous cycle, on hasty days."""
+
+CHATTER = timedelta(minutes=5)
+"""On chatty days it is looked as often for so long after each session."""
 
 HASTY_FROM, HASTY_UNTIL = 10, 11
 """Hours of a hasty day in which it is hasty."""
@@ -54,7 +57,6 @@ class SimulatedMonth:
         clock: FakeClock,
         operator: SimulatedOperator,
         runner: SimulatedRunner,
-        bench: RunningSessions,
         seed: int,
     ) -> None:
         self._engine = engine
@@ -62,11 +64,12 @@ class SimulatedMonth:
         self._operator = operator
         operator.settle = self._settle
         self._runner = runner
-        self._bench = bench
+        self._busy_until = clock.now()
+        self._settled = -1
+        """The number of writes to the ledger after which nothing ran any more."""
         self._chance = random.Random(f"{seed}/days")
         self._oddities = OddityDeck(self._chance)
         self._last_holds: dict[str, str] = {}
-        self._noted = 0
         self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.state().state.value
         self._day = Day(0, clock.now())
@@ -155,23 +158,13 @@ class SimulatedMonth:
         while (now := self._clock.now()) < target:
             if self._cancelled:
                 raise CancelledError
-            ending = self._bench.next_end()
-            step = min(target, now + self._stride(now))
-            if ending is not None and ending[0] <= step:
-                self._pass(ending[0])
-                self._bench.release(ending[1])
-                self._settle()
-                self._engine.learnings.catch_up()
-                if self._runner.chatty:
-                    self._look()  # for what it leads to
-                continue
-            self._pass(step)
+            self._pass(min(target, now + self._stride(now)))
             self._look()
 
     def _stride(self, now: datetime) -> timedelta:
         hasty = Oddity.HASTY in self._day.odd and HASTY_FROM <= now.hour < HASTY_UNTIL
         self._set("autonomousCycleMs", 120_000 if hasty else 1_800_000)
-        if hasty:
+        if hasty or now < self._busy_until:
             return POLL_EVERY_IN_HASTE
         return POLL_EVERY if self._engine.autonomy.operator_there() else POLL_EVERY_WHILE_AWAY
 
@@ -183,8 +176,6 @@ class SimulatedMonth:
 
     def _sleep(self, until: datetime) -> None:
         """The lid is shut: nothing happens; then everything that was due runs once."""
-        while (ending := self._bench.next_end()) is not None:
-            self._until(ending[0])
         if until > self._clock.now():
             self.observed.asleep += until - self._clock.now()
             self._clock.advance(until - self._clock.now())
@@ -203,15 +194,22 @@ class SimulatedMonth:
         self._note_holds()
 
     def _settle(self) -> None:
-        """Wait for the sessions' threads to stand still."""
-        sessions = self._engine.sessions
-        self._bench.settle(
-            self._engine.settings.current.max_running_sessions,
-            lambda max_running_session: sessions.wait(max_running_session, 10),
-        )
-        if self._noted != self._bench.changes:
-            self._noted = self._bench.changes
+        """Let all sessions end."""
+        if self._engine.database.recorded == self._settled:
+            return
+        sessions, begun = self._engine.sessions, False
+        self._runner.gate.set()
+        while running := sessions.running():
+            begun = True
+            if not sessions.wait(running[0].id, HANG_TIMEOUT_S).state.over:
+                raise RuntimeError(f"the simulation hangs: {running[0].id}")
+        self._runner.gate.clear()
+        self._settled = self._engine.database.recorded
+        if begun:
             self._note_cost(self._engine.safety.costs.state())
+            self._engine.learnings.catch_up()
+            if self._runner.chatty:  # what it leads to follows soon
+                self._busy_until = self._clock.now() + CHATTER
 
     # -- what is seen
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -250,7 +251,8 @@ class SimulatedOperator:
             if len(cards) >= GRUMPY:
                 self._grumpy_on = self._engine.clock.now().date()
                 for card in sorted(cards, key=lambda card: LIKES.get(card.kind, 0.5))[:GRUMPY]:
-                    self._engine.cards.dismiss(card.id)
+                    with suppress(Refusal):  # it has expired
+                        self._engine.cards.dismiss(card.id)
             return
         for card in cards:
             self._decide(card)

@@ -43,7 +43,6 @@ from engine.services import Overrides
 from engine.simulation.month import Observations, SimulatedMonth
 from engine.simulation.operator import SimulatedOperator
 from engine.simulation.world import (
-    RunningSessions,
     SimulatedContexts,
     SimulatedProject,
     SimulatedRunner,
@@ -218,7 +217,7 @@ CONFIG = """\
 autonomousModeEnabled = true
 crossPollCostCapPerDay = 5.0
 crossPollCostCapPerMonth = 40.0
-maxRunningSessions = 2
+maxRunningSessions = 1
 
 [production]
 paths = ["deploy/*"]
@@ -234,7 +233,6 @@ class SimulatedWorld:
     clock: FakeClock
     projects: list[SimulatedProject]
     runner: SimulatedRunner
-    bench: RunningSessions
 
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
@@ -243,7 +241,7 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MAX_DAYS}, for example --days 30")
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, open_world(Path(folder), seed) as world:
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
-        month = SimulatedMonth(world.engine, world.clock, operator, world.runner, world.bench, seed)
+        month = SimulatedMonth(world.engine, world.clock, operator, world.runner, seed)
         observed = _run_in_thread(month, days)
         return document(world.engine, observed, days=days, seed=seed, begin=BEGIN)
 
@@ -260,10 +258,9 @@ def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
 
 
 @contextmanager
-def open_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool = False) -> Iterator[SimulatedWorld]:
-    """Open a real engine in `folder` with a simulated world. `instant`: sessions end by themselves, at once."""
+def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[SimulatedWorld]:
+    """Open a real engine in `folder` with a simulated world."""
     home, clock = Home.locate(folder / "home"), FakeClock(BEGIN)
-    bench = RunningSessions(clock)
     workspaces = [os.path.realpath(folder / name) for name in NAMES]
     for workspace in workspaces:
         Path(workspace).mkdir(exist_ok=True)
@@ -274,7 +271,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
     home.config_file.write_text(config + acting, encoding="utf-8")
     projects = {workspace: SimulatedProject.begin(workspace, clock.now()) for workspace in workspaces}
-    runner = SimulatedRunner(bench, clock, projects, seed, instant=instant)
+    runner = SimulatedRunner(clock, projects, seed)
     contexts = SimulatedContexts(projects, clock)
     engine = open_engine(
         home,
@@ -287,11 +284,9 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
             deaf=True,
         ),
     )  # fmt: skip
-    engine.sessions.observe_start(bench.session_started)
-    engine.sessions.observe_end(contexts.session_ended, bench.session_ended)
-    bench.facts = engine.bus.subscribe(lambda: None)
+    engine.sessions.observe_end(contexts.session_ended)
     try:
-        yield SimulatedWorld(engine, clock, list(projects.values()), runner, bench)
+        yield SimulatedWorld(engine, clock, list(projects.values()), runner)
     finally:
         engine.close()
 

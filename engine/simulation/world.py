@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events import SessionQueued, Subscription
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
 from engine.execution.runners.flow_registry import edit_parameters
@@ -241,9 +240,6 @@ class SimulatedContexts:
 HANG_TIMEOUT_S = 30.0
 """Real seconds until a simulation that hangs is aborted."""
 
-LONGEST = timedelta(seconds=100)
-"""No session takes longer: less than any limit, so that none is ended by a real second's chance."""
-
 NEXT: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
 """On chatty days a flow names the other as its next step (SPEC 2.10)."""
 
@@ -272,85 +268,19 @@ class SimulatedSandbox(Sandbox):
         raise AssertionError("nothing is executed in a simulation")
 
 
-class RunningSessions:
-    """The sessions that run, waiting for their end on the fake clock. It learns of queued sessions by `facts`, before
-    the approval returns, and of ended ones as an observer."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.facts: Subscription | None = None
-        self._clock = clock
-        self._changed = threading.Condition()
-        self._waiting: dict[str, datetime] = {}
-        self._open: set[str] = set()
-        self._over: set[str] = set()
-        self._ended: list[str] = []
-        self.changes = 0
-        """Grows with each session that begins or ends."""
-
-    def work(self, live: LiveSession, span: timedelta) -> None:
-        """In the session's thread: wait until the simulation lets it end. Raises `Stopped` when it is ended."""
-        live.on_stop(lambda: self.release(live.id))
-        with self._changed:
-            if not live.cancelled:
-                self._waiting[live.id] = self._clock.now() + span
-                self._changed.notify_all()
-            self._changed.wait_for(lambda: live.id not in self._waiting)
-        live.check_running()
-
-    def next_end(self) -> tuple[datetime, str] | None:
-        """The session that ends first, and when."""
-        with self._changed:
-            return min(((at, name) for name, at in self._waiting.items()), default=None)
-
-    def release(self, session_id: str) -> None:
-        """Let a session end."""
-        with self._changed:
-            self._waiting.pop(session_id, None)
-            self._changed.notify_all()
-
-    def settle(self, max_running: int, wait: Callable[[str], object]) -> None:
-        """Wait until every open session has ended or waits here, at most `max_running` of them. `wait(id)` returns when
-        the end of a session is stored."""
-        queued = [fact.subject for fact in self.facts.drain() if isinstance(fact, SessionQueued)] if self.facts else []
-        with self._changed:
-            # A queued session counts before its thread has begun, or the clock would go on without it.
-            self._open.update(item for item in queued if item not in self._over)
-            if not self._changed.wait_for(
-                lambda: len(self._waiting) == min(len(self._open), max_running), HANG_TIMEOUT_S
-            ):
-                raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
-            ended, self._ended = self._ended, []
-        for session_id in ended:
-            wait(session_id)
-
-    def session_started(self, tx: Transaction, view: SessionView) -> None:
-        """Observer of sessions."""
-        with self._changed:
-            self.changes += 1
-
-    def session_ended(self, tx: Transaction, view: SessionView) -> None:
-        """Observer of sessions."""
-        with self._changed:
-            self._open.discard(view.id)
-            self._over.add(view.id)
-            self._ended.append(view.id)
-            self.changes += 1
-            self._changed.notify_all()
-
-
 @dataclass
 class SimulatedRunner:
-    """Takes every flow and every prose. `dear`: what prices are multiplied with today; `chatty`: sessions leave files
-    behind and name the next step that `leads` tells."""
+    """Takes every flow and every prose. A session ends when the simulation opens the `gate`, so that its loop, not a
+    thread, decides the order, and takes no time of the fake clock. `dear`: what prices are multiplied with today;
+    `chatty`: sessions leave files behind and name the next step that `leads` tells."""
 
-    bench: RunningSessions
     clock: Clock
     projects: Mapping[str, SimulatedProject]
     seed: int
     dear: float = 1.0
     chatty: bool = False
     leads: Mapping[str, str] = field(default_factory=lambda: NEXT)
-    instant: bool = False
+    gate: threading.Event = field(default_factory=threading.Event)
 
     name = "flow"
 
@@ -377,8 +307,9 @@ class SimulatedRunner:
         live.say("made up, nothing is executed")
         if live.assignment.flow is None:
             live.say(STATED)
-        if not self.instant:
-            self.bench.work(live, min(LONGEST, timedelta(seconds=chance.randint(5, 100))))
+        live.on_stop(self.gate.set)
+        self.gate.wait(HANG_TIMEOUT_S)
+        live.check_running()
         live.reserve_cost(price)  # as the real ones: what a call may cost is reserved before it is made, or not made
         live.charge(price, tokens=chance.randint(500, 20_000))
         return self._result(live, chance)

@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -238,6 +239,29 @@ def test_a_rename_of_case_alone(world: World, canary: Canary) -> None:
     canary.check()
 
 
+@pytest.mark.attacks
+def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._openat2() is None:
+        pytest.skip("a mount needs root, unshare and openat2")
+    top = make_tree(tmp_path / "top")
+    script = textwrap.dedent(f"""
+        import subprocess
+        from pathlib import Path
+        from engine.storage.beneath import Beneath
+        from tests.attacks.landing_canary import attempt, carry_out, roll_back
+        if subprocess.run(["mount", "--bind", {str(canary.folder)!r}, {str(top / "d")!r}]).returncode:
+            raise SystemExit(77)
+        with Beneath.open(Path({str(top)!r})) as files:
+            attempt(lambda: carry_out(files))
+            attempt(lambda: roll_back(files))
+    """)
+    done = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine does not let root mount")
+    assert done.returncode == 0
+    canary.check()
+
+
 # While a session may write there
 
 
@@ -305,8 +329,15 @@ def test_a_link_in_place_of_the_folder_before_each_call(
         assert number > 1, "the call is never made: nothing was attacked"
 
 
+@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
 @pytest.mark.parametrize("move", MOVES)
-def test_parents_that_are_links_from_the_start(tmp_path: Path, canary: Canary, move: Move) -> None:
+def test_parents_that_are_links_from_the_start(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
+) -> None:
+    if kernel == "step by step":
+        monkeypatch.setattr(beneath, "_openat2", lambda: None)
+    elif beneath._openat2() is None:
+        pytest.skip("this kernel has no openat2")
     (tmp_path / "d").symlink_to(canary.folder)
     with Beneath.open(tmp_path) as files:
         attempt(partial(move, files))
@@ -340,8 +371,13 @@ def exchanging(path: Path, other: Path) -> Iterator[None]:
 
 
 @pytest.mark.attacks
+@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
 @pytest.mark.parametrize("move", MOVES)
-def test_a_process_that_exchanges_folder_and_link(tmp_path: Path, canary: Canary, move: Move) -> None:
+def test_a_process_that_exchanges_folder_and_link(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
+) -> None:
+    if kernel == "step by step":
+        monkeypatch.setattr(beneath, "_openat2", lambda: None)
     for number in range(20):
         top = make_tree(tmp_path / str(number))
         with Beneath.open(top) as files:

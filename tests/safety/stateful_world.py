@@ -66,7 +66,7 @@ class Died(BaseException):
 def migrated() -> Path:
     """A home whose database is made already; copied for each machine."""
     folder = Path(tempfile.mkdtemp(prefix="clawpy-stateful-"))
-    with open_world(folder, 1, config=CONFIG, instant=True):
+    with open_world(folder, 1, config=CONFIG):
         pass
     return folder / "home" / "data"
 
@@ -79,7 +79,7 @@ class MachineWorld(RuleBasedStateMachine):
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="clawpy-machine-")))
         shutil.copytree(migrated(), folder / "home" / "data")
-        self.world = self._stack.enter_context(open_world(folder, 1, config=CONFIG, instant=True))
+        self.world = self._stack.enter_context(open_world(folder, 1, config=CONFIG))
         self.engine, self.clock = self.world.engine, self.world.clock
         self.workspace = self.world.projects[0].workspace
         self.world.runner.run = self._work  # type: ignore[method-assign]

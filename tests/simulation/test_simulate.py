@@ -86,7 +86,6 @@ def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -
             world.clock,
             SimulatedOperator(engine, world.projects, random.Random(1)),
             world.runner,
-            world.bench,
             1,
         )
         world.runner.dear = 9.0
