@@ -1,6 +1,8 @@
 """Recall: asks all layers in parallel, each with a deadline, and merges what they find into one list (SPEC 4.4).
 
-Facts (layer G) come first. A layer that is slow or broken is left out and named; it never delays a prompt.
+Facts (layer G) come first. A layer that is slow or broken is left out and named; it never delays a prompt. Layers C and
+E are searched by `search`; the sources of layers B, F and G stand here: recent ledger events, tasks and their
+neighbours, facts.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine import tokenizer
 from engine.background import run_in_thread
@@ -22,7 +24,16 @@ from engine.memory.captures import session_of
 from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, stem, stems
-from engine.model import GraphNode, Layer, Recall, RecallMatch, RecallQuery, Relation, ScorePart, outcome_in_words
+from engine.model import (
+    GraphNode,
+    Layer,
+    Recall,
+    RecallMatch,
+    RecallQuery,
+    Relation,
+    ScorePart,
+    outcome_in_words,
+)
 from engine.model.memory import weighted_sum
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
@@ -39,14 +50,45 @@ MAX_ITEMS = 1_000
 MAX_COUNTED = 8_000
 """Characters up to which tokens are counted; of a longer text they are estimated."""
 
-MAX_COMPARED = 4_000
-"""Characters that are compared whatever their case and spaces; what follows is the same to the letter."""
-
 MAX_LEADING_FACTS = 5
 """Facts that come before everything else; further ones are ordered by score."""
 
+MAX_COMPARED_LINES = 300
+"""The newest events of the ledger, and the newest tasks, that are compared by their words."""
+
+MIN_SHARE = 0.5
+"""Share of a question's key terms that a fact or a line of the ledger must have: they have no vectors, and this is
+what words alone need in layers C and E (`ranking.MIN_RELEVANCE`)."""
+
+NEIGHBOUR_WEIGHT = 0.8
+"""A neighbour's score, as a part of that of the task it was reached from."""
+
 LAYER_PREFERENCE = {Layer.CONTEXT: 0, Layer.GRAPH: 1, Layer.LEDGER: 2}
 """Layers that describe the same session or task, the most informative first."""
+
+EVENT_TEXTS = {
+    "SessionEnded": "session {subject}: {outcome}: {summary}",
+    "ChangeSetLanded": "landed of session {session_id}: {file_count}",
+    "LandingUndone": "{part_of}the landing of session {session_id} was undone",
+    "ChangeSetDiscarded": "the changes of session {session_id} were discarded",
+    "ValidationFailed": "tests still failed after {attempts} attempts: {failing_tests}",
+    "ValidationHealed": "tests were fixed: {failing_tests}",
+    "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
+}
+"""What recall says of an event, by its kind."""
+
+_EDGE_REASONS = {
+    Relation.BLOCKS: ("its failure blocked {}", "it was blocked by {}"),
+    Relation.DERIVED_FROM: ("it goes on with {}", "{} goes on with it"),
+    Relation.RELATED_TO: ("it touches what {} touches",) * 2,
+    Relation.SIMILAR_TO: ("it resembles {}",) * 2,
+}
+"""Why a neighbour is told, where the edge begins at it, and where it ends there."""
+
+_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
+
+NearestSessions = Callable[[str, int], Mapping[str, float]]
+"""See `MemorySearch.sessions_near`."""
 
 
 @frozen
@@ -100,22 +142,14 @@ class Recaller:
         futures: dict[str, Future[LayerResult]] = {}
         left_out: list[str] = []
         for source in self._sources:
-            if query.layers is None or source.layers & query.layers:
-                late = self._late.get(source.name)
-                if late is not None and not late.done():
-                    left_out.append(f"{source.name}: still busy with an earlier question")
-                else:
-                    ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
-                    futures[source.name] = run_in_thread("clawpy-recall", ask)
-        lines = self._gather(futures, deadline_s, left_out)
-        other_lines = [line for line in lines if not line.about or line.about != query.session]
-        best = _drop_duplicates(_sort(_pick_best_forms(other_lines)))[: query.k]
-        return Recall(tuple(map(_with_tokens, best)), tuple(left_out), time.perf_counter() - started)
-
-    def _gather(
-        self, futures: dict[str, Future[LayerResult]], deadline_s: float, left_out: list[str]
-    ) -> list[RecallMatch]:
-        """What was found until the deadline, in the order of asking; says in `left_out` who has not answered."""
+            late = self._late.get(source.name)
+            if query.layers is not None and not source.layers & query.layers:
+                continue
+            if late is not None and not late.done():
+                left_out.append(f"{source.name}: still busy with an earlier question")
+            else:
+                ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
+                futures[source.name] = run_in_thread("clawpy-recall", ask)
         wait(futures.values(), deadline_s)
         lines: list[RecallMatch] = []
         for name, future in futures.items():
@@ -125,11 +159,11 @@ class Recaller:
             elif (error := future.exception()) is not None:
                 left_out.append(f"{name}: {type(error).__name__}: {error}"[:300])
             else:
-                result = future.result()
-                lines += result.items
-                if result.warning:
-                    left_out.append(f"{name}: {result.warning}")
-        return lines
+                lines += future.result().items
+                left_out += [f"{name}: {warning}"] if (warning := future.result().warning) else []
+        others = [line for line in lines if not line.about or line.about != query.session]
+        best = _drop_duplicates(_sort(others))[: query.k]
+        return Recall(tuple(map(_with_tokens, best)), tuple(left_out), time.perf_counter() - started)
 
 
 def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
@@ -145,20 +179,15 @@ def _with_tokens(match: RecallMatch) -> RecallMatch:
     return replace(match, tokens=tokenizer.count(match.text) if is_short else len(match.text) // 4)
 
 
-def _pick_best_forms(lines: Iterable[RecallMatch]) -> Iterable[RecallMatch]:
-    """Each session and task once, by the layer that tells most of it; what stands for itself as it is."""
+def _sort(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
+    """Each session and task once, by the layer that tells most of it. Facts first, as many as may stand before
+    everything; then by score. Who answered first makes no difference."""
     best: dict[str, RecallMatch] = {}
     for line in sorted(lines, key=lambda line: (LAYER_PREFERENCE.get(line.layer, 0), -line.score)):
         best.setdefault(line.about or line.id, line)
-    return best.values()
-
-
-def _sort(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
-    """Facts first, as many as may stand before everything; then by score. Who answered first makes no difference."""
-    ordered = sorted(lines, key=lambda line: (-line.score, line.layer.value, line.id))
-    facts = [line for line in ordered if line.layer is Layer.PARA][:MAX_LEADING_FACTS]
-    first = {fact.id for fact in facts}
-    return facts + [line for line in ordered if line.layer is not Layer.PARA or line.id not in first]
+    ordered = sorted(best.values(), key=lambda line: (-line.score, line.layer.value, line.id))
+    leading = {line.id for line in [line for line in ordered if line.layer is Layer.PARA][:MAX_LEADING_FACTS]}
+    return sorted(ordered, key=lambda line: line.id not in leading)
 
 
 def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
@@ -167,59 +196,15 @@ def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
     layers: dict[str, Layer] = {}
     seen: set[tuple[str, str, str]] = set()
     for line in ordered:
-        text = _normalise(line.text)
+        text = " ".join(line.text.casefold().split())
         key = (text, line.speaker.casefold(), line.at.date().isoformat() if line.at else "")
-        if key in seen or layers.get(text, line.layer) is not line.layer:
-            continue
-        layers.setdefault(text, line.layer)
-        seen.add(key)
-        unique.append(line)
+        if key not in seen and layers.setdefault(text, line.layer) is line.layer:
+            seen.add(key)
+            unique.append(line)
     return unique
 
 
-def _normalise(text: str) -> str:
-    """The same for texts that say the same, whatever their case and spaces."""
-    return f"{' '.join(text[:MAX_COMPARED].casefold().split())} {hash(text[MAX_COMPARED:])}"
-
-
-# Recall sources for layers B, F and G (SPEC 4.4): recent ledger events, tasks and their neighbours, facts. Each result
-# has a score and a source; `recall` merges the results of all layers.
-
-
-EVENT_TEXTS = {
-    "SessionEnded": "session {subject}: {outcome}: {summary}",
-    "ChangeSetLanded": "landed of session {session_id}: {file_count}",
-    "LandingUndone": "{part_of}the landing of session {session_id} was undone",
-    "ChangeSetDiscarded": "the changes of session {session_id} were discarded",
-    "ValidationFailed": "tests still failed after {attempts} attempts: {failing_tests}",
-    "ValidationHealed": "tests were fixed: {failing_tests}",
-    "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
-}
-"""What recall says of an event, by its kind."""
-
-MAX_COMPARED_LINES = 300
-"""The newest events of the ledger, and the newest tasks, that are compared by their words."""
-
-MIN_SHARE = 0.5
-"""Share of a question's key terms that a fact or a line of the ledger must have: they have no vectors, and this is
-what words alone need in layers C and E (`ranking.MIN_RELEVANCE`)."""
-
-NEIGHBOUR_WEIGHT = 0.8
-"""A neighbour's score, as a part of that of the task it was reached from."""
-
-_EDGE_REASONS = {
-    (Relation.BLOCKS, True): "its failure blocked {}",
-    (Relation.BLOCKS, False): "it was blocked by {}",
-    (Relation.DERIVED_FROM, True): "it goes on with {}",
-    (Relation.DERIVED_FROM, False): "{} goes on with it",
-    (Relation.RELATED_TO, True): "it touches what {} touches",
-    (Relation.RELATED_TO, False): "it touches what {} touches",
-    (Relation.SIMILAR_TO, True): "it resembles {}",
-    (Relation.SIMILAR_TO, False): "it resembles {}",
-}
-
-NearestSessions = Callable[[str, int], Mapping[str, float]]
-"""See `MemorySearch.sessions_near`."""
+# -- layers B, F and G
 
 
 class LedgerSource:
@@ -240,8 +225,8 @@ class LedgerSource:
             share = share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
                 parts = _parts("words", share, "recency", recency(entry.at, now))
-                about = session_of(entry)
-                lines.append(_line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", entry.at, about))
+                about = {"source": session_of(entry), "about": session_of(entry), "at": entry.at}
+                lines.append(_line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", **about))
         return LayerResult(_best_lines(lines, query.k))
 
 
@@ -258,18 +243,15 @@ class GraphSource:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """At most `k` lines, best first; not the task that the question itself is. Raises `Refusal` `not_ready` while
         the graph is read."""
-        nodes = [
-            (node, "semantic", cosine)
-            for name, cosine in self._nearest_sessions(query.text, 4 * query.k).items()
-            if (node := self._graph.get(name)) is not None
-        ]
-        terms, near_ids = key_terms(query.text), {node.task_id for node, _, _ in nodes}
+        near = self._nearest_sessions(query.text, 4 * query.k)
+        nodes = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
+        terms = key_terms(query.text)
         nodes += [
             (node, "words", share)
             for node in self._graph.newest(limit=MAX_COMPARED_LINES)
-            if node.task_id not in near_ids and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
+            if node.task_id not in near and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
-        lines = _best_lines(
+        found = _best_lines(
             (
                 _task_line(node, _parts(part, value, "recency", recency(node.timestamp, now)), "a task like this")
                 for node, part, value in nodes
@@ -277,19 +259,15 @@ class GraphSource:
             ),
             query.k,
         )
-        return LayerResult(_best_lines([*lines, *self._neighbour_lines(lines, query)], query.k))
-
-    def _neighbour_lines(self, origins_found: Sequence[RecallMatch], query: RecallQuery) -> list[RecallMatch]:
-        """What is one step from the tasks that were found, with the arrow that leads there."""
-        origins = {line.id: line for line in origins_found}
-        lines = []
-        for edge, node in self._graph.neighbours(list(origins)):
+        scores = {line.id: line.score for line in found}
+        lines = list(found)
+        for edge, node in self._graph.neighbours(list(scores)):
             origin = self._graph.get(edge.other_end(node.task_id))
             if origin is not None and _is_candidate(node, query):
-                score = min(1.0, origins[origin.task_id].score * edge.weight)
-                reason = _EDGE_REASONS[edge.relation, edge.source == node.task_id].format(f"“{origin.title[:60]}”")
+                score = min(1.0, scores[origin.task_id] * edge.weight)
+                reason = _EDGE_REASONS[edge.relation][edge.source != node.task_id].format(f"“{origin.title[:60]}”")
                 lines.append(_task_line(node, (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),), reason))
-        return lines
+        return LayerResult(_best_lines(lines, query.k))
 
 
 class FactSource:
@@ -304,26 +282,24 @@ class FactSource:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """At most `k` lines, best first; those are counted as asked for."""
         terms = key_terms(query.text)
-        lines = []
-        for fact in self._para.facts(active=True, workspace=query.workspace):
-            share = share_of_terms(terms, fact.fact)
-            if share >= MIN_SHARE:
-                parts = _parts("words", share, "ground truth", 1.0)
-                lines.append(
-                    RecallMatch(
-                        id=fact.id,
-                        layer=Layer.PARA,
-                        text=fact.fact,
-                        score=weighted_sum(parts),
-                        parts=parts,
-                        reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
-                        source=fact.source,
-                        at=fact.created_at,
-                        trust=fact.trust,
-                        approved=fact.approved_at is not None,
-                    )
+        best = _best_lines(
+            (
+                _line(
+                    fact.id,
+                    Layer.PARA,
+                    fact.fact,
+                    _parts("words", share, "ground truth", 1.0),
+                    f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
+                    source=fact.source,
+                    at=fact.created_at,
+                    trust=fact.trust,
+                    approved=fact.approved_at is not None,
                 )
-        best = _best_lines(lines, query.k)
+                for fact in self._para.facts(active=True, workspace=query.workspace)
+                if (share := share_of_terms(terms, fact.fact)) >= MIN_SHARE
+            ),
+            query.k,
+        )
         self._para.count_access(line.id for line in best)
         return LayerResult(best)
 
@@ -348,8 +324,8 @@ def describe_task(node: GraphNode) -> str:
 
 def key_terms(text: str) -> frozenset[str]:
     """The words of a text that say something, by their stems; all of them where none does."""
-    words = stems(text)
-    return frozenset(words) - _STOP_STEMS or frozenset(words)
+    words = frozenset(stems(text))
+    return words - _STOP_STEMS or words
 
 
 def share_of_terms(words: frozenset[str], text: str) -> float:
@@ -357,25 +333,18 @@ def share_of_terms(words: frozenset[str], text: str) -> float:
     return len(words.intersection(stems(text))) / len(words) if words else 0.0
 
 
-_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
-
-
-def _is_question(query: RecallQuery, title: str) -> bool:
-    """Whether a task of this title is what the question says, word for word."""
-    return " ".join(title.casefold().split()) == " ".join(query.text.casefold().split())
-
-
 def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
+    """Whether a task is valid, of the workspace, and not open and what the question says, word for word."""
+    is_question = node.title.casefold().split() == query.text.casefold().split()
+    is_in_workspace = query.workspace in (None, "", node.workspace)
     return (
-        node.invalidated_at is None
-        and bool(node.title)
-        and query.workspace in (None, "", node.workspace)
-        and (bool(node.outcome) or not _is_question(query, node.title))
+        node.invalidated_at is None and bool(node.title) and is_in_workspace and bool(node.outcome or not is_question)
     )
 
 
 def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
-    return _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, node.timestamp, node.task_id)
+    about = {"source": node.task_id, "about": node.task_id, "at": node.timestamp}
+    return _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, **about)
 
 
 def _parts(name: str, value: float, other: str, other_value: float) -> tuple[ScorePart, ...]:
@@ -383,11 +352,8 @@ def _parts(name: str, value: float, other: str, other_value: float) -> tuple[Sco
     return ScorePart(name, value, SEMANTIC_WEIGHT), ScorePart(other, other_value, 1 - SEMANTIC_WEIGHT)
 
 
-def _line(
-    id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, at: datetime, about: str
-) -> RecallMatch:
-    """What a session or a task came to."""
-    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, source=about, at=at, about=about)
+def _line(id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, **more: Any) -> RecallMatch:
+    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, **more)
 
 
 def _best_lines(lines: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:

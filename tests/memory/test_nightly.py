@@ -21,7 +21,7 @@ from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.nightly import COST_CAP, Nightly, day_bounds, latest_day, missed_days, parse_evaluation
 from engine.memory.para import NewFact, Para
 from engine.memory.store import MemoryStore
-from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip, summarise_by_rules
+from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip
 from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -268,7 +268,7 @@ class TestContext:
         record = SessionFacts(
             view(prompt=words, summary=words), (f"keep {words}", words), tuple(f"a/{one}.py" for one in range(200))
         )
-        told = summarise_by_rules(record)
+        told = record.summarise_by_rules()
         assert len(told.split()) <= MAX_WORDS
         for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
             assert part in told
