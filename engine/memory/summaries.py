@@ -2,8 +2,8 @@
 the workspace. The model that the operator named (`[memory] model`) writes it, else it is made of the record. What a
 model reads is what agents and tools wrote: data, whatever it says.
 
-Machines may share them: they go to, and come from, a PostgreSQL, a table beside that of the leadership. Local first: new
-summaries are sent with the next exchange, and those of other machines in the same project are remembered here too,
+Machines may share them: they go to, and come from, a PostgreSQL, a table beside that of the leadership. Local first:
+new summaries are sent with the next exchange, and those of other machines in the same project are remembered here too,
 marked by their source. A failure blocks nothing and is reported once. Sending and fetching are idempotent. What is
 forgotten on one machine is forgotten on all (SPEC 4.10).
 """
