@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -17,9 +17,6 @@ from engine.git.leftovers import breakpoint_lines, parse_python, quoted_lines, s
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
-
-# Finds documentation that still names what your own work renamed or removed.
-
 
 MAX_NAMES: Final = 60
 MAX_MENTIONS: Final = 50
@@ -69,89 +66,49 @@ class Mention:
     text: str = ""
 
 
-@frozen
-class RemovedName:
-    """A name that the patch took away. `new` as in `Mention`."""
-
-    name: str
-    new: str = ""
-
-
 def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
-    line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when they
-    take longer than `TIMEOUT_S` together."""
-    removed = {match.name: match for match in removed_names(git, patch)}
-    if not removed:
-        return ()
-    deadline = time.monotonic() + TIMEOUT_S
-    lines = _grep(git, list(removed), _IN_DOCUMENTS, deadline)
+    line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when one takes
+    longer than `TIMEOUT_S`."""
+    removed = removed_names(git, patch)
+    lines = _grep(git, list(removed), _IN_DOCUMENTS) if removed else []
     documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
     mentions: list[Mention] = []
-    for line in documentation[:MAX_LINES]:
-        if _PAST_TENSE.search(line.text):
-            continue
-        names = [
-            name
-            for name, gone in removed.items()
-            if _is_mentioned(line.text, name) and not _names_the_new(line.text, gone)
-        ]
+    for line in [line for line in documentation if not _PAST_TENSE.search(line.text)][:MAX_LINES]:
+        names = [name for name in removed if _is_mentioned(line.text, name)]
         for name in names:
-            if not any(name != other and name in other for other in names):  # `src/cart.py` names `cart.py`, too
-                mentions.append(Mention(line.path, line.line, name, removed[name].new, line.text.strip()[:300]))
-    used = _still_used(git, {mention.old for mention in mentions}, deadline)
+            new = removed[name]
+            is_part = any(name != other and name in other for other in names)  # `src/cart.py` names `cart.py`, too
+            if not is_part and not (new and _is_mentioned(line.text, new)):
+                mentions.append(Mention(line.path, line.line, name, new, line.text.strip()[:300]))
+    used = _still_used(git, {mention.old for mention in mentions})
     stale = [mention for mention in mentions if mention.old not in used]
     return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
 
 
-def _names_the_new(text: str, removed: RemovedName) -> bool:
-    return bool(removed.new) and _is_mentioned(text, removed.new)
+def removed_names(git: Git, patch: Patch) -> dict[str, str]:
+    """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first; each with what
+    took its place, "" where that is not evident."""
+    paths = dict.fromkeys(patch.deleted, "") | dict(patch.renamed)
+    gone = {old: new for old, new in paths.items() if not os.path.lexists(git.folder / old)}
+    names = {PurePosixPath(old).name: PurePosixPath(new).name for old, new in gone.items()}
+    removed = gone | {old: new for old, new in names.items() if old != new} | _removed_definitions(patch)
+    return dict([(name, new) for name, new in removed.items() if len(name) >= MIN_NAME_LENGTH][:MAX_NAMES])
 
 
-def removed_names(git: Git, patch: Patch) -> list[RemovedName]:
-    """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first."""
-    removed = _removed_paths(git, patch)
-    removed += [
-        RemovedName(PurePosixPath(path.name).name, PurePosixPath(path.new).name)
-        for path in removed
-        if "/" in path.name and PurePosixPath(path.name).name != PurePosixPath(path.new or "x").name
-    ]
-    removed += _removed_definitions(patch)
-    return list({item.name: item for item in reversed(removed)}.values())[::-1][:MAX_NAMES]
-
-
-def _removed_paths(git: Git, patch: Patch) -> list[RemovedName]:
-    """A file of the same name elsewhere, the only one, takes the place of a deleted one."""
-    paths = dict(patch.renamed)
-    new_paths = {new for _, new in patch.renamed} | patch.untracked | {line.path for line in patch.added}
-    for old in patch.deleted:
-        namesakes = [new for new in new_paths if PurePosixPath(new).name == PurePosixPath(old).name]
-        paths.setdefault(old, namesakes[0] if len(namesakes) == 1 else "")
-    return [
-        RemovedName(old, new)
-        for old, new in paths.items()
-        if len(old) >= MIN_NAME_LENGTH and not os.path.lexists(git.folder / old)
-    ]
-
-
-def _removed_definitions(patch: Patch) -> list[RemovedName]:
+def _removed_definitions(patch: Patch) -> dict[str, str]:
     """A definition of the same sort in the same hunk, the only one, takes the place of a removed one."""
-    added: dict[tuple[int, str], set[str]] = {}
-    for line in patch.added:
-        for sort, name in _definitions(line):
-            added.setdefault((line.hunk, sort), set()).add(name)
-    still_defined = {name for names in added.values() for name in names}
-    removed: dict[tuple[int, str], set[str]] = {}
-    for line in patch.removed:
-        for sort, name in _definitions(line):
-            if len(name) >= MIN_NAME_LENGTH and name not in still_defined:
-                removed.setdefault((line.hunk, sort), set()).add(name)
-    definitions = []
-    for place, names in removed.items():
-        new = added.get(place, set())
-        replacement = next(iter(new)) if len(new) == 1 and len(names) == 1 else ""
-        definitions += [RemovedName(name, replacement) for name in sorted(names)]
-    return definitions
+    hunks: defaultdict[tuple[int, str], tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for side, lines in enumerate((patch.removed, patch.added)):
+        for line in lines:
+            for sort, name in _definitions(line):
+                hunks[line.hunk, sort][side].add(name)
+    defined = {name for _, added in hunks.values() for name in added}
+    return {
+        name: next(iter(added)) if len(added) == len(removed - defined) == 1 else ""
+        for removed, added in hunks.values()
+        for name in sorted(removed - defined)
+    }
 
 
 def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
@@ -180,43 +137,34 @@ def _is_mentioned(text: str, name: str) -> bool:
     return re.search(quoted, text) is not None
 
 
-def _timeout(deadline: float) -> float:
-    """Seconds until then, at least one tenth."""
-    return max(0.1, deadline - time.monotonic())
-
-
-def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -> list[PatchLine]:
+def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]:
     patterns = [part for name in names for part in ("-e", name)]
-    output = git.run(
+    output = git.text(
         "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *patterns, "--", *where,
-        allowed=(0, 1), timeout=_timeout(deadline),
-    ).stdout.decode(errors="surrogateescape")  # fmt: skip
-    lines = []
-    for row in output.split("\n"):
-        path, _, rest = row.partition("\0")
-        line, _, text = rest.partition("\0")
-        if line.isdigit():
-            lines.append(PatchLine(path, int(line), text.rstrip("\r")))
-    return lines
+        allowed=(0, 1), timeout=TIMEOUT_S,
+    )  # fmt: skip
+    rows = [row.split("\0", 2) for row in output.split("\n") if row.count("\0") >= 2]
+    return [PatchLine(path, int(line), text.rstrip("\r")) for path, line, text in rows]
 
 
-def _still_used(git: Git, names: set[str], deadline: float) -> set[str]:
+def _still_used(git: Git, names: set[str]) -> set[str]:
     """The names that the sources still have as a word of their own, or as the name of a file."""
     used: set[str] = set()
-    paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names if re.search(r"[/.]", name)]
-    if paths:
+    files = [name for name in names if re.search(r"[/.]", name)]
+    if files:
+        paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in files]
         options = ("-z", "--cached", "--others", "--exclude-standard")
-        files = git.items("ls-files", *options, "--", *paths, timeout=_timeout(deadline))
-        existing = [path for path in files if os.path.lexists(git.folder / path)]
-        used = {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in existing)}
+        present = git.items("ls-files", *options, "--", *paths, timeout=TIMEOUT_S)
+        present = [path for path in present if os.path.lexists(git.folder / path)]
+        used = {name for name in files if any(f"/{path}".endswith(f"/{name}") for path in present)}
     patterns = [part for name in sorted(names - used) for part in ("-e", name)]
     if patterns:
-        done = git.run(
+        output = git.text(
             "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
-            *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=_timeout(deadline),
+            *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=TIMEOUT_S,
         )  # fmt: skip
         # Of names that overlap git prints the longest alone: `cart.py` counts for `cart`, too.
-        words = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))
+        words = " ".join({*output.split("\n")})
         used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
     return used
 

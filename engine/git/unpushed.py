@@ -17,8 +17,8 @@ from typing import Final
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.commits import read_file_at
-from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line, secret_kind
-from engine.git.patch import read_patch
+from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line
+from engine.git.patch import PatchLine, read_patch
 from engine.git.state import FileState, GitState
 
 MAX_COMMITS: Final = 2_000
@@ -33,15 +33,8 @@ MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
 """Where there is no remote and no other branch, commits as young as this can still be changed."""
 
-_PATCH_OPTIONS = (
-    "--unified=0",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--find-renames",
-    "--irreversible-delete",
-    "--no-prefix",
-)
+_PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
+_SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
 _SECRET_HINT = re.compile(HINT.pattern.encode())
 _TOOL_FOLDER = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
 _UNWANTED_KINDS: Final = (
@@ -69,18 +62,6 @@ class Span:
         """For `git rev-list` and `git log`."""
         end = (f"^{self.without}",) if self.without else ()
         return (f"--max-count={self.newest}", self.head, *end, "--not", "--remotes")
-
-
-@frozen
-class _AddedLine:
-    """One line that a commit adds. `line` counts from 1 in that commit's file; `after` is the next line, if it is added
-    by the same hunk."""
-
-    sha: str
-    path: str
-    line: int
-    text: str
-    after: str
 
 
 @frozen
@@ -160,8 +141,8 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     problems = _unwanted_files(git, entries, sizes, span.without, span.head)
     read = _newest_within_limit(shas, entries, sizes)
     patch = git.run(
-        "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-tree", "--stdin", "--root", "-r", "--patch",
-        *_PATCH_OPTIONS, "--format=%x01%H", stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
+        *_SMALL_FILES, "diff-tree", "--stdin", "--root", "-r", "--patch", *_PATCH_OPTIONS, "--format=%x01%H",
+        stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
     )  # fmt: skip
     if patch.returncode:
         read = []  # a partial clone lacks files to compare with
@@ -182,12 +163,11 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
     paths = _small_changed_files(git, files)
     for option in (["--cached"], []) if paths else ():
         patch = git.output(
-            "-c", f"core.bigFileThreshold={MAX_READ_BYTES}", "diff-index", *option, "--patch", *_PATCH_OPTIONS,
-            head, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
+            *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, head, "--", *paths,
+            environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
-        for added in _lines_of_suspicious_files(patch):
-            if kind := secret_kind(added.path, added.text, added.after):
-                problems.append(UnpushedProblem(f"{SECRET}: {kind}", added.path, added.line))
+        found = _scan_lines(patch, leftovers=False)
+        problems += [UnpushedProblem(hit.kind, line.path, line.line) for _, line, hit in found]
     return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
 
@@ -285,22 +265,21 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
 
 
 def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
-    """Findings in the lines that commits add; what a later commit took out again is dropped unless it is a secret."""
+    """Findings in the lines that commits add, with their line in the present file; what a later commit took out again
+    is dropped unless it is a secret."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
-    for added in _added_lines(patch) if leftovers else _lines_of_suspicious_files(patch):
-        if leftovers:
-            hits = scan_line(added.path, added.text, added.after)
-        else:
-            kind = secret_kind(added.path, added.text, added.after)
-            hits = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
-        for hit in hits:
-            if added.path not in texts:
-                text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
-                texts[added.path] = [line.rstrip("\r") for line in text.split("\n")]
-            problem = _locate_in_head(hit, added, texts[added.path])
-            if problem is not None:
-                problems.setdefault((problem.kind, problem.path, problem.line), problem)
+    for sha, added, hit in _scan_lines(patch, leftovers=leftovers):
+        if added.path not in texts:
+            text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
+            texts[added.path] = [line.rstrip("\r") for line in text.split("\n")]
+        now = texts[added.path]
+        is_there, line = added.text in now, added.line
+        if is_there and now[line - 1 : line] != [added.text]:
+            line = now.index(added.text) + 1
+        if is_there or hit.is_secret:
+            problem = UnpushedProblem(hit.kind, added.path, line, sha, is_removed_later=not is_there)
+            problems.setdefault((problem.kind, problem.path, problem.line), problem)
         if len(problems) >= MAX_PROBLEMS:
             break
     return list(problems.values())
@@ -315,31 +294,17 @@ def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem
     return tuple(shown[:MAX_PROBLEMS])
 
 
-def _locate_in_head(hit: Leftover, added: _AddedLine, now: list[str]) -> UnpushedProblem | None:
-    """The finding with its line in the present file, when it is still there."""
-    if added.line <= len(now) and now[added.line - 1] == added.text:
-        line = added.line
-    elif added.text in now:
-        line = now.index(added.text) + 1
-    elif hit.is_secret:
-        return UnpushedProblem(hit.kind, added.path, added.line, added.sha, is_removed_later=True)
-    else:
-        return None
-    return UnpushedProblem(hit.kind, added.path, line, added.sha)
-
-
-def _lines_of_suspicious_files(patch: bytes) -> Iterator[_AddedLine]:
-    """The added lines of those files of a patch that hold anything like a secret: most hold nothing."""
+def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLine, Leftover]]:
+    """The commit, the line and the finding for each problem in the added lines of a patch. Without `leftovers` only
+    those files are read that hold anything like a secret: most hold nothing."""
     commit = b""
     for part in re.split(rb"\n(?=\x01|diff --git )", b"\n" + patch):
         if part.startswith(b"\x01"):
             commit = part
-        elif _SECRET_HINT.search(part):
-            yield from _added_lines(commit + b"\n" + part)
-
-
-def _added_lines(patch: bytes) -> Iterator[_AddedLine]:
-    for file in read_patch(patch.decode(errors="surrogateescape").split("\n")):
-        for line, following in itertools.zip_longest(file.added, file.added[1:]):
-            after = following.text if following is not None and following.hunk == line.hunk else ""
-            yield _AddedLine(file.commit, line.path, line.line, line.text, after)
+        elif leftovers or _SECRET_HINT.search(part):
+            text = (commit + b"\n" + part).decode(errors="surrogateescape")
+            for file in read_patch(text.split("\n")):
+                for line, following in itertools.zip_longest(file.added, file.added[1:]):
+                    after = following.text if following is not None and following.hunk == line.hunk else ""
+                    hits = scan_line(line.path, line.text, after)
+                    yield from ((file.commit, line, hit) for hit in hits if leftovers or hit.is_secret)
