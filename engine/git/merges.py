@@ -64,8 +64,8 @@ class Operation:
     `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
     what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
     `unmerged`: files still in conflict, `resolved`: those that were and are marked as resolved. `rebased` is the
-    branch that is rebased. `remaining`: commits that follow the present one, at most 100; `simple` is False when
-    the list also holds what is no commit, such as a merge.
+    branch that is rebased. `remaining`: commits that follow the present one, at most 100; `simple` is False when there
+    is no such list, or it also holds what is no commit, such as a merge.
     For a bisect: `bad` ("" for none yet), `good`, how many revisions are `suspects`, and what the operator calls the
     two (`terms`: bad, good).
     """
@@ -144,11 +144,12 @@ def read_operation(git: Git) -> Operation | None:
     remaining: tuple[str, ...] = ()
     simple = True
     if name == "rebase":
-        state = folder / ("rebase-merge" if (folder / "rebase-merge").exists() else "rebase-apply")
+        state = next(folder / name for name in ("rebase-merge", "rebase-apply") if (folder / name).exists())
         rebased = _read_state_file(state / "head-name").removeprefix("refs/heads/")
         onto = _read_commit_id(state / "onto")
         theirs = theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit")
-        remaining, simple = _remaining_of_rebase(state)
+        remaining, simple = _parse_todo(_read_state_file(state / "git-rebase-todo"))
+        simple = simple and state.name == "rebase-merge"
     elif name in ("cherry-pick", "revert"):
         remaining, simple = _parse_todo(_read_state_file(folder / "sequencer/todo"))
         remaining = remaining[1:] if theirs and remaining and theirs.startswith(remaining[0]) else remaining
@@ -200,21 +201,6 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
     )
 
 
-def _remaining_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
-    """Commits that follow the present one, and whether there is nothing else in the list."""
-    if state.name == "rebase-merge":
-        return _parse_todo(_read_state_file(state / "git-rebase-todo"))
-    try:
-        present, last = int(_read_state_file(state / "next")), int(_read_state_file(state / "last"))
-    except ValueError:
-        return (), True
-    patches = (
-        _read_state_file(state / f"{number:04}", cut=True) for number in range(present + 1, last + 1)[:MAX_REMAINING]
-    )
-    ids = [match[1] for text in patches if (match := re.match(r"From ([0-9a-f]{40,64}) ", text))]
-    return tuple(ids), True
-
-
 def _parse_todo(todo: str) -> tuple[tuple[str, ...], bool]:
     ids, simple = [], True
     for line in todo.split("\n"):
@@ -258,9 +244,9 @@ def _read_commit_id(file: Path) -> str:
     return first if _COMMIT_ID.fullmatch(first) else ""
 
 
-def _read_state_file(file: Path, *, cut: bool = False) -> str:
+def _read_state_file(file: Path) -> str:
     try:
-        return read_plain(file, 4096 if cut else MAX_BYTES, cut=cut).decode(errors="replace").strip()
+        return read_plain(file, MAX_BYTES).decode(errors="replace").strip()
     except (OSError, ValueError):
         return ""
 

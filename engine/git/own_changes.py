@@ -187,7 +187,7 @@ _TEST_PATH: Final = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
 )
 _VENDORED_PATH: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
-_CONFLICT_MARKERS: Final = ("<<<<<<<", "=======", ">>>>>>>")
+_CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
 
 
 @frozen
@@ -219,14 +219,13 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     """Read what only HEAD's branch and the working tree have. A TODO counts when it was added after
     `since`. Raises `GitError`."""
     patch = own_patch(git, state)
+    by_path = patch.lines_of.items()
     is_busy = bool(state.operation)  # half of a merge: only what counts as settled can hold a marker by mistake
     return OwnChanges(
         mark=patch.mark,
         leftovers=find_leftovers(git, state, patch, since),
         mentions=() if is_busy else stale_mentions(git, patch),
-        lines=()
-        if is_busy
-        else tuple((path, tuple(line.line for line in lines)) for path, lines in patch.lines_of.items()),
+        lines=() if is_busy else tuple((path, tuple(line.line for line in lines)) for path, lines in by_path),
     )
 
 
@@ -261,9 +260,7 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Itera
     for line, kind in matches:
         if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
             continue  # it stands in a comment or a string
-        if line.line not in quoted and (
-            kind != CONFLICT_MARKER or (has_conflict and line.text.startswith(_CONFLICT_MARKERS[0]))
-        ):
+        if line.line not in quoted and (kind != CONFLICT_MARKER or (has_conflict and line.text.startswith("<<<<<<<"))):
             yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
 
 
@@ -296,15 +293,8 @@ def _fenced_lines(text: str) -> frozenset[int]:
 
 def _has_conflict(path: str, text: str) -> bool:
     """Whether the three markers stand in their order, in a file in which they are no text of their own."""
-    markers = [
-        line[:7] for line in text.split("\n") if line.startswith(_CONFLICT_MARKERS) and line[7:8] in ("", " ", "\r")
-    ]
-    matched = 0
-    for marker in markers:
-        matched += matched < 3 and marker == _CONFLICT_MARKERS[matched]
-    if matched < 3:
-        return False
-    return not (_TEST_PATH.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig")))
+    is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig"))
+    return not is_quoted and _CONFLICT.search(text) is not None
 
 
 def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:

@@ -6,6 +6,7 @@ A session that starts sets the card's task to running, or adds one; its end sets
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -82,7 +83,6 @@ class TaskBoard:
     def __init__(self, database: Database, *, randomness: Randomness) -> None:
         self._database = database
         self._randomness = randomness
-        self._reported: set[str] = set()
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """The tasks, latest change first. A task without a workspace belongs to every workspace."""
@@ -156,32 +156,25 @@ class TaskBoard:
             elif row.id not in items and row.state == "open" and all_read:
                 self._change(transaction, row, "done", ITEM_REMOVED)
 
-    def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> Sequence[str]:
+    def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> None:
         """Update the tasks from the files of `tasksDir`. `- [ ] words` in a `*.md` there is an open task; it is done
         when it is checked or gone, and open again when it is unchecked or back. A file belongs to the workspace of its
-        name (`shop.md`), any other to none. Returns messages about files that are not read because several workspaces
-        have their name, each once.
+        name (`shop.md`), any other to none.
 
         Raises OSError, UnicodeDecodeError for unreadable files; then nothing changes.
         """
-        open_in_files, unclear = _read_task_files(folder, workspaces)
+        open_in_files = _read_task_files(folder, workspaces)
         written = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
-            stored = {
-                (row.workspace, row.title): row.state
-                for row in session.exec(written)
-                if Path(row.workspace).name not in unclear
-            }
+            stored = {(row.workspace, row.title): row.state for row in session.exec(written)}
         new = [key for key in open_in_files if key not in stored]
         finished = {key for key, task_state in stored.items() if task_state == "open" and key not in open_in_files}
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
         reopened = {key for key in open_in_files if stored.get(key) == "done" and key not in last}
-        now = [list(key) for key in sorted({*open_in_files, *(item for item in last if Path(item[0]).name in unclear)})]
-        messages = [words for words in unclear.values() if words not in self._reported]
-        self._reported.update(messages)
+        now = [list(key) for key in sorted(open_in_files)]
         if not new and not finished and now == before:
-            return messages
+            return
 
         def work(tx: Transaction) -> None:
             for row in tx.session.exec(written):
@@ -194,7 +187,6 @@ class TaskBoard:
             state.put(tx, LAST_FILE_TASKS, now)
 
         self._database.write(work)
-        return messages
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether this task is open or running; False for an unknown one."""
@@ -275,26 +267,19 @@ class TaskBoard:
         transaction.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
-def _read_task_files(folder: Path, workspaces: Sequence[str]) -> tuple[dict[tuple[str, str], None], dict[str, str]]:
-    """(workspace, title) of each open task in the files of `folder`, in order; and by name, messages about files that
-    could belong to several workspaces."""
-    by_name: dict[str, list[str]] = {}
-    for path in workspaces:
-        by_name.setdefault(Path(path).name, []).append(path)
+def _read_task_files(folder: Path, workspaces: Sequence[str]) -> dict[tuple[str, str], None]:
+    """(workspace, title) of each open task in the files of `folder`, in order. A file whose name several workspaces
+    have belongs to none."""
+    names = Counter(Path(path).name for path in workspaces)
+    by_name = {Path(path).name: path for path in workspaces if names[Path(path).name] == 1}
     open_tasks: dict[tuple[str, str], None] = {}
-    unclear: dict[str, str] = {}
     for file in sorted(folder.iterdir()):
-        if file.suffix != ".md" or not file.is_file():
-            continue
-        matching = by_name.get(file.stem, [""])
-        if len(matching) > 1:
-            unclear[file.stem] = f"{file.name} could be about {' or '.join(matching)}, so it is not read; rename it"
-            continue
-        for _, is_open, text in check_boxes(file.read_text(encoding="utf-8")):
-            title = redact(sanitise(text).strip())[:MAX_TITLE]
-            if is_open and title:
-                open_tasks[matching[0], title] = None
-    return open_tasks, unclear
+        if file.suffix == ".md" and file.is_file():
+            for _, is_open, text in check_boxes(file.read_text(encoding="utf-8")):
+                title = redact(sanitise(text).strip())[:MAX_TITLE]
+                if is_open and title:
+                    open_tasks[by_name.get(file.stem, ""), title] = None
+    return open_tasks
 
 
 def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:

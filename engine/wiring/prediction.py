@@ -231,8 +231,7 @@ def _follow_tasks(core: Services) -> None:
     if not (folder := core.settings.current.tasks_dir):
         return
     try:
-        for words in core.tasks.update_from_files(Path(folder).expanduser(), core.workspaces):
-            core.report("tasksDir", words)
+        core.tasks.update_from_files(Path(folder).expanduser(), core.workspaces)
     except (OSError, UnicodeDecodeError) as error:
         core.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 

@@ -192,11 +192,10 @@ def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
     assert (op.continue_command, op.abort_command) == ("git merge --continue", "git merge --abort")
 
 
-@pytest.mark.parametrize("backend", ["--merge", "--apply"])
-def test_what_a_rebase_has_left(apart: Repository, backend: str) -> None:
+def test_what_a_rebase_has_left(apart: Repository) -> None:
     apart.git("checkout", "-q", "side")
     rest = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
-    attempt(apart, "rebase", backend, "main")
+    attempt(apart, "rebase", "main")
     op = read_operation(Git(apart.path))
     assert op is not None
     assert (op.name, op.rebased, op.ours.name) == ("rebase", "side", "main")

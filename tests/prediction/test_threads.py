@@ -286,19 +286,7 @@ def test_a_box_that_is_unchecked_or_written_again_is_open_again(board: TaskBoard
     assert after("- [ ] cart\n") == "open"
 
 
-def test_a_file_that_could_be_about_two_workspaces_is_told_once_and_not_read(board: TaskBoard, tmp_path: Path) -> None:
-    (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] till\n")
-    (tmp_path / "home.md").write_text("- [ ] taxes\n")
-    board.update_from_files(tmp_path, ["/srv/shop"])
-    board.done(next(task.id for task in board.list() if task.title == "cart"))
-    (tmp_path / "shop.md").write_text("- [ ] cart\n- [ ] search\n")
-    before = board.list()
-    both = ["/srv/shop", "/old/shop"]
-    [told] = board.update_from_files(tmp_path, both)
-    assert "shop.md could be about /srv/shop or /old/shop" in told
-    assert board.update_from_files(tmp_path, both) == []
-    assert board.list() == before
-    board.update_from_files(tmp_path, ["/srv/shop"])
-    assert {task.title: task.state for task in board.list()} == {
-        "cart": "done", "till": "done", "search": "open", "taxes": "open",
-    }  # fmt: skip
+def test_a_file_that_could_be_about_two_workspaces_is_about_none(board: TaskBoard, tmp_path: Path) -> None:
+    (tmp_path / "shop.md").write_text("- [ ] cart\n")
+    board.update_from_files(tmp_path, ["/srv/shop", "/old/shop"])
+    assert [(task.title, task.workspace) for task in board.list()] == [("cart", "")]
