@@ -29,7 +29,7 @@ from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.retention import Retention
 from engine.services import Overrides
-from engine.wiring import acting, adaptation, execution, foundation, learnings, people, prediction
+from engine.wiring import acting, execution, learning, organisation, prediction
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server
@@ -97,16 +97,16 @@ class Engine(ApiServices):
         self._control: ControlServer | None = None
         self._attach = attach
 
-        foundation.build_storage(self, overrides)
-        people.build_organisation(self, overrides)
-        foundation.build_rails(self)
-        foundation.build_effects(self)
-        learnings.build(self)
+        organisation.build_storage(self, overrides)
+        organisation.build_organisation(self, overrides)
+        organisation.build_rails(self)
+        organisation.build_effects(self)
+        learning.build_learnings(self)
         launcher = execution.build(self, overrides)
         hook = prediction.build_twin(self)
         prediction.build_prediction(self, launcher, hook, overrides)
-        people.build_knowledge(self, overrides)
-        adaptation.build(self)
+        organisation.build_knowledge(self, overrides)
+        learning.build_adaptation(self)
         self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)

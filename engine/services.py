@@ -135,7 +135,7 @@ class Services:
     randomness: Randomness
     version: str
 
-    # storage, settings and memory (`engine.wiring.foundation`)
+    # storage, settings and memory (`engine.wiring.organisation`)
     bus: EventBus
     settings: SettingsStore
     database: Database
@@ -143,7 +143,7 @@ class Services:
     validation_runs: ValidationRuns
     memory: MemoryService
 
-    # the organisation (`engine.wiring.people`)
+    # the organisation (`engine.wiring.organisation`)
     agents: Agents
     agent_files: AgentFiles
     decisions: Decisions
@@ -154,16 +154,16 @@ class Services:
     teaching: Teaching
     guided_sessions: GuidedSessions
 
-    # rails (`engine.wiring.foundation`)
+    # rails (`engine.wiring.organisation`)
     safety: Safety
 
-    # active candidates (`engine.wiring.foundation`)
+    # active candidates (`engine.wiring.organisation`)
     overlays: Overlays
     trials: Trials
     learned_guidance: LearnedGuidance
     flows: FlowRegistry
 
-    # learnings (`engine.wiring.learnings`)
+    # learnings (`engine.wiring.learning`)
     learnings: Learnings
     learnings_part: LearningsPart
 
@@ -197,12 +197,12 @@ class Services:
     contexts: Contexts
     predictions: Predictions
 
-    # knowledge (`engine.wiring.people`)
+    # knowledge (`engine.wiring.organisation`)
     knowledge: Knowledge
     importer: Importer
     summary_sharing: SummarySharing
 
-    # candidates (`engine.wiring.adaptation`)
+    # candidates (`engine.wiring.learning`)
     adaptation: Adaptation
 
     retention: Retention

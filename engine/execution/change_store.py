@@ -22,9 +22,9 @@ from engine.execution.snapshots import join_paths, missing_objects, printable_pa
 from engine.execution.trees import apply_patch, changed_files
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
-from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, json_field, utc_field, value_of
+from engine.storage.state import finish_intent
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
@@ -150,7 +150,7 @@ def store_decision(
     """Store a decision, and remove its intent: `decide` changes the row, also to another state than `state`, and
     returns the event. Raises as `load_checked_row`."""
     if intent is not None:
-        intents.finish(tx, intent)
+        finish_intent(tx, intent)
     row = load_checked_row(tx.session, change_set_id, state)
     row.state, row.note = state.value, ""
     row.decided_at = tx.now

@@ -44,9 +44,10 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
-from engine.storage import intents
+from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
+from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -201,12 +202,12 @@ class ChangeSets(Landings):
             commit = commit_diff(git, **trees, message=row.commit_message, at=at)
             name = free_branch_name(git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
-            intent = self._database.write(lambda tx: intents.begin(tx, BRANCHING, row.id, payload))
+            intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING, row.id, payload))
             self._step("branch intent")
             try:
                 create_branch(git, name, commit)
             except Refusal:
-                intents.drop(self._database, intent)
+                drop_intent(self._database, intent)
                 raise
             self._step("branch made")
             changed = self._record_branch(payload, intent)
@@ -225,8 +226,8 @@ class ChangeSets(Landings):
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove worktrees of earlier
         sessions, except for those in `spare`. Returns messages on what was done."""
         shutil.rmtree(self._scratch, ignore_errors=True)
-        messages = [self._recover_landing(intent) for intent in intents.unfinished(self._database, LANDING)]
-        messages += [self._recover_branch(intent) for intent in intents.unfinished(self._database, BRANCHING)]
+        messages = [self._recover_landing(intent) for intent in unfinished_intents(self._database, LANDING)]
+        messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING)]
         with self._database.read() as session:
             rows = list(session.exec(select(ChangeSetRow).where(col(ChangeSetRow.kept))))
         final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)
@@ -267,7 +268,7 @@ class ChangeSets(Landings):
             session.discarded_at = tx.now
         return changed
 
-    def _recover_branch(self, intent: intents.Intent) -> str:
+    def _recover_branch(self, intent: state.Intent) -> str:
         payload = intent.payload
         name = payload["branch"]
         try:
@@ -276,7 +277,7 @@ class ChangeSets(Landings):
                 return f"branching {payload['change_set']} was interrupted; the branch {name} exists"
         except Refusal as error:
             return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
-        intents.drop(self._database, intent.id)
+        drop_intent(self._database, intent.id)
         return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:

@@ -22,9 +22,10 @@ from engine.execution.worktrees import Worktrees
 from engine.git import Git
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
-from engine.storage import intents
+from engine.storage import state
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
+from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 
 LANDING = "landing"
 
@@ -107,7 +108,7 @@ class Landings(ChangeReader):
         """The row and the operator's files, locked against other changes. Finishes an interrupted change first."""
         workspace = self.row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
-            for intent in intents.unfinished(self._database, LANDING):
+            for intent in unfinished_intents(self._database, LANDING):
                 if intent.payload["workspace"] == workspace:
                     try:
                         self._finish(intent)
@@ -161,7 +162,7 @@ class Landings(ChangeReader):
             "files": files,
             "landed": landed,
         }
-        intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
+        intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
             landing.carry_out(root, plan, partial(staging.read_blobs, git), self._step)
@@ -172,7 +173,7 @@ class Landings(ChangeReader):
                 "fix the cause (a full disk?) and restart; the change is undone first",
             ) from error
         except (landing.FilesChanged, OSError, Refusal) as error:
-            intents.drop(self._database, intent)
+            drop_intent(self._database, intent)
             if isinstance(error, landing.FilesChanged):
                 if state is ChangeState.UNDONE:
                     raise _later_edits(error.paths) from error
@@ -214,7 +215,7 @@ class Landings(ChangeReader):
 
         return self._database.write(store)
 
-    def _recover_landing(self, intent: intents.Intent) -> str:
+    def _recover_landing(self, intent: state.Intent) -> str:
         """At start-up: finish or roll back an interrupted landing. Returns a message on what was done."""
         with self._database.read() as session:
             row = load_checked_row(session, intent.payload["change_set"], None)
@@ -225,7 +226,7 @@ class Landings(ChangeReader):
         except (Refusal, OSError, landing.FilesChanged) as error:
             return f"{action} and cannot be undone yet: {error}; it is tried again at the next start"
 
-    def _finish(self, intent: intents.Intent) -> str:
+    def _finish(self, intent: state.Intent) -> str:
         """Record an interrupted landing whose files are complete, or roll it back; returns what was done. Raises
         `Refusal`, OSError, `FilesChanged`: the intent stays then."""
         workspace, plan = intent.payload["workspace"], landing.Plan.from_json(intent.payload["plan"])
@@ -235,7 +236,7 @@ class Landings(ChangeReader):
                 self._record(root, intent.payload, plan, intent.id)
                 return "after its last file; it is complete"
             rollback = landing.roll_back(root, plan, partial(staging.read_blobs, git), self._step)
-        intents.drop(self._database, intent.id)
+        drop_intent(self._database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
         if others := rollback.changed_by_others:
             message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"

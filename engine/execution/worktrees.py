@@ -26,8 +26,9 @@ from engine.git import Git, GitError
 from engine.git.command import join_nul, split_nul
 from engine.home import Home
 from engine.model import Refusal, sanitise
-from engine.storage import intents
+from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.state import begin_intent, drop_intent, intents_of, unfinished_intents
 
 # Keeps landings, undos and snapshots of one workspace from overlapping with each other, and with sessions whose
 # commands may write to the same files (SPEC 3.9).
@@ -276,7 +277,7 @@ class Worktrees:
         git = Git(workspace).pin()
         snapshots.require_merge_tree()
         payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
-        self._database.write(lambda tx: intents.begin(tx, INTENT, session_id, payload))
+        self._database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
         try:
             with self.locks.hold(str(workspace)):
                 snapshot = snapshots.take_snapshot(git)
@@ -301,7 +302,7 @@ class Worktrees:
         """Store its changes at the next start even if its session is interrupted; see `list_unsaved`."""
 
         def note(tx: Transaction) -> None:
-            for intent in intents.of(tx, INTENT, worktree.session_id):
+            for intent in intents_of(tx, INTENT, worktree.session_id):
                 intent.payload = {**intent.payload, "base": worktree.base}
 
         self._database.write(note)
@@ -310,7 +311,7 @@ class Worktrees:
         """Existing worktrees of an earlier run that are worth keeping, oldest first, with the fields that `capture`
         needs."""
         worktrees = []
-        for intent in intents.unfinished(self._database, INTENT):
+        for intent in unfinished_intents(self._database, INTENT):
             base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
             if base and Path(workspace).is_dir() and Path(folder).is_dir():
                 worktrees.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
@@ -319,7 +320,7 @@ class Worktrees:
     def list_sessions(self) -> list[tuple[str, bool]]:
         """The sessions that have a worktree, and whether it is worth keeping."""
         return [
-            (intent.subject, bool(intent.payload.get("base"))) for intent in intents.unfinished(self._database, INTENT)
+            (intent.subject, bool(intent.payload.get("base"))) for intent in unfinished_intents(self._database, INTENT)
         ]
 
     def folder_of(self, session_id: str) -> Path:
@@ -342,7 +343,7 @@ class Worktrees:
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one; its trees stay in the repository. A worktree that cannot be
         removed (with files of another user) is left to the next start."""
-        for intent in intents.unfinished(self._database, INTENT):
+        for intent in unfinished_intents(self._database, INTENT):
             if intent.subject == session_id:
                 self._clear_away(intent)
 
@@ -356,7 +357,7 @@ class Worktrees:
         """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their
         trees, except for those in `keep_refs`. Returns messages on what was done."""
         messages = []
-        for intent in intents.unfinished(self._database, INTENT):
+        for intent in unfinished_intents(self._database, INTENT):
             if intent.subject not in keep:
                 removed = self._clear_away(intent)
                 if intent.subject not in keep_refs:
@@ -369,7 +370,7 @@ class Worktrees:
                     )
         return messages
 
-    def _clear_away(self, intent: intents.Intent) -> bool:
+    def _clear_away(self, intent: state.Intent) -> bool:
         """False when it cannot be removed now: the intent stays then, and the next start tries again."""
         folder = Path(intent.payload["folder"])
         try:
@@ -377,7 +378,7 @@ class Worktrees:
         except OSError:
             log.warning("the worktree %s cannot be removed", folder, exc_info=True)
             return False
-        intents.drop(self._database, intent.id)
+        drop_intent(self._database, intent.id)
         return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:

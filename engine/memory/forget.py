@@ -24,11 +24,11 @@ from engine.memory.captures import CaptureRow
 from engine.memory.drafts import DraftRow
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
-from engine.storage import erasing, intents
+from engine.storage import erasing
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
-from engine.storage.intents import Intent
 from engine.storage.rows import driver_of
+from engine.storage.state import Intent, begin_intent, drop_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Forgetting:
             terms = self._search_terms(what) if isinstance(what, str) else SearchTerms(what)
             self._refuse_running(terms)
             intent = self._database.write(
-                lambda tx: intents.begin(tx, INTENT, "", {"phase": "erase", "wanted": list(terms.texts)})
+                lambda tx: begin_intent(tx, INTENT, "", {"phase": "erase", "wanted": list(terms.texts)})
             )
             return self._finish(intent, terms)
 
@@ -120,7 +120,7 @@ class Forgetting:
         """Finish what a crash left half done."""
         messages = []
         with self._lock:
-            for intent in intents.unfinished(self._database, INTENT):
+            for intent in unfinished_intents(self._database, INTENT):
                 texts = intent.payload.get("wanted")
                 self._finish(intent.id or 0, SearchTerms(texts) if texts else None)
                 messages.append("the deletion that was interrupted when the engine stopped is complete")
@@ -145,7 +145,7 @@ class Forgetting:
             self._database.write(without_words)
         if not self._database.scrub():
             log.warning("a reader kept the database's log from being emptied; it is with the next checkpoint")
-        intents.drop(self._database, intent)
+        drop_intent(self._database, intent)
         return ForgetReport(tuple(counts), NOT_ERASED)
 
     def _search_terms(self, what: str) -> SearchTerms:

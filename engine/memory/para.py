@@ -25,9 +25,9 @@ from engine.frozen import frozen
 from engine.memory.capture_rules import digest
 from engine.model import Bucket, ParaFact, Refusal, Trust, sanitise
 from engine.model.text import one_line, validation_faults
-from engine.storage import intents
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
+from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 
 ITEMS, SUMMARY = "items.json", "summary.md"
 GROUP = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
@@ -168,13 +168,13 @@ class Para:
     def recover(self) -> list[str]:
         """Finish what a crash left half done. Says in words what cannot be."""
         problems = []
-        for intent in intents.unfinished(self._database, INTENT):
+        for intent in unfinished_intents(self._database, INTENT):
             try:
                 self._write_files(_FACTS.validate_python(intent.payload["facts"]))
             except (OSError, Refusal) as error:
                 problems.append(f"facts of {intent.begun_at:%Y-%m-%d} are waiting to be written: {error}")
             else:
-                intents.drop(self._database, intent.id)
+                drop_intent(self._database, intent.id)
         return problems
 
     # -- inside
@@ -221,7 +221,7 @@ class Para:
         for folder in {self._folder_of(fact) for fact in facts}:
             _refuse_broken(self._group(folder))
         payload = {"facts": _FACTS.dump_python(list(facts), mode="json")}
-        intent = self._database.write(lambda tx: intents.begin(tx, INTENT, "", payload))
+        intent = self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload))
         try:
             self._write_files(facts)
         except OSError as error:
@@ -230,7 +230,7 @@ class Para:
                 f"{self._folder} cannot be written: {error.strerror or error}",
                 "free some space or make the folder writable; the rest is written at the next start",
             ) from error
-        intents.drop(self._database, intent)
+        drop_intent(self._database, intent)
 
     def _write_files(self, changed: Sequence[ParaFact]) -> None:
         with self._lock:

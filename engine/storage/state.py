@@ -1,15 +1,21 @@
-"""Small pieces of state that survive a restart: one row a key, a JSON value."""
+"""Small pieces of state that survive a restart, one row a key, and intents: what was begun and is not done.
+
+A change to files is an intent, the write, a done (ARCHITECTURE rule 4). A service that changes files which SQLite must
+agree with writes an intent first. At the next start, intents that are still there are handed to their service, which
+finishes or undoes the change, and reports it.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, Session, col
+from sqlmodel import Field, Session, col, select
 
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, json_field
+from engine.storage.rows import Row, ask, json_field, utc_field
 
 
 class EngineState(Row, table=True):
@@ -40,3 +46,47 @@ def put(transaction: Transaction, key: str, value: Any) -> None:
 def put_with_next_write(database: Database, key: str, value: Any) -> None:
     """The same with whatever is written next; see `Database.defer_to_next_write`."""
     database.defer_to_next_write(key, lambda tx: put(tx, key, value))
+
+
+class Intent(Row, table=True):
+    """One change of files that was begun. `kind` names its owner, `payload` all it needs to finish or undo it."""
+
+    __tablename__ = "intents"
+
+    id: int = Field(default=None, primary_key=True)
+    """The database gives it."""
+    kind: str
+    subject: str
+    payload: dict[str, Any] = json_field()
+    begun_at: datetime = utc_field()
+
+
+def begin_intent(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:
+    """Write an intent in `transaction`; returns its id. The files may be touched once it is committed."""
+    intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
+    transaction.insert(intent)
+    return intent.id
+
+
+def finish_intent(transaction: Transaction, intent_id: int) -> None:
+    """Take the intent away: the files now agree with the database. Harmless when it is gone already."""
+    intent = transaction.session.get(Intent, intent_id)
+    if intent is not None:
+        transaction.session.delete(intent)
+
+
+def drop_intent(database: Database, intent_id: int) -> None:
+    """Take the intent away in a transaction of its own: nothing was changed, or it was undone."""
+    database.write(lambda transaction: finish_intent(transaction, intent_id))
+
+
+def intents_of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
+    """Intents for `subject` that were begun and not done. They belong to `transaction`: changes of them are stored."""
+    query = select(Intent).where(col(Intent.kind) == kind, col(Intent.subject) == subject)
+    return list(transaction.session.exec(query.order_by(col(Intent.id))))
+
+
+def unfinished_intents(database: Database, kind: str) -> list[Intent]:
+    """The intents that were begun and not done, oldest first."""
+    with database.read() as session:
+        return list(session.exec(select(Intent).where(col(Intent.kind) == kind).order_by(col(Intent.id))))

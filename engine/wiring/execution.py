@@ -39,7 +39,7 @@ from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
 from engine.services import Overrides
 from engine.storage.database import Transaction
-from engine.wiring.people import card
+from engine.wiring.organisation import card
 from engine.wiring.prediction import last_sign
 
 if TYPE_CHECKING:

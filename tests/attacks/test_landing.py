@@ -23,8 +23,9 @@ from sqlmodel import col, update
 from engine.execution.change_store import ChangeSetRow
 from engine.files import TEMPORARY_PREFIX
 from engine.model import ChangeSet, ChangeState, Refusal
-from engine.storage import beneath, intents
+from engine.storage import beneath
 from engine.storage.beneath import Beneath
+from engine.storage.state import unfinished_intents
 from tests.attacks.landing_canary import (
     EDITED,
     Canary,
@@ -103,7 +104,7 @@ def test_something_at_the_names_of_temporary_files(world: World, canary: Canary,
 
     def step(name: str) -> None:
         if name == "intent":
-            (intent,) = intents.unfinished(world.database, "landing")
+            (intent,) = unfinished_intents(world.database, "landing")
             for number in range(len(intent.payload["plan"]["entries"])):
                 planted.append(world.root / f"d/{TEMPORARY_PREFIX}{intent.payload['plan']['token']}-{number}")
                 plant(planted[-1], canary)

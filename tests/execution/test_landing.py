@@ -14,9 +14,9 @@ import pytest
 from engine.execution.change_store import ChangeSetRow
 from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.model import ChangeState, Refusal
-from engine.storage import intents
 from engine.storage.beneath import Beneath
 from engine.storage.database import Transaction
+from engine.storage.state import unfinished_intents
 from tests.execution.landing_world import TEXT, World, git_state, picture, refusal_of, refused_whole, writing
 
 
@@ -341,7 +341,7 @@ def test_a_write_that_fails_takes_everything_back(world: World, failing: str) ->
 
     assert refusal.code == "cannot_write"
     assert picture(world.root) == before
-    assert intents.unfinished(world.database, "landing") == []
+    assert unfinished_intents(world.database, "landing") == []
     world.changes.land(change_set.id)
 
 

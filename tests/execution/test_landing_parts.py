@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.events import LandingUndone
 from engine.execution.diffs import Span, apply_hunks, find_hunks
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
-from engine.storage import intents
+from engine.storage.state import unfinished_intents
 from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, line_places, names, operator_edits, session_edits
 from tests.execution.landing_world import World, git_state, picture
 
@@ -423,7 +423,7 @@ def test_killed_at_any_step_it_is_done_or_taken_back(tmp_path: Path, verb: str) 
         world.close()
         world = World(folder)
         world.changes.recover()
-        assert intents.unfinished(world.database, "landing") == []
+        assert unfinished_intents(world.database, "landing") == []
         now = world.changes.get(id)
         if now.landed == was.landed:
             assert (picture(world.root), now) == (before, was)

@@ -19,8 +19,8 @@ from engine.execution.runners.runner import RunnerResult
 from engine.execution.session_store import SessionRow, continued_session
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.model import UNDONE, Assignment, ChangeSet, ChangeState, Refusal, SessionState, SessionView
-from engine.storage import intents
 from engine.storage.database import Database, Transaction
+from engine.storage.state import unfinished_intents
 from tests.conftest import Repository
 from tests.execution.landing_world import World, our_refs
 from tests.execution.session_world import ProseRunner, RepositoryWorld, until
@@ -224,7 +224,7 @@ def test_what_cannot_be_captured_stays_where_it_is(
     assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
     assert make(nothing).sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
     shutil.rmtree(world.worktrees.folder_of(session_id))
-    assert intents.unfinished(world.database, "worktree") != []
+    assert unfinished_intents(world.database, "worktree") != []
 
 
 # A session that continues another begins with its changes, and takes its place (SPEC 9.4, 3.9).

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from engine.model import ChangeState, Refusal
-from engine.storage import intents
+from engine.storage.state import unfinished_intents
 from tests.execution.landing_pairs import Pair, pairs, try_pair
 from tests.execution.landing_world import Picture, World, git_state, our_refs, picture
 
@@ -112,7 +112,7 @@ def recover_whole(folder: Path, change_set_id: str, before: Picture, after: Pict
         now = world.changes.get(change_set_id).state
         assert git_state(world.root) == state
         assert picture(world.root) == (after if now is done else before), words
-        assert intents.unfinished(world.database, "landing") == []
+        assert unfinished_intents(world.database, "landing") == []
         assert world.changes.recover() == []
         assert world.repository.git("fsck", "--no-dangling", "--no-progress") == ""
         return now is done

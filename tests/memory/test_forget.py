@@ -33,9 +33,10 @@ from engine.model import (
     SourceKind,
 )
 from engine.services import Overrides
-from engine.storage import erasing, intents
+from engine.storage import erasing
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
+from engine.storage.state import unfinished_intents
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.guidance_world import edit_profile
 
@@ -186,7 +187,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
     again = opened(tmp_path / "home")
     try:
         assert holders(tmp_path / "home") == []
-        assert intents.unfinished(again.database, "forget") == []
+        assert unfinished_intents(again.database, "forget") == []
         assert len(again.knowledge.graph.neighbourhood("session_1").edges) == 1
     finally:
         again.close()

@@ -21,7 +21,7 @@ from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
-from engine.wiring.foundation import chroma_database
+from engine.wiring.organisation import chroma_database
 from tests.memory.conftest import WordVectors, turns
 from tests.memory.test_index import LONG, nearest, until
 

@@ -13,8 +13,8 @@ from engine.clock import FakeClock
 from engine.files import write_atomic
 from engine.memory.para import NewFact, Para, group_name
 from engine.model import Bucket, ParaFact, Refusal
-from engine.storage import intents
 from engine.storage.database import Database
+from engine.storage.state import unfinished_intents
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
 
@@ -153,4 +153,4 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     assert [fact.active for fact in again.corrections(old.id)] == [False, True]
     assert again.problems() == []
     assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
-    assert intents.unfinished(database, "para") == []
+    assert unfinished_intents(database, "para") == []

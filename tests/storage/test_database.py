@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput, TaskAdded
 from engine.model import Refusal
-from engine.storage import intents, state
+from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.intents import Intent
 from engine.storage.ledger import Ledger
+from engine.storage.state import Intent, begin_intent
 
 
 def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, bus: EventBus) -> None:
@@ -50,7 +50,7 @@ def test_what_raises_leaves_nothing_behind_and_is_not_told(database: Database, b
 def test_after_a_caught_error_of_the_database_nothing_more_of_a_write_is_kept(database: Database) -> None:
     """Otherwise each later statement would commit by itself."""
     database.write(lambda tx: tx.record(TaskAdded(title="first")))
-    database.write(lambda tx: intents.begin(tx, "kind", "subject", {}))
+    database.write(lambda tx: begin_intent(tx, "kind", "subject", {}))
 
     def work(tx: Transaction) -> None:
         tx.session.add(Intent(id=1, kind="", subject="", payload={}, begun_at=tx.now))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine.files import TEMPORARY_PREFIX, remove_temporaries, write_atomic
-from engine.storage import intents
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database
+from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 
 def test_a_new_file_is_private_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
@@ -56,13 +56,13 @@ def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
 
 
 def test_an_intent_stands_until_it_is_finished(database: Database) -> None:
-    number = database.write(lambda tx: intents.begin(tx, "land", "chg_1", {"files": ["a"]}))
-    assert [(item.subject, item.payload) for item in intents.unfinished(database, "land")] == [
+    number = database.write(lambda tx: begin_intent(tx, "land", "chg_1", {"files": ["a"]}))
+    assert [(item.subject, item.payload) for item in unfinished_intents(database, "land")] == [
         ("chg_1", {"files": ["a"]})
     ]
-    database.write(lambda tx: intents.finish(tx, number))
-    database.write(lambda tx: intents.finish(tx, number))
-    assert intents.unfinished(database, "land") == []
+    database.write(lambda tx: finish_intent(tx, number))
+    database.write(lambda tx: finish_intent(tx, number))
+    assert unfinished_intents(database, "land") == []
 
 
 # Files below a folder, by relative paths.

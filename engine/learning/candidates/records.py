@@ -19,7 +19,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of
 
-# The interface through which adaptation reads from packages above it. `engine.wiring.adaptation` implements it.
+# The interface through which adaptation reads from packages above it. `engine.wiring.learning` implements it.
 
 
 @frozen

@@ -39,8 +39,9 @@ from engine.learning.decisions.preferences import (
 from engine.model import TWIN_INSTRUCTION, DecisionSignal, Refusal
 from engine.model.secrets import redact
 from engine.model.text import count
-from engine.storage import intents, state
+from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 MIN_BATCH = 50
 """Minimum number of new pairs in a batch (SPEC 8.3)."""
@@ -101,7 +102,7 @@ class Exporter:
 
     def recover(self) -> int:
         """Finish the batches that a crash interrupted; returns how many."""
-        unfinished = intents.unfinished(self._database, EXPORT_INTENT)
+        unfinished = unfinished_intents(self._database, EXPORT_INTENT)
         for intent in unfinished:
             assert intent.id is not None
             self._write_batch(intent.id, intent.payload)
@@ -131,7 +132,7 @@ class Exporter:
                 "offset": _size(self.file),
                 "weights_offset": _size(_weights_file(self.file)),
             }
-            return intents.begin(tx, EXPORT_INTENT, self.file.name, payload), payload
+            return begin_intent(tx, EXPORT_INTENT, self.file.name, payload), payload
 
         intent, payload = self._database.write(begin)
         return self._write_batch(intent, payload)
@@ -212,7 +213,7 @@ class Exporter:
                 .values(dpo_exported=True)
             )
             state.put(tx, LAST_BATCH_AT, tx.now.isoformat())
-            intents.finish(tx, intent)
+            finish_intent(tx, intent)
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
 
         self._database.write(done)

@@ -27,10 +27,11 @@ from engine.frozen import frozen
 from engine.learning.learnings.entries import ROOT, Scope, front_matter, page_location, read_entry
 from engine.learning.learnings.page import Page, Value
 from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, sanitise
-from engine.storage import intents, state
+from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import Row, ask, utc_field
+from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class LearningFiles:
                 "changes": [asdict(change) for change in changes],
                 "facts": [{"kind": fact.kind, **vars(fact)} for fact in facts],
             }
-            intent = self._database.write(lambda tx: intents.begin(tx, INTENT, changes[0].entry, payload))
+            intent = self._database.write(lambda tx: begin_intent(tx, INTENT, changes[0].entry, payload))
             self._finish(intent, changes, facts)
 
     @contextmanager
@@ -208,7 +209,7 @@ class LearningFiles:
     def recover(self) -> list[str]:
         """Finish the changes that a crash or a full disk interrupted; returns the problems of those that still fail."""
         problems = []
-        for intent in intents.unfinished(self._database, INTENT):
+        for intent in unfinished_intents(self._database, INTENT):
             changes = [Change(**change) for change in intent.payload["changes"]]
             try:
                 with self._lock:
@@ -232,7 +233,7 @@ class LearningFiles:
             ) from error
 
         def done(tx: Transaction) -> None:
-            intents.finish(tx, intent)
+            finish_intent(tx, intent)
             for fact in facts:
                 tx.record(fact)
 

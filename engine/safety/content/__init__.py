@@ -1,10 +1,9 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-A command goes through `shell` (the text as a reader sees it, simple commands), `calls` (the programs that really run,
-through `wrappers`) with `outputs` (what a pipe feeds them), then the rules: `rulebook` (in the language of `patterns`),
-`targets` with `deletions` (what a program is pointed at), `leaks` (secrets that leave, packages of unknown origin) and
-`code` (interpreters, SQL). A prompt goes through `sentences` and `prose`, its commands as above. `own` are the
-operator's rules. What is only data is in `rules/`.
+A command goes through `shell` (the text as a reader sees it, simple commands), `calls` (the programs that really run)
+with `outputs` (what a pipe feeds them), then the rules: `rulebook` (those of the program and the operator's own),
+`targets` (what a program is pointed at) and `leaks` (secrets that leave, packages of unknown origin); program text and
+SQL are judged here. A prompt goes through `prose`, its commands as above. What is only data is in `rules/`.
 
 Everything is a function of the text and the operator's rules; no input takes more than 50 ms. What cannot be judged,
 such as a command whose name cannot be read from the text, is asked about, never allowed. May import engine.model only.
@@ -12,16 +11,19 @@ such as a command whose name cannot be read from the text, is asked about, never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
 from engine.frozen import frozen
 from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
-from engine.safety.content.calls import unwrap
-from engine.safety.content.judging import RANK, judge_command, judge_prompt
-from engine.safety.content.rule_files import Hit
-from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
+from engine.safety.content import leaks, rulebook, targets
+from engine.safety.content.calls import Call, Unwrapped, unwrap
+from engine.safety.content.outputs import decode_base64
+from engine.safety.content.prose import Clause, clauses, judge_clause
+from engine.safety.content.rule_files import INTERPRETERS, Hit
+from engine.safety.content.rulebook import ASK, BLOCK, NO_RULES, OwnRules, own_rules
 from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
@@ -106,9 +108,6 @@ def _verdict(hit: Hit | None) -> RailVerdict:
     return _CLEAN if hit is None else RailVerdict(RAIL, hit[0], hit[2], hit[1])
 
 
-# Objections of the content filter to words that an agent reads: text of others in a prompt or in the queue.
-
-
 def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
     """The objection of the content filter to text that would guide agents, "" for none."""
     verdict = check(text) if text.strip() else None
@@ -122,3 +121,270 @@ def line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> li
     if part.role == "assistant":
         return [""] * len(part.lines)
     return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
+
+
+# Program text handed to an interpreter, and SQL
+
+
+_LOOKED_AT = 20_000
+
+# Deletes trees, tables, everything.
+_DELETES = re.compile(
+    r"\brmtree\b|\bremove_tree\b|\bremovedirs\b|\brimraf\b|\bemptyDirSync\b|\bdel(ete)?Tree\b|"
+    r"FileUtils\.(rm_rf|rm_r|remove_dir|remove_entry\w*|rmtree)\b|\bFile::Path\b|"
+    r"\b(rm|rmdir|unlink|remove)(Sync)?\s*\([^)]{0,200}(recursive|force)|\bfs\b.{0,60}\b(rm|rmdir)(Sync)?\s*\(|"
+    r"\bunlink\s+glob|\bremoveSync\b|\bDirectory\.Delete\b|\bremove_dir_all\b|\bos\.RemoveAll\b|"
+    r"\bdelete_all\b|\bdestroy_all\b|\bobjects\.all\(\)\.delete\(|\bdrop_all\(|\bdropDatabase\b|\bdrop_database\b|"
+    r"\bdrop_collection\b|\bdelete_many\(\s*\{\s*\}|\bdeleteMany\(\s*\{?\s*\}?\s*\)|\bflush(all|db)\b|"
+    r"\bdelete_(bucket|db_instance|stack|table|cluster|objects?|namespace\w*)\s*\(|\bterminate_instances\s*\(",
+    re.IGNORECASE,
+)
+# Deletes single files: a person looks.
+_REMOVES = re.compile(
+    r"\bos\.(remove|unlink|rmdir)\b|\.unlink(Sync)?\(|\b(Dir|File)\.(rmdir|delete|unlink)\b|FileUtils\.rm\b|"
+    r"\bunlink\s*[('\"<$]|\brmdir\s*\(|\bDeno\.remove|\bfs\b.{0,60}\bunlink|\b(send2trash|Remove-Item)\b",
+)
+_RUNS = re.compile(
+    r"\b(os\.system|os\.popen|os\.exec\w*|os\.execute|io\.popen|subprocess|popen|system|exec|execSync|execFile\w*|spawn\w*|"
+    r"child_process|shell_exec|passthru|proc_open|qx|Kernel|IO\.popen|Open3|sh\.|do shell script|run|call|check_output|"
+    r"eval|pty|Bun\.\$|Deno\.Command|compile)\b|`|\$\(shell|:!|^!",
+)
+_STRING = re.compile(
+    r"'((?:[^'\\]|\\.){1,2000})'|\"((?:[^\"\\]|\\.){1,2000})\"|`([^`]{1,2000})`|%x[{(]([^})]{1,2000})[})]|"
+    r"qx[{(/]([^})/]{1,2000})[})/]"
+)
+_LIST = re.compile(r"[\[(]((?:\s*[rbuf]?['\"][^'\"]{0,200}['\"]\s*,?){2,30})\s*[\])]")
+_JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
+_BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
+
+_SQL = re.compile(
+    r"\bdrop\s+(table|database|schema|user|role|index|view|keyspace|collection|owned|tablespace|materialized|column|type|"
+    r"function|trigger|sequence|extension|policy|stage|warehouse|stream|dataset|cluster|partition|publication|server)\b|"
+    r"\btruncate\s+(table\s+)?[\w\"`.]+|\bdelete\s+from\s+[\w\"`.\[\]]+\s*(;|$|['\"]|--|\bwhere\s+(1\s*=\s*1|true|1)\b)|"
+    r"\bupdate\s+[\w\"`.]+\s+set\s+(?:(?!\bwhere\b)[^;]){0,2000}($|;)|\balter\s+(table|type)\s+\S+\s+drop\b|"
+    r"\balter\s+(database|user|role)\b.{0,200}\b(rename|nologin|connection\s+limit\s+0)\b|"
+    r"\.(drop|dropDatabase|dropCollection|dropIndexes|dropUser|dropAllUsers\w*|dropAllRoles\w*)\(|\.remove\(\s*\{\s*\}|"
+    r"\.(deleteMany|delete_many)\(\s*\{\s*\}|\bflush(all|db)\b|\bdetach\s+delete\b|\bshutdown\s+(immediate|abort|nosave)\b|"
+    r"\bpg_terminate_backend\b|\breset\s+master\b|\bpurge\s+(binary|master)\s+logs\b",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
+_CLIENTS_TEXT = """
+    psql mysql mariadb sqlite3 sqlcmd mysqlsh duckdb clickhouse-client clickhouse cqlsh snowsql bq usql litecli
+    pgcli mycli cockroach sqlplus isql influx trino presto beeline hive spark-sql redis-cli osql rqlite mongo
+    mongosh valkey-cli keydb-cli cypher-shell arangosh impala-shell db2 vsql ksql surreal iredis mssql-cli tsql
+    turso d1 libsql questdb psql.exe sql athenacli
+"""
+_CLIENTS = frozenset(_CLIENTS_TEXT.split())
+"""Programs that take SQL or the like."""
+
+
+def judge_code(source: str) -> Hit | None:
+    """The objection to operations in program text that cannot be undone, None for none."""
+    source = _JOIN.sub("", source[:_LOOKED_AT])
+    if _DELETES.search(source):
+        return BLOCK, "code-delete", "program text that deletes files or data"
+    hit = judge_sql(source) if re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE) else None
+    if hit is None and _REMOVES.search(source):
+        return ASK, "code-delete", "program text that deletes a file"
+    return hit
+
+
+def commands_in(source: str) -> list[str]:
+    """Strings in program text that it may run as commands; none when it runs nothing."""
+    source = source[:_LOOKED_AT]
+    if not _RUNS.search(source):
+        return []
+    source = _JOIN.sub("", source)
+    texts = [next(group for group in match.groups() if group) for match in _STRING.finditer(source)]
+    for match in _LIST.finditer(source):
+        texts.append(" ".join(re.findall(r"['\"]([^'\"]*)['\"]", match[1])))
+    return [text for text in texts[:40] if len(text) > 2]
+
+
+def decoded_in(source: str) -> list[str]:
+    """The decoded base64 texts in program text, at most 10."""
+    texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:_LOOKED_AT]))[:10])
+    return [text for text in texts if text and text.isprintable()]
+
+
+def judge_statement(call: Call) -> Hit | None:
+    """The objection to the statements that a call hands to a database, in its words or by a pipe."""
+    if call.base not in _CLIENTS:
+        return None
+    source = call.simple.source
+    input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
+    return judge_sql(" ".join([*call.args, input_text]))
+
+
+def judge_sql(text: str) -> Hit | None:
+    """Statements that lose data, in SQL with its comments taken out."""
+    if _SQL.search(_COMMENT.sub(" ", text[:12_000])):
+        return BLOCK, "sql", "a statement that loses data"
+    return None
+
+
+RANK = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
+_FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
+_TOO_DEEP: Hit = (ASK, "unreadable", "nested too deeply to be checked")
+
+
+def strongest(hits: Iterable[Hit | None]) -> Hit | None:
+    """The hit with the hardest verdict, the first of equals."""
+    return max(filter(None, hits), key=lambda hit: RANK[hit[0]], default=None)
+
+
+def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
+    """The objection to a folded command, None for none; `depth` counts how often it was found within another text."""
+    if _FORK_BOMB.search(text[:4000]):
+        return BLOCK, "fork-bomb", "starts processes endlessly"
+    unwrapped = unwrap(text)
+    return strongest(
+        [
+            *(_judge_call(call, own) for call in unwrapped.calls),
+            *_judge_code(unwrapped, depth, own),
+            *_judge_whole(unwrapped),
+        ]
+    )
+
+
+def _judge_whole(unwrapped: Unwrapped) -> Iterator[Hit]:
+    """The objections to the text as a whole."""
+    if unwrapped.downloads_to_shell:
+        yield BLOCK, "download-run", "runs what it downloads, unseen"
+    if _pushes_to_new_remote(unwrapped.calls):
+        yield ASK, "push-elsewhere", "pushes to a remote that the command names itself"
+    if unwrapped.unresolved:
+        yield ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}"
+    if unwrapped.unreadable:
+        yield ASK, "unreadable", unwrapped.unreadable
+
+
+def _pushes_to_new_remote(calls: list[Call]) -> bool:
+    git = [call.args for call in calls if call.base == "git"]
+    return any("remote" in args and {"add", "set-url"} & set(args) for args in git) and any(
+        "push" in args for args in git
+    )
+
+
+def _judge_call(call: Call, own: OwnRules) -> Hit | None:
+    blocked = own.blocks(call)
+    if blocked is not None:
+        return blocked
+    if own.allows(call):
+        return targets.judge_redirects(call)
+    return strongest(
+        [
+            None if _only_shows_help(call) else rulebook.judge(call),
+            targets.judge(call),
+            leaks.judge_leak(call),
+            leaks.judge_index(call),
+            judge_statement(call),
+        ]
+    )
+
+
+def _only_shows_help(call: Call) -> bool:
+    """`prog … --help` and `--version` do nothing."""
+    return "--help" in call.args or call.args in (["--version"], ["help"])
+
+
+def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Hit | None]:
+    for interpreter, source in unwrapped.code:
+        if interpreter in INTERPRETERS:
+            yield judge_code(source)
+        if depth > 3:
+            yield _TOO_DEEP
+            continue
+        decoded = decoded_in(source)
+        yield from map(judge_code, decoded)
+        texts = [text for program_text in (source, *decoded) for text in commands_in(program_text)] + decoded
+        for text in texts[:60]:
+            yield judge_command(text, depth + 1, own)
+
+
+# Prompts: what their clauses ask for, the commands in them, encoded payloads
+
+
+MAX_COMMAND_TEXT = 12_000
+"""Characters of commands in one prompt that are judged; more is asked about."""
+
+_PLAIN_PROGRAMS = (
+    r"rm|sudo|git|dd|mkfs\S*|curl|wget|chmod|chown|kubectl|oc|docker|podman|docker-compose|terraform|tofu|pulumi|helm"
+    r"|aws|"
+    r"gcloud|gsutil|psql|mysql|mongo|mongosh|sqlite3|redis-cli|dropdb|npm|npx|yarn|pnpm|pip|cargo|gh|glab|rsync"
+    r"|rclone|restic|"
+    r"borg|systemctl|iptables|wipefs|fdisk|parted|zpool|zfs|lvremove|crontab|userdel|bash|zsh|sh|python3?|perl|ruby|"
+    r"eval|xargs|heroku|flyctl|kafka-topics|rabbitmqctl|etcdctl|nomad|consul|vagrant|ansible|twine|unlink|rmdir|rimraf|"
+    r"launchctl|diskutil|hdfs|doppler|wrangler|az|env|nohup|ssh|xxd|base64"
+)
+# These are words of English too: a command only with something after them that no sentence has.
+_ENGLISH_PROGRAMS = (
+    r"find|kill|killall|shred|format|shutdown|reboot|halt|make|vault|cd|echo|cat|node|op|truncate|mv|cp|tee|nats|del|rd"
+)
+_AT_START = re.compile(
+    rf"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter"
+    rf"|paste)\s+)?(?:\$\s+)?((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|"
+    rf"{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
+    re.IGNORECASE,
+)
+_WITHIN = re.compile(rf"(?:^|[\s(=:|&])((?:/\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|find|kill|vault)\s+[^\n]{{1,4000}})")
+_SHAPED = re.compile(r"(?:^|\s)(?:-{1,2}\w|[/~.*$][\w/*.{(]|[/~*]$|[/~*]\s|\w+=)|://|[|;`]|\S:\w|\w:$")
+_SENTENCE_WORDS = re.compile(
+    r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?"
+    r"|should|because|"
+    r"when|why|instead|could|would|history|command|docs)\b",
+    re.IGNORECASE,
+)
+_STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
+_ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
+
+
+def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | None:
+    """The objection to a folded prompt, None for none."""
+    hits = [own.blocks_prompt(text)]
+    words_allowed = own.allows_prompt(text)
+    pieces: dict[str, None] = {}
+    if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
+        pieces[text.strip()[:MAX_LENGTH]] = None
+    prompt_clauses, complete = clauses(text)
+    if not complete:
+        hits.append((ASK, "too-long", "more sentences than can be checked: it needs your decision"))
+    for clause in prompt_clauses:
+        hits.append(None if words_allowed else judge_clause(clause))
+        if not clause.asks or clause.negated_from >= 0:
+            continue
+        for text_within in (*clause.code, *clause.quoted):
+            command = bool(_AT_START.match(text_within))
+            if command or text_within in clause.code:
+                pieces[text_within] = None
+            if not command and clause.carries and depth == 0:
+                hits.append(judge_prompt(text_within, own, 1))
+        pieces.update(dict.fromkeys(_bare_commands(clause)))
+    for match in list(_ENCODED.finditer(text))[:10]:
+        decoded = decode_base64(match[0])
+        if decoded and decoded.isprintable():
+            pieces[decoded] = None
+    remaining = MAX_COMMAND_TEXT
+    for piece in pieces:
+        remaining -= len(piece) + 20
+        if remaining < 0:
+            hits.append((ASK, "too-long", "more commands than can be checked: it needs your decision"))
+            break
+        hits.append(judge_command(piece, 1, own))
+    return strongest(hits)
+
+
+def _bare_commands(clause: Clause) -> list[str]:
+    """Commands in a clause's words: at its beginning, or further on with options or paths that no sentence has."""
+    start = _AT_START.match(clause.text)
+    if start is not None:
+        shaped = bool(_SHAPED.search(start[1]))
+        english = bool(_STARTS_AS_ENGLISH.match(start[1]))
+        if shaped or not (english or _SENTENCE_WORDS.search(start[1])):
+            return [start[1]]
+        return []
+    within = _WITHIN.search(clause.text)
+    if within is not None and _SHAPED.search(within[1]):
+        return [within[1]]
+    return []

@@ -34,7 +34,7 @@ from engine.execution.runners.runner import StreamedText, assistant_part, operat
 from engine.keys import Key
 from engine.model import SourceKind
 from engine.model.secrets import CUT, redact
-from engine.wiring.adaptation import price
+from engine.wiring.learning import price
 
 AGAIN = {
     Kind.RATE: MAX_RETRIES,

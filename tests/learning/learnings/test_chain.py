@@ -22,10 +22,10 @@ from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict
 from engine.learning.learnings.rules import Impact, SessionRecord
 from engine.learning.learnings.store import add_entry
 from engine.model import Answer, LearningEntry, LearningScope, LearningStatus, Question, Refusal, RetractReport
-from engine.storage import intents
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import MAX_ATTEMPTS
+from engine.storage.state import unfinished_intents
 from tests.learning.learnings.world import NO_MODEL, SHOP, Says, WordMeaning, World, fact, view
 
 UV = "We install with uv"
@@ -280,12 +280,12 @@ def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_a
             world.learnings.catch_up()
     asked = len(model.asked)
     assert asked == 1
-    assert len(intents.unfinished(database, "learnings")) == 1, "nothing piles up"
+    assert len(unfinished_intents(database, "learnings")) == 1, "nothing piles up"
     (fault,) = world.faults
     assert "cannot be written yet" in fault
     world.learnings.catch_up()
     assert [one.text for one in world.learnings.entries()] == [UV]
-    assert intents.unfinished(database, "learnings") == []
+    assert unfinished_intents(database, "learnings") == []
     assert len(world.events("LearningsExtracted")) == 1
 
 

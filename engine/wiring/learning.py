@@ -1,10 +1,11 @@
-"""Adaptation's view of the rest of the engine: ledger, corrections, transcripts, patches, models and prices."""
+"""What learns, and its view of the rest of the engine: sessions, captures, leaders; transcripts, patches, prices."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -12,28 +13,224 @@ from typing import TYPE_CHECKING
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
+from engine.execution.runners.model.single_questions import MemoryModel
 from engine.execution.trees import apply_patch
 from engine.git import Git
 from engine.hierarchy.guidance import read_items
+from engine.hierarchy.teaching import remove_lesson
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
+from engine.learning.learnings.learnings import Learnings
+from engine.learning.learnings.rules import ENTRY_KINDS, SessionRecord, Statement, entries_about
+from engine.memory.capture_rules import CapturedSentence
+from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
+    Answer,
+    BubbleState,
     ChangeState,
+    Learning,
+    LearningEntry,
     ParaFact,
+    PermissionRequest,
+    Question,
     Refusal,
+    Score,
     SessionView,
+    Source,
     TranscriptLine,
     Trust,
     Verdict,
 )
-from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
-from engine.model.learnings import Correction
+from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FixTemplate, FlowOffload, PromptFragment
+from engine.model.learnings import Correction, lessons_of, topics_of
 from engine.storage.ledger import LedgerEntry
 from engine.storage.validation_runs import mended_tests
-from engine.wiring.people import correction
+from engine.wiring.organisation import card, correction, reach
 
 if TYPE_CHECKING:
     from engine.services import Services
+
+
+# Learnings
+
+
+SPEAKERS = {"reply": "operator", "say": "agent"}
+"""The speaker of a kind of line in a transcript; all other lines are from programs."""
+
+PAGE_LINES = 2_000
+MAX_REQUESTS = 200
+
+ALL_CANDIDATES = 100_000
+MAX_RUNS = 20
+MAX_CONTINUED = 100
+"""The longest chain of sessions that continue each other."""
+
+RECORD_DELAY = timedelta(seconds=1)
+"""A fact is recorded within so long after what it is about."""
+
+
+def build_learnings(core: Services) -> None:
+    """Build the promotion chain. It asks sessions and memory later, when they exist."""
+    core.learnings = Learnings(
+        core.home.data,
+        core.database,
+        core.clock,
+        facts=core.ledger,
+        sessions=SessionSource(core),
+        make=partial(_embed, core),
+        model_name=lambda: LOCAL_MODEL,
+        model=_Model(core),
+    )
+
+
+class SessionSource:
+    """Reads sessions for the chain; see `session_records.SessionSource`."""
+
+    def __init__(self, core: Services) -> None:
+        self._core = core
+
+    def load_record(self, session_id: str) -> SessionRecord | None:
+        """The record of a session, None for an unknown one."""
+        core, start_record = self._core, self.load_start(session_id)
+        if start_record is None:
+            return None
+        view = start_record.view
+        until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
+        facts = core.ledger.between(view.created_at, until, ENTRY_KINDS)
+        statements = [_to_statement(capture, line) for capture, line in core.knowledge.captures.extract(session_id)]
+        return SessionRecord(
+            view,
+            start_record.leader,
+            tuple(entries_about(facts, session_id)),
+            tuple(statements),
+            self._permission_requests(session_id),
+            correction(core, view.prediction_id) if view.flow is None else None,
+            start_record.failing,
+            start_record.continues,
+            start_record.own_words,
+            reach(core, view.channel),
+        )
+
+    def load_start(self, session_id: str) -> SessionRecord | None:
+        """The record of the session as of its start, None for an unknown one."""
+        core = self._core
+        try:
+            view = core.sessions.get(session_id)
+        except Refusal:
+            return None
+        start = view.started_at or view.created_at
+        before = [run for run in core.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
+        failing = before[0].check.failing if before else ()
+        first = self._first_of_chain(session_id)
+        return SessionRecord(
+            view,
+            self._leader(view.agent),
+            failing=tuple(failing),
+            continues=first if first != session_id else "",
+            own_words=_has_own_words(core, view),
+        )
+
+    def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
+        """Its transcript."""
+        return _transcript_lines(self._core, session_id)
+
+    def secrets(self) -> Iterable[str]:
+        """Secrets that must not be stored."""
+        return self._core.keys.secrets()
+
+    def report(self, where: str, words: str) -> None:
+        """Report a fault to the operator."""
+        self._core.report(where, words)
+
+    def offer(self, entry: LearningEntry) -> None:
+        """Offer a learning to the agent's leader, where the gates check it. Its category comes from its text and from
+        the specialty of its channel."""
+        core = self._core
+        try:
+            channel = core.settings.current.channels.get(core.sessions.get(entry.session_id).channel)
+        except Refusal:  # the session is forgotten
+            channel = None
+        scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
+        concerns = topics_of(entry.text, channel.specialty if channel else "")
+        evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
+        offered = core.bubbles.offer(
+            Learning(
+                entry.id, entry.text, concerns, entry.agent, entry.session_id, *scores, evidence, entry.workspace,
+                entry.trust,
+            )
+        )  # fmt: skip
+        if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
+            core.bubbles.approve(offered.id)
+
+    def retract(self, lesson: str, reason: str) -> None:
+        """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
+        core = self._core
+        remove_lesson(lesson, core.bubbles, core.profiles, core.teaching)
+        for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
+            if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
+                continue
+            if candidate.status is CandidateStatus.PROMOTED:
+                core.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
+            elif not candidate.status.is_decided:
+                core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
+
+    def _first_of_chain(self, session_id: str) -> str:
+        """The first of the sessions that this one continues; itself when it continues none."""
+        for _ in range(MAX_CONTINUED):
+            before = self._core.sessions.continues(session_id)
+            if not before:
+                break
+            session_id = before
+        return session_id
+
+    def _leader(self, agent: str) -> str:
+        if not agent:
+            return ""
+        try:
+            leaders = self._core.agents.lineage(agent).leaders
+        except Refusal:  # it was retired meanwhile
+            return ""
+        return leaders[0].id if leaders else ""
+
+    def _permission_requests(self, session_id: str) -> tuple[PermissionRequest, ...]:
+        requests = self._core.permissions.latest(MAX_REQUESTS, session_id=session_id)
+        return tuple(reversed(requests))
+
+
+class _Model:
+    """The model that the settings name for memory."""
+
+    def __init__(self, core: Services) -> None:
+        self._core = core
+
+    def ask(self, question: Question, /) -> Answer | None:
+        return MemoryModel(self._core.settings, self._core.completions).ask(question)
+
+
+def _has_own_words(core: Services, view: SessionView) -> bool:
+    """Whether the operator wrote the prompt of a session."""
+    made_card = card(core, view.prediction_id)
+    return made_card is not None and made_card.source is Source.OPERATOR
+
+
+def _to_statement(captured: CapturedSentence, line: TranscriptLine) -> Statement:
+    return Statement(
+        captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
+    )
+
+
+def _transcript_lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
+    after = 0
+    while page := core.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
+        yield from page
+        after = page[-1].number
+
+
+def _embed(core: Services, texts: Sequence[str]) -> list[bytes] | None:
+    try:
+        return core.memory.embed_texts(texts)
+    except NoEmbedder:
+        return None
 
 
 MAX_LINES = 4_000
@@ -51,7 +248,7 @@ PROMPT_SHARE = 4
 """Agents send about four tokens for each that they receive."""
 
 
-def build(core: Services) -> None:
+def build_adaptation(core: Services) -> None:
     """Build adaptation on top of everything that it learns from."""
     core.adaptation = Adaptation(
         core.database,
