@@ -1,7 +1,8 @@
-"""Holds the conversation with one agent process: start, turns, end (SPEC 3.8, 9.4).
+"""Holds the conversation with one agent process by JSON-RPC over its pipes: start, turns, end (SPEC 3.8, 9.4).
 
-The session's own thread drives it; its event loop runs only during a turn. Between turns (while tests judge
-what was done) the agent waits with its pipes.
+The session's own thread drives it; its event loop runs only during a turn. Between turns (while tests judge what was
+done) the agent waits with its pipes. `JsonRpcPipe` takes the place of the library's own transport, which reads lines
+without bound, dies of JSON that is no message, waits for ever on an agent that does not read, and logs to the terminal.
 """
 
 from __future__ import annotations
@@ -31,12 +32,6 @@ from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.model import sanitise
 
-# Sends and receives JSON-RPC messages over an agent's pipes, whatever the agent writes there.
-#
-# A `Transport` of the protocol's library. It takes the place of the library's own, which reads lines without bound,
-# dies of JSON that is no message, waits for ever on an agent that does not read, and logs to the terminal.
-
-
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """Bytes of one message; asyncio's own limit is 64 KiB, which one diff passes."""
 
@@ -60,9 +55,8 @@ class JsonRpcPipe:
     def __init__(self, on_invalid_line: Callable[[str], None]) -> None:
         self._on_invalid_line = on_invalid_line
         self._reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
-        self._out: asyncio.WriteTransport | None = None
-        self._in: asyncio.BaseTransport | None = None
-        self._closed = False
+        self._out: asyncio.WriteTransport
+        self._in: asyncio.BaseTransport
         self.problem = ""
 
     @classmethod
@@ -71,61 +65,51 @@ class JsonRpcPipe:
         pipe = cls(on_invalid_line)
         loop = asyncio.get_running_loop()
         pipe._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe._reader), process.stdout)
-        pipe._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(pipe._input_closed), process.stdin)
+        pipe._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(pipe._end_soon), process.stdin)
         return pipe
 
     async def send(self, message: dict[str, Any]) -> None:
         """Queue a message. Raises ConnectionError for a request that nobody will read; answers are dropped then."""
-        if self._out is None or self._closed or self._out.is_closing():
+        if self._out.is_closing() or self._in.is_closing():
             if "method" in message:
                 raise ConnectionError("the agent has exited")
             return
         self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         if self._out.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._fail(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
+            self._end(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message, None when there will be none."""
-        while not self._closed:
+        while not self.problem:
             await asyncio.sleep(0)  # what came before is dealt with first: a flood does not pile up as tasks
             try:
                 line = await self._reader.readuntil(b"\n")
             except asyncio.IncompleteReadError as end:
                 line = end.partial  # a last line without its end, or nothing
-                self._closed = True
+                if not line:
+                    return None
             except asyncio.LimitOverrunError:
-                self._fail(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
+                self._end(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
                 return None
-            if not line.strip():
-                continue
-            message = parse_message(line)
-            if message is not None:
+            if (message := parse_message(line)) is not None:
                 return message
-            self._on_invalid_line(
-                line[: MAX_SHOWN_CHARACTERS * 4].decode(errors="replace").strip()[:MAX_SHOWN_CHARACTERS]
-            )
+            if shown := line[: 4 * MAX_SHOWN_CHARACTERS].decode(errors="replace").strip():
+                self._on_invalid_line(shown[:MAX_SHOWN_CHARACTERS])
         return None
 
     async def close(self) -> None:
         """Let the pipes go. Nothing more is sent or received."""
-        self._closed = True
-        if self._in is not None:
-            self._in.close()
-        if self._out is not None and not self._out.is_closing():
+        self._in.close()
+        if not self._out.is_closing():
             self._out.abort()  # nobody waits until it is read
 
-    def _fail(self, problem: str) -> None:
-        self.problem = self.problem or problem
-        self._closed = True
-        self._end_reading()
-
-    def _input_closed(self) -> None:
+    def _end_soon(self) -> None:
         """The agent closed its input or ended; what it wrote before can still be read."""
-        asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end_reading)
+        asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end, "")
 
-    def _end_reading(self) -> None:
-        if self._in is not None:
-            self._in.close()  # before the end is fed: nothing may be fed after it
+    def _end(self, problem: str) -> None:
+        self.problem = self.problem or problem
+        self._in.close()  # before the end is fed: nothing may be fed after it
         self._reader.feed_eof()
 
 
@@ -141,43 +125,14 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
     """A line as a JSON-RPC message that the library can take without dying of it; None when it is none."""
     try:
         message = json.loads(line.decode(errors="replace"))
-        if b"\\ud" in line.lower():
-            message = _replace_surrogates(message)
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict):
         return None
-    if "id" in message and not _is_request_id(message["id"]):
-        return None
-    if "method" in message:
+    if "method" in message:  # the id of a request is the agent's, and goes back as it is
         return message if isinstance(message["method"], str) else None
-    if not isinstance(message.get("id"), int):  # ours are numbers
-        return None
-    if "result" not in message:
-        error = message.get("error")
-        error = error if isinstance(error, dict) else {"message": str(error)[:MAX_SHOWN_CHARACTERS]}
-        code = error.get("code")
-        message["error"] = {
-            "code": code if isinstance(code, int) else -32603,
-            "message": str(error.get("message") or "an error without a message")[: 10 * MAX_SHOWN_CHARACTERS],
-            "data": error.get("data"),
-        }
-    return message
-
-
-def _is_request_id(value: object) -> bool:
-    return value is None or (isinstance(value, int | str) and not isinstance(value, bool))
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """The value without half characters, which no model of the protocol takes."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return value
+    is_ours = type(message.get("id")) is int and ("result" in message or isinstance(message.get("error"), dict))
+    return message if is_ours else None
 
 
 log = logging.getLogger(__name__)

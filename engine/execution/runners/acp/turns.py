@@ -6,7 +6,6 @@ end of a turn or never. A total is counted once; an agent that names no price is
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from acp import schema
@@ -33,41 +32,56 @@ MAX_SUMMARY = 600
 """Characters of its last message that are a session's summary."""
 
 
-class UsageMeter:
-    """Tokens and micro-dollars that were counted of one conversation."""
+class UsageCounter:
+    """Counts the tokens and micro-dollars that an agent reports against the limits of its session and the caps."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: LiveSession, estimate: int) -> None:
+        self.price_known = False
         self.tokens = 0
         self.cost = 0
-        self.price_known = False
-        self.other_currency = ""
+        self._live = live
+        self._estimate = estimate
+        self._turn_start = (0, 0)
+        self._totals = (0, 0)
 
-    def count_tokens(self, total: int) -> int:
-        """The tokens to count more when `total` were used so far; 0 when that is not more than is known."""
-        if not 0 <= total <= MAX_PLAUSIBLE * 10**9:
-            return 0
-        more = max(0, total - self.tokens)
-        self.tokens += more
-        return more
+    def begin_turn(self) -> None:
+        """Reserve the cost of a turn. Raises `SessionStopped` when a cap does not allow it."""
+        self._live.reserve_cost(self._estimate)
+        self._turn_start = (self.cost, self.tokens)
 
-    def count_cost(self, amount: float, currency: str) -> int:
-        """The micro-dollars to count more when the conversation cost `amount` so far."""
-        if currency.upper() != "USD":
-            self.other_currency = currency
-            return 0
-        if not math.isfinite(amount) or not 0 <= amount <= MAX_PLAUSIBLE:
-            return 0
-        self.price_known = True
-        more = max(0, microusd(amount) - self.cost)
-        self.cost += more
-        return more
+    def end_turn(self, usage: schema.Usage | None) -> CallUsage:
+        """Count a turn that ended, in whatever way; at the estimate while the agent never named a price. Never raises:
+        a session past its limit is ending already."""
+        used = 0, 0
+        if usage is not None:
+            self.count_totals(usage.total_tokens, None)
+            before, now = self._totals, (usage.input_tokens, usage.output_tokens)
+            self._totals = max(before[0], now[0]), max(before[1], now[1])
+            used = self._totals[0] - before[0], self._totals[1] - before[1]
+        if not self.price_known:
+            self._charge(self._estimate, 0)
+        input_tokens = self.tokens - self._turn_start[1] if usage is None else used[0]
+        return CallUsage(input_tokens, used[1], self.cost - self._turn_start[0])
 
-    def end_turn(self, estimate: int) -> int:
-        """The micro-dollars to count for a turn that ends: `estimate` while the agent never named a price."""
-        if self.price_known:
-            return 0
-        self.cost += estimate
-        return estimate
+    def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
+        """Count the tokens and the money of the conversation so far. Past a limit the session ends."""
+        money = 0
+        if cost is not None and cost.currency.upper() != "USD":
+            self._live.note(f"it counts in {sanitise(cost.currency)[:10]}; its cost is estimated")
+        elif cost is not None and 0 <= cost.amount <= MAX_PLAUSIBLE:
+            self.price_known = True
+            money = max(0, microusd(cost.amount) - self.cost)
+        self._charge(money, max(0, tokens - self.tokens) if tokens <= MAX_PLAUSIBLE * 10**9 else 0)
+
+    def _charge(self, money: int, tokens: int) -> None:
+        self.cost += money
+        self.tokens += tokens
+        try:
+            self._live.charge(money, tokens=tokens)
+            if money:
+                self._live.reserve_cost(0)  # what it really cost is reserved, or a cap ends it
+        except SessionStopped:
+            pass  # the session is ending already
 
 
 class AgentTurns:
@@ -125,7 +139,7 @@ class AgentTurns:
     @property
     def price_known(self) -> bool:
         """Whether the agent ever named a price."""
-        return self._usage_counter.meter.price_known
+        return self._usage_counter.price_known
 
     @property
     def cut_short(self) -> str:
@@ -182,50 +196,3 @@ class AgentTurns:
             raise FlowError(f"{self._title} refused to do this", "rephrase it, or try another way")
         if reason == "cancelled":
             raise FlowError(f"{self._title} ended the turn early")
-
-
-class UsageCounter:
-    """Counts the usage that the agent reports against the session's limits and the caps (SPEC 3.4)."""
-
-    def __init__(self, live: LiveSession, estimate: int) -> None:
-        self.meter = UsageMeter()
-        self._live = live
-        self._estimate = estimate
-        self._turn_start = (0, 0)
-        self._totals = (0, 0)
-
-    def begin_turn(self) -> None:
-        """Reserve the cost of a turn. Raises `SessionStopped` when a cap does not allow it."""
-        self._live.reserve_cost(self._estimate)
-        self._turn_start = (self.meter.cost, self.meter.tokens)
-
-    def end_turn(self, usage: schema.Usage | None) -> CallUsage:
-        """Count a turn that ended, in whatever way. Never raises: a session past its limit is ending already."""
-        input_tokens = output_tokens = 0
-        if usage is not None:
-            self.count_totals(usage.total_tokens, None)
-            before_in, before_out = self._totals
-            self._totals = (max(before_in, usage.input_tokens), max(before_out, usage.output_tokens))
-            input_tokens, output_tokens = self._totals[0] - before_in, self._totals[1] - before_out
-        else:
-            input_tokens = self.meter.tokens - self._turn_start[1]
-        self._charge(self.meter.end_turn(self._estimate), 0)
-        if self.meter.other_currency:
-            currency = sanitise(self.meter.other_currency)[:10]
-            self._live.note(f"it counts in {currency}; its cost is estimated")
-        return CallUsage(max(0, input_tokens), max(0, output_tokens), self.meter.cost - self._turn_start[0])
-
-    def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
-        """Count the tokens and the money of the conversation so far. Past a limit the session ends."""
-        money = 0 if cost is None else self.meter.count_cost(cost.amount, cost.currency)
-        self._charge(money, self.meter.count_tokens(tokens))
-
-    def _charge(self, money: int, tokens: int) -> None:
-        if not money and not tokens:
-            return
-        try:
-            self._live.charge(money, tokens=tokens)
-            if money:
-                self._live.reserve_cost(0)  # what it really cost is reserved, or a cap ends it
-        except SessionStopped:
-            pass  # the session is ending already

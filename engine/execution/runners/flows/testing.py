@@ -44,14 +44,6 @@ MAX_TARGETS = 400
 """Maximum number of tests in a command; with more the whole suite is run."""
 
 
-@frozen
-class _TestPlan:
-    """The tests that each tool runs ([] = the whole suite), and the tests of each changed path."""
-
-    runs: list[tuple[Toolchain, list[str]]]
-    tests_by_path: dict[str, list[str]]
-
-
 class RunTests(ProjectFlow):
     """Finds the tests of the changed files, by name, by folder and by what they import, and runs them."""
 
@@ -77,58 +69,52 @@ class RunTests(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
-        plan = self._plan_named_tests(tools) if self.tests else self._plan_changed_paths(job, tools)
+        tests_by_path: dict[str, list[str]] = {}
+        if self.tests:  # the whole suite with a tool that cannot run single tests
+            tool = toolchain_for(tools, self.tests)
+            plan = [(tool, self.tests if tool.runs_single_tests else [])]
+        else:
+            plan = self._plan_changed_paths(job, tools, tests_by_path)
         texts: dict[str, str] = {}
-        done = run_test_plan(job, plan.runs, texts)
-        signatures: dict[str, str] = {}
-        messages: dict[str, str] = {}
-        for tool, tool_check in done:
-            of_tool = find_signatures(texts, tool_check.failing, tool.folder)
-            signatures |= of_tool[0]
-            messages |= of_tool[1]
+        done = run_test_plan(job, plan, texts)
         check = combine_checks(done)
-        full = all(not tests for _, tests in plan.runs)
-        scope = ""
-        if self.paths:
-            scope = " (the whole suite)" if full else " (only the tests of this change)"
+        signatures, messages = find_signatures(texts, check.failing, job.folder / self.project)
+        full = all(not tests for _, tests in plan)
+        scope = " (the whole suite)" if full else " (only the tests of this change)"
         return FlowResult(
-            summary=capitalised(f"{describe_check(check)}{in_project(self.project)}{scope}"),
+            summary=capitalised(f"{describe_check(check)}{in_project(self.project)}{scope if self.paths else ''}"),
             check=check,
             facts={
-                "tests_by_path": plan.tests_by_path,
-                "without_tests": [path for path in self.paths if not plan.tests_by_path.get(path)],
+                "tests_by_path": tests_by_path,
+                "without_tests": [path for path in self.paths if not tests_by_path.get(path)],
                 "signatures": signatures,
                 "messages": messages,
             },
             full=full and len(done) == len(tools),
         )
 
-    def _plan_named_tests(self, tools: list[Toolchain]) -> _TestPlan:
-        """The plan for tests by id; the whole suite with a tool that cannot run them alone."""
-        tool = toolchain_for(tools, self.tests)
-        return _TestPlan([(tool, self.tests if tool.runs_single_tests else [])], {})
-
-    def _plan_changed_paths(self, job: Job, tools: list[Toolchain]) -> _TestPlan:
-        """The plan for changed files; the whole suite where they have no tests of their own."""
-        plan = _TestPlan([], {})
+    def _plan_changed_paths(
+        self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]
+    ) -> list[tuple[Toolchain, list[str]]]:
+        """The tests that each tool runs for the changed files ([] = the whole suite), which goes into `tests_by_path`,
+        too; the whole suite where they have no tests of their own."""
+        plan: list[tuple[Toolchain, list[str]]] = []
         for tool in tools:
             covered = [path for path in self.paths_inside(self.paths) if tool.covers(path)]
             if not covered:
                 continue
-            tests_by_path = tool.tests_for(covered)
-            plan.tests_by_path.update({f"{self.path_prefix}{path}": names for path, names in tests_by_path.items()})
-            tests = all_tests(tests_by_path)
-            for path, names in tests_by_path.items():
+            of_tool = tool.tests_for(covered)
+            tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in of_tool.items()}
+            tests = all_tests(of_tool)
+            for path, names in of_tool.items():
                 job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
             if not tests or len(tests) > MAX_TARGETS:
                 job.say(f"Running the whole suite with {tool.title}")
                 tests = []
-            plan.runs.append((tool, tests))
-        if not plan.runs:
-            if self.paths:
-                job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
-            plan.runs.extend((tool, []) for tool in tools)
-        return plan
+            plan.append((tool, tests))
+        if self.paths and not plan:
+            job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
+        return plan or [(tool, []) for tool in tools]
 
 
 # -- Group failing tests by their cause, and see which of them fail alone -----------------------------------------
@@ -165,9 +151,10 @@ class NarrowFailures(ProjectFlow):
             causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
         alone = self._run_alone(job, tool, groups, len(tests))
+        marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
         for cause, failing in groups:
             job.say(f"{count(len(failing), 'test')}: {cause!s}")
-            job.say_list([f"{test}{_describe_alone(alone.get(test))}" for test in failing], 5, indent="    ")
+            job.say_list([f"{test}{marks[alone.get(test)]}" for test in failing], 5, indent="    ")
         passed = [test for test in tests if test not in check.failing and "::" in test]
         if passed:
             job.say(
@@ -204,12 +191,6 @@ class NarrowFailures(ProjectFlow):
             except CannotRun as error:
                 job.say(f"{test} cannot run alone: {error.message}")
         return fails_alone
-
-
-def _describe_alone(fails: bool | None) -> str:
-    if fails is None:
-        return ""
-    return "  also fails alone" if fails else "  passes alone, so it depends on earlier tests"
 
 
 def _summarise_causes(groups: Sequence[tuple[Cause, list[str]]], dependent: Sequence[str]) -> str:

@@ -85,30 +85,28 @@ def finding_place(finding: UnpushedProblem) -> str:
 
 
 def size_note(finding: UnpushedProblem) -> str:
-    """`, 60 MB`, "" where the size does not matter."""
-    if not finding.size:
-        return ""
-    digits = 0 if finding.size >= 10_000_000 else 1
-    return f", {finding.size / 1_000_000:.{digits}f} MB"
+    """`, 60.0 MB`, "" where the size does not matter."""
+    return f", {finding.size / 1_000_000:.1f} MB" if finding.size else ""
 
 
 def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
     """The next steps against problems: a later commit removes nothing from the history, and somebody may have copied a
     secret. `begin` is the start of `git rebase -i`."""
     serious = [finding for finding in problems if finding.is_secret or not finding.line]
+    present = [finding for finding in serious if not finding.is_removed_later]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(path)}"
-        for path in dict.fromkeys(risk.path for risk in serious if not risk.line and not risk.is_removed_later)
+        for path in dict.fromkeys(finding.path for finding in present if not finding.line)
     ]
-    if any(risk.line and not risk.is_removed_later for risk in serious):
+    if any(finding.line for finding in present):
         steps.append("Next: move the secret out of the file, for example into an environment variable")
-    commits = list(dict.fromkeys(risk.sha for risk in serious if risk.sha))
+    commits = list(dict.fromkeys(finding.sha for finding in serious if finding.sha))
     if commits == [head]:
         steps.append("Then, before you push: git commit --amend")
     elif commits:
         names = ", ".join(sha[:10] for sha in commits[:5])
         steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
-    if any(risk.is_secret and risk.sha for risk in serious):
+    if any(finding.is_secret and finding.sha for finding in serious):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
@@ -124,49 +122,39 @@ def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstrea
 
 
 def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
-    facts = {
-        "commits": unpushed.commits,
-        "findings": [
-            {
-                "kind": finding.kind,
-                "path": finding.path,
-                "line": finding.line,
-                "commit": finding.sha,
-                "gone": finding.is_removed_later,
-            }
-            | ({"size": finding.size} if finding.size else {})
-            for finding in problems[:MAX_FINDINGS]
-        ],
-    }
-    where = f" (in {count(unpushed.commits, 'unpushed commit')})" if unpushed.commits else ""
+    findings = [
+        {
+            "kind": finding.kind,
+            "path": finding.path,
+            "line": finding.line,
+            "commit": finding.sha,
+            "gone": finding.is_removed_later,
+        }
+        | ({"size": finding.size} if finding.size else {})
+        for finding in problems[:MAX_FINDINGS]
+    ]
+    facts: dict[str, object] = {"commits": unpushed.commits, "findings": findings}
+    commits = count(unpushed.commits, "unpushed commit")
     if not problems and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
-        return FlowResult(
-            f"{count(unpushed.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
-        )
+        return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
     secrets = [finding for finding in problems if finding.is_secret]
     files = [finding for finding in problems if not finding.is_secret and not finding.line]
-    step = "push" if any(finding.sha for finding in (*secrets, *files)) else "commit"
-    sentences = []
-    if secrets:
-        sentences.append(f"do not {step}: {count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}")
+    others = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
+    serious = [*secrets, *files]
+    parts = [f"{count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}"] if secrets else []
     if files:
-        first = files[0]
-        verb = "is a" if first.size else "holds"
-        begin = "" if secrets else f"do not {step}: "
-        others = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-        sentences.append(f"{begin}{finding_place(first)} {verb} {first.kind}{size_note(first)}{others}")
-    sentences += branch_problems
-    kinds = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
-    if kinds:
-        sentences.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
-    if secrets or files:
+        more = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+        verb = "is a" if files[0].size else "holds"
+        parts.append(f"{finding_place(files[0])} {verb} {files[0].kind}{size_note(files[0])}{more}")
+    if serious:
         facts["next"] = "secret" if secrets else "large_file"
-    return FlowResult(
-        capitalised("; ".join(sentences)) + where,
-        sound=not secrets and not files and not branch_problems,
-        facts=facts,
-    )
+        parts[0] = f"do not {'push' if any(finding.sha for finding in serious) else 'commit'}: {parts[0]}"
+    parts += branch_problems
+    if others:
+        parts.append(f"{', '.join(f'{number} {kind}' for kind, number in others.most_common())} to look at")
+    where = f" (in {commits})" if unpushed.commits else ""
+    return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious and not branch_problems, facts=facts)
 
 
 # -- Show uncommitted changes, and suggest commits ----------------------------------------------------------------
@@ -222,39 +210,24 @@ class LookAtChanges(Flow):
             lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
             job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
             for change in members:
-                job.say(f"   {_status_letter(change.file)} {change.file.path}  +{change.added} -{change.removed}")
+                letter = "?" if change.file.untracked else "D" if change.file.deleted else "M"
+                job.say(f"   {letter} {change.file.path}  +{change.added} -{change.removed}")
             names = " ".join(shlex.quote(change.file.path) for change in members[:20])
             job.say(f"   git add -- {names} && git commit")
         if len(groups) > MAX_GROUPS:
             job.say(f"and {len(groups) - MAX_GROUPS} more")
-        untested = self._find_untested(job, changes)
-        if untested:
-            job.say(f"No test file found for: {join_names(untested)}")
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
             job.say(f"Do not commit: {describe_finding(risk)}")
         sentences = [f"{count(len(changes), 'file')} not committed"]
         sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
-        if untested:
-            sentences.append(f"no tests for {join_names(untested, 2)}")
         if risks:
             sentences.append(f"do not commit {risks[0].path}: {risks[0].kind}")
         facts = {
             "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
-            "untested": untested,
             "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
         }
         return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
-
-    def _find_untested(self, job: Job, changes: Iterable[UncommittedFile]) -> list[str]:
-        """Changed source files without a test file of their name."""
-        sources = [change.file.path for change in changes if _is_source(change.file.path) and not change.file.deleted]
-        if not sources:
-            return []
-        tracked = job.git.items("ls-files", "-z")
-        new = (change.file.path for change in changes if change.file.untracked)
-        tested = {topic_of_file(path) for path in (*tracked, *new) if is_test(path)}
-        return [path for path in sources if topic_of_file(path) not in tested]
 
 
 def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
@@ -323,9 +296,3 @@ def _is_source(path: str) -> bool:
 def _topic_folder(path: str) -> str:
     folders = PurePosixPath(path).parts[:-1]
     return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
-
-
-def _status_letter(file: FileState) -> str:
-    if file.untracked:
-        return "?"
-    return "D" if file.deleted else "M"

@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
-import select
 import sys
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -35,8 +33,6 @@ END_SECONDS = 0.5
 """Seconds in which the host must exit when its input ends."""
 
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
-
-_PIPE_BYTES = 65_536
 
 _WAKE: Message = {"type": "alive"}
 """A message that only makes `Conversation.next_message` return."""
@@ -143,7 +139,7 @@ class Conversation:
 
     def receive(self, message: Message) -> None:
         """Accept a message of the host."""
-        if message["type"] == "cancelled":
+        if message["type"] in ("cancelled", "failed"):
             self._cancelled.set()
         self._messages.put(message)
 
@@ -164,20 +160,18 @@ class Conversation:
 
     def cancel_or_kill(self) -> None:
         """Cancel the request and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
-        until = time.monotonic() + CANCEL_SECONDS
         try:
-            self._send("cancel", timeout_s=CANCEL_SECONDS)
-            if self._process.is_alive and not self._cancelled.wait(max(0.0, until - time.monotonic())):
-                log.warning("the model host did not cancel a request within %s s; it is killed", CANCEL_SECONDS)
-                self._process.kill()
+            # A host that hangs may not read the request either.
+            with self._process.killed_after(CANCEL_SECONDS, "it did not cancel a request"):
+                self._send("cancel")
+                self._cancelled.wait(2 * CANCEL_SECONDS)
         except HostGone:
             pass  # then nothing is asked any more
         finally:
             self._process.drop(self.name)
 
-    def _send(self, request: str, *, timeout_s: float | None = None, **fields: object) -> None:
-        message = {"request": request, "conversation": self.name, **fields}
-        self._process.write(message, WRITE_SECONDS if timeout_s is None else timeout_s)
+    def _send(self, request: str, **fields: object) -> None:
+        self._process.write({"request": request, "conversation": self.name, **fields})
 
 
 class _HostProcess:
@@ -185,8 +179,6 @@ class _HostProcess:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._popen = programs.start_helper(command, inherited=programs.NETWORK_VARIABLES)
-        assert self._popen.stdin is not None
-        os.set_blocking(self._popen.stdin.fileno(), False)
         self.pid = self._popen.pid
         self._conversations: dict[str, Conversation] = {}
         self._conversations_lock = threading.Lock()
@@ -214,29 +206,31 @@ class _HostProcess:
         with self._conversations_lock:
             self._conversations.pop(name, None)
 
-    def write(self, message: Message, timeout_s: float) -> None:
-        """Send the host a message. It is killed when it does not read it within `timeout_s` seconds. Raises
-        `HostGone`."""
-        until = time.monotonic() + timeout_s
-        if not self._write_lock.acquire(timeout=timeout_s):
-            self.kill()
-            raise HostGone("the model host does not read")
+    def write(self, message: Message) -> None:
+        """Send the host a message, which it reads at once. Raises `HostGone`."""
+        assert self._popen.stdin is not None
         try:
-            self._write(memoryview(host_protocol.encode(message)), until)
+            with self.killed_after(WRITE_SECONDS, "it does not read"), self._write_lock:
+                self._popen.stdin.write(host_protocol.encode(message))
+                self._popen.stdin.flush()
         except (OSError, ValueError) as error:
             raise HostGone("the model host has ended") from error
-        finally:
-            self._write_lock.release()
 
-    def _write(self, data: memoryview, until: float) -> None:
-        assert self._popen.stdin is not None
-        while data:
-            descriptor = self._popen.stdin.fileno()
-            _, writable, _ = select.select([], [descriptor], [], max(0.0, until - time.monotonic()))
-            if not writable:
-                self.kill()  # half a message is in the pipe: nothing that follows would be understood
-                raise BrokenPipeError
-            data = data[os.write(descriptor, data[:_PIPE_BYTES]) :]
+    @contextmanager
+    def killed_after(self, seconds: float, reason: str) -> Iterator[None]:
+        """Kill the host when the block takes longer; a thread that writes to it fails then."""
+
+        def kill() -> None:
+            log.warning("the model host is killed: %s", reason)
+            self.kill()
+
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def kill(self) -> None:
         """End it at once, with all it may have started."""
