@@ -91,7 +91,7 @@ def project_key(workspace: str) -> str:
     return f"{name}-{hashlib.sha256(workspace.encode(errors='replace')).hexdigest()[:8]}"
 
 
-def page_location(path: str) -> PageLocation | None:
+def page_location(path: str) -> tuple[Scope, LearningKind] | None:
     """The scope and kind of a page, by its path; None for other files."""
     scope = scope_of_path(path)
     rest = path[len(scope.folder) + 1 :].split("/") if path.startswith(f"{scope.folder}/") else []
@@ -100,9 +100,7 @@ def page_location(path: str) -> PageLocation | None:
         kind = next((kind for kind, name in PAGES.items() if name == rest[0]), None)
     elif len(rest) == 2 and rest[1].endswith(".md") and not rest[1].startswith("."):
         kind = FOLDERS.get(rest[0])
-    if kind is None:
-        return None
-    return PageLocation(scope.level, scope.id, scope.project, scope.session, kind, path)
+    return None if kind is None else (scope, kind)
 
 
 def folder_name(name: str) -> str:
@@ -137,18 +135,6 @@ REQUIRED_KEYS = frozenset(
     | {"created_at", "session_id", "session_task", "promoted_from", "promoted_at"}
 )
 """Keys that are written even if they are empty, so that readers of the file know them."""
-
-
-@frozen
-class PageLocation:
-    """The scope, kind and path (under the home's data folder) of a page."""
-
-    scope: LearningScope
-    scope_id: str
-    project: str
-    session: str
-    kind: LearningKind
-    path: str
 
 
 def _clean_words(value: object) -> str:
@@ -206,7 +192,7 @@ class FrontMatter(BaseModel):
     approved_at: Instant = None
 
 
-def read_entry(part: Part, place: PageLocation) -> LearningEntry:
+def read_entry(part: Part, path: str, scope: Scope, kind: LearningKind) -> LearningEntry:
     """Read an entry of a page. Raises ValueError, which names the line."""
     if part.error:
         raise ValueError(part.error)
@@ -218,20 +204,18 @@ def read_entry(part: Part, place: PageLocation) -> LearningEntry:
         key = str(wrong["loc"][0])
         was = f"{key} is {str(written[key])[:60]!r}"
         raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
-    text, kind = part.text, place.kind
+    text = part.text
     # An entry without `trust` was written by the operator, unless it names the session that it is from.
-    quoted = place.session or front.session_id or front.promoted_from
+    quoted = scope.session or front.session_id or front.promoted_from
     values: dict[str, Any] = dict(front) | {
         "domain": front.domain or domain_of(kind),
         "title": front.title or title_of(text),
         "lesson": front.lesson or lesson_id(text),
-        "session_id": front.session_id or place.session,
+        "session_id": front.session_id or scope.session,
         "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
         "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),
     }
-    return LearningEntry(
-        id=part.id, scope=place.scope, scope_id=place.scope_id, kind=kind, text=text, path=place.path, **values
-    )
+    return LearningEntry(id=part.id, scope=scope.level, scope_id=scope.id, kind=kind, text=text, path=path, **values)
 
 
 def front_matter(entry: LearningEntry) -> dict[str, Value]:

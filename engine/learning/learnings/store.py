@@ -161,7 +161,7 @@ class LearningFiles:
             errors.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
         for part in page.entries:
             try:
-                entries.append(read_entry(part, place))
+                entries.append(read_entry(part, path, *place))
             except ValueError as error:
                 errors.append(f"{path} {error}")
         return PageContents(path, tuple(entries), tuple(errors))

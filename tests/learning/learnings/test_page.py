@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.entries import PageLocation, front_matter, read_entry
+from engine.learning.learnings.entries import Scope, front_matter, read_entry
 from engine.learning.learnings.page import Page, Value, clean_text, format_value, parse_value
-from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
+from engine.model import EntrySource, LearningKind, LearningStatus, LearningType
 from tests.learning.learnings.world import make_entry
 
-PLACE = PageLocation(
-    LearningScope.SESSION, "s1", "shop", "s1", LearningKind.INSTITUTIONAL, "learnings/x/institutional.md"
-)
+PLACE = ("learnings/x/institutional.md", Scope("shop", "s1"), LearningKind.INSTITUTIONAL)
 
 PIECES = [
     "---",
@@ -110,9 +108,9 @@ def test_what_is_not_changed_stays_byte_for_byte() -> None:
 def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
     page = Page(BY_HAND)
     good, bad = page.entries
-    assert read_entry(good, PLACE).type is LearningType.DIRECTIVE
+    assert read_entry(good, *PLACE).type is LearningType.DIRECTIVE
     with pytest.raises(ValueError, match=r"line 20: 'nonsense' is not `key: value`"):
-        read_entry(bad, PLACE)
+        read_entry(bad, *PLACE)
     assert page.part("lrn_b") is None
     assert not page.set_fields("lrn_b", {"status": "retired"})
 
@@ -129,7 +127,7 @@ def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
 def test_an_entry_that_is_there_twice_counts_once() -> None:
     data = b"---\nid: lrn_a\n---\nfirst\n"
     with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
-        read_entry(Page(data + data).entries[1], PLACE)
+        read_entry(Page(data + data).entries[1], *PLACE)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +146,7 @@ def test_an_entry_that_is_there_twice_counts_once() -> None:
 def test_a_value_that_makes_no_sense_is_named(front: str, words: str) -> None:
     page = Page(f"---\nid: lrn_a\n{front}\n---\ntext\n".encode())
     with pytest.raises(ValueError, match=words.replace("[", r"\[").replace(".", r"\.")):
-        read_entry(page.entries[0], PLACE)
+        read_entry(page.entries[0], *PLACE)
 
 
 def test_an_entry_that_was_half_written_hides_none_behind_it() -> None:
@@ -194,8 +192,8 @@ def test_every_field_of_an_entry_comes_back() -> None:
     )
     page = Page()
     page.append(one.id, front_matter(one), one.text)
-    read = read_entry(Page(page.data).entries[0], replace(PLACE, session="other"))
-    assert read == replace(one, path=PLACE.path)
+    read = read_entry(Page(page.data).entries[0], *PLACE)
+    assert read == replace(one, path=PLACE[0])
 
 
 @given(st.text() | st.integers() | st.floats(0, 1) | st.lists(st.text(), max_size=3) | st.booleans())

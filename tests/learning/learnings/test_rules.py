@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 
 from engine.learning.learnings.extraction import find_assumptions, find_risks, is_realised
-from engine.learning.learnings.questions import read_claims
 from engine.learning.learnings.rules import (
     Finding,
-    Impact,
     SessionRecord,
     Statement,
     correction_findings,
@@ -113,29 +110,6 @@ def test_an_edit_teaches_what_was_put_in_and_where_nothing_was_what_was_taken_ou
     taken = correction_findings(Correction("Round the totals. Also update the docs.", "Round the totals."))
     assert [one.text for one in taken] == ["Not wanted: Also update the docs."]
     assert correction_findings(Correction("Round the totals", "round the  totals.")) == []
-
-
-@pytest.mark.parametrize(
-    ("own", "said", "counts"),
-    [
-        ("In this file the docs end with a full stop, and elsewhere, too", "docs end with a full stop", True),
-        ("Docs, as you know, end with a full stop", "docs end with a full stop.", True),
-        ("In the shop, don't use print", "don’t use print", True),
-        ("Never delete the fixtures when tests are red", "never delete the fixtures when tests are red", True),
-        ("Never delete the fixtures when tests are red", "delete the fixtures when tests are red", False),
-        ("Never delete the fixtures when tests are red", "never delete the fixtures", False),
-        ("Delete the fixtures: tests are red", "tests are red delete the fixtures", False),
-        ("Don't use print", "use print", False),
-        ("Do not use print, use logging", "do not use logging", False),
-        ("Round amounts, except in reports", "round amounts in reports", False),
-        ("Docs end with a full stop", "docs end with a semicolon", False),
-        ("Docs end with a full stop", "…", False),
-    ],
-)
-def test_a_models_form_of_a_correction_counts_when_it_only_leaves_words_out(own: str, said: str, counts: bool) -> None:
-    edit = Correction("Describe the cart", f"Describe the cart. {own}")
-    answer = json.dumps({"rule": said, "learnings": []})
-    assert [one.text for one in read_claims(answer, Impact(), edit)] == ([said.rstrip(".")] if counts else [])
 
 
 def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> None:
