@@ -1,4 +1,8 @@
-"""The theme, the keys, the bell and the mouse of one console, as the settings have them (SPEC 9.7)."""
+"""The theme, the keys, the bell and the mouse of one console, as the settings have them (SPEC 9.7).
+
+Themes are TOML files with eleven colours: ours in `themes/`, the operator's in `config/themes/`. Every colour is parsed
+before a theme is accepted, because Textual accepts a bad one and fails when it draws with it.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-# Themes as TOML files with eleven colours: ours in `themes/`, the operator's in `config/themes/` (SPEC 9.7).
-#
-# Every colour is parsed before a theme is accepted, because Textual accepts a bad one and fails when it draws with it.
+# Themes
 
 
 COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")

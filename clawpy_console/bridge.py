@@ -1,6 +1,6 @@
-"""Passes the engine's events on to the app, as one message at most ten times a second.
+"""Passes the engine's events on to the app, at most ten times a second, and the operator's presence to the engine.
 
-The message names the topics that changed, which the app then reads again, and holds the events that become toasts.
+A message names the topics that changed, which the app then reads again, and holds the events that become toasts.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Bridge:
             self._post(EngineChanged(topics, frozenset(event.subject for event in output), tuple(shown[-MAX_SHOWN:])))
 
 
-# The toasts that tell the operator of the engine's events (SPEC 9.7).
+# Toasts
 
 
 TRAINING_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
@@ -149,7 +149,7 @@ def toast_of(event: Any) -> tuple[str, SeverityLevel] | None:
     return None
 
 
-# The presence of the operator: reported to the engine, and greeted after an absence (SPEC 7, 9).
+# Presence
 
 
 ABSENCE = timedelta(minutes=30)

@@ -1,6 +1,6 @@
 """Opens a shell in a folder, an editor on a file, the place that a line of a prompt came from (SPEC 9.6).
 
-In tmux each program gets a window of its own.
+In tmux each program gets a window of its own. Also the output to the terminal that Textual (8.2) has no method for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
 
 
-# Output that Textual (8.2) has no method for: the title of the terminal, its notifications, freeing what was drawn.
+# Output to the terminal
 
 
 def _write_escape_sequence(app: App[Any], sequence: str) -> None:

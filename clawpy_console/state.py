@@ -1,7 +1,8 @@
 """The state that screens draw: one frozen value, read from the engine's services topic by topic.
 
-The first frame draws the state that was saved at the last quit. Afterwards the app replaces the parts that the engine
-reports as changed.
+The first frame draws the state that was saved at the last quit, in `cache/last_screen.json` (SPEC 11.4). That is a
+cache and no more: a file that is missing, torn or of another version counts as none. Afterwards the app replaces the
+parts that the engine reports as changed.
 """
 
 from __future__ import annotations
@@ -309,9 +310,7 @@ def read_topics(
     return {name: tuple(item) if isinstance(item, list) else item for name, item in values.items()}, failed
 
 
-# The screen as it was last seen, in `cache/last_screen.json`: what the first frame is drawn from (SPEC 11.4).
-#
-# A cache and no more: a file that is missing, torn or of another version counts as none, and is written anew.
+# The last screen
 
 
 log = logging.getLogger(__name__)

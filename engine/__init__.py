@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.api.calling import call, connect, stop
     from engine.api.checks import completion_names
+    from engine.api.control import call, connect, stop
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
     from engine.api.mcp import mcp_serve
@@ -54,9 +54,9 @@ _HOMES = {
     "Engine": "engine.engine",
     "Holder": "engine.lock",
     "Refusal": "engine.model",
-    "call": "engine.api.calling",
+    "call": "engine.api.control",
     "completion_names": "engine.api.checks",
-    "connect": "engine.api.calling",
+    "connect": "engine.api.control",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
     "gateway_token": "engine.api.gateway.access",
@@ -67,7 +67,7 @@ _HOMES = {
     "open_engine": "engine.engine",
     "read_holder": "engine.lock",
     "simulate": "engine.simulation.simulate",
-    "stop": "engine.api.calling",
+    "stop": "engine.api.control",
 }
 """The module of each name; a module is loaded when one of its names is first asked for."""
 

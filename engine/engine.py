@@ -18,7 +18,7 @@ from engine.api.control import Attach, ControlServer
 from engine.api.gateway.gateway import Gateway
 from engine.api.notify.notifications import Notifications
 from engine.api.operations import dispatch
-from engine.api.services import ApiServices
+from engine.api.operations.operation import ApiServices
 from engine.api.status_bar_file import StatusBarFile
 from engine.clock import Clock, SystemClock
 from engine.events import EngineStarted, EngineStopped

@@ -16,14 +16,25 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clawpy_console.signals import signal_handlers
 from engine import __version__
 from engine.home import Home
+
+
+@contextmanager
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Have signals handled by `handlers`, and afterwards as before."""
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
 
 HEAD = struct.Struct(">cI")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-# Reports a crash of the console: a file in the home's logs, and the lines that name it.
+# Crashes
 
 
 MAX_EVENTS = 30

@@ -1,4 +1,10 @@
-"""The part of `Consoles` that an app needs. Imports nothing of a screen."""
+"""The part of `Consoles` that an app needs, with garbage collection that does not delay a key. Imports nothing of a
+screen.
+
+The engine works in threads of the console's process. The event loop needs the interpreter lock whenever it wakes, and a
+computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms with
+an engine at work.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
-
-# Garbage collection and thread switches that do not delay a key.
-#
-# The engine works in threads of the console's process. The event loop needs the interpreter lock whenever it wakes, and
-# a computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms
-# with an engine at work.
-
 
 SWITCH_INTERVAL_S = 0.001
 """Seconds after which a computing thread lets another one run. Python's default of 5 ms delays keys noticeably."""

@@ -19,9 +19,9 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from clawpy_console.attach.client import signal_handlers
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.formats import workspace_name
-from clawpy_console.signals import signal_handlers
 from engine import Home, open_engine
 from engine.events import Event
 from engine.model import sanitise

@@ -1,7 +1,7 @@
-"""Completions of the shell: the values of each argument, and the script that asks for them (SPEC 9.8).
+"""Completions of the shell, and `clawpy help TOPIC`: pages of the documentation (SPEC 9.8).
 
 `argcomplete` speaks with bash, zsh and fish. The shell runs `clawpy` with `_ARGCOMPLETE` set and waits for it, so
-nothing heavy is imported here.
+nothing heavy is imported here. A page is paged in a terminal and plain in a pipe.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
+from clawpy_console.attach.client import signal_handlers
 from clawpy_console.cli.options import CommonOptions, WrongUse, split_options
-from clawpy_console.signals import signal_handlers
 from engine import Home
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
             json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
         )
         return
-    from clawpy_console.cli.printing.render import render_refusal
+    from clawpy_console.cli.printing import render_refusal
     from clawpy_console.cli.printing.style import has_colours
 
     print(render_refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
@@ -181,7 +181,7 @@ def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
     if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
-        from clawpy_console.cli.printing.render import render_document
+        from clawpy_console.cli.printing import render_document
         from clawpy_console.cli.printing.style import has_colours
 
         action = getattr(options, "action", None)

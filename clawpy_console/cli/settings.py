@@ -1,4 +1,5 @@
-"""Secrets that are typed or piped, never given as arguments: the key of a provider, the address of a surface."""
+"""What verbs do about settings themselves: secrets, which are typed or piped and never given as arguments; and theme
+and keys, which only the console uses, so that the engine accepts any text for them (SPEC 9.7)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from clawpy_console.keys import check_keymap
 from engine import Home
 from engine.model import Refusal, sanitise
 
-# Checks the settings that only the console uses, theme and keys: the engine accepts any text for them (SPEC 9.7).
+# Theme and keys
 
 
 def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:

@@ -1,4 +1,5 @@
-"""A learning as fields, for the screen and for `clawpy learnings`: its text, its evidence, its sources (SPEC 6)."""
+"""What was remembered and learned as fields, for the screens and for verbs: memories (SPEC 4), candidates with their
+effect, evidence and lift (SPEC 5), learnings with their sources (SPEC 6)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Document, Field, bar, change_fields, heading, text_fields, when
 from clawpy_console.formats import crop, one_line, workspace_name
 
-# Memories that were recalled or are to be forgotten, as fields, for the memory screen and for verbs (SPEC 4).
+# Memories
 
 
 MAX_RECALLED_CHARS = 300
@@ -43,7 +44,7 @@ def forgetting_fields(report: Document) -> Iterator[Field]:
         yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
 
 
-# A candidate as fields, for the screen and for `clawpy candidates`: its effect, evidence and lift (SPEC 5).
+# Candidates
 
 
 CANDIDATE_STATUS = {

@@ -1,4 +1,5 @@
-"""The quality of the predictions as fields, for the insights screen and for `clawpy metrics` (SPEC 8.5).
+"""The quality of the predictions, and the training of Twin models, as fields and questions: for the insights screen,
+for `clawpy metrics` and `clawpy train` (SPEC 8.4, 8.5).
 
 The functions take the document that the verb prints as JSON.
 """
@@ -156,7 +157,7 @@ def drift_fields(report: Document) -> Iterator[Field]:
         yield Field("▲ more" if is_more else "▼ less", f"{shift['kindTitle']}: {change}", "wants")
 
 
-# The training of Twin models as fields and questions, for the insights screen and for `clawpy train` (SPEC 8.4).
+# Training
 
 
 METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}

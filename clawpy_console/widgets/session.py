@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import formats, state_words
+from clawpy_console import formats
+from clawpy_console.fields import states
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
@@ -30,7 +31,7 @@ def session_outcome(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
-    return state_words.session_outcome(state, session.result, session.flow, failed, errors)
+    return states.session_outcome(state, session.result, session.flow, failed, errors)
 
 
 def session_row(

@@ -1,4 +1,8 @@
-"""One result of `doctor`, and a way to read a database that no engine may be able to open."""
+"""One result of `doctor`; and what is read without an engine: rows of the database, and names that a shell completes.
+
+A shell waits for the answer, so ids are read from the database file, and names that only large modules know are cached
+in `cache/names.json`. A home that cannot be read has no names.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +39,7 @@ def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[A
         return connection.execute(query).fetchall()
 
 
-# The names that a shell completes: ids with titles, channels, flows, settings (SPEC 9.8).
-#
-# A shell waits for the answer, so no engine is asked: ids are read from the database file, and names that only large
-# modules know are cached in `cache/names.json`. A home that cannot be read has no names.
+# Names for a shell
 
 
 MAX_IDS = 100

@@ -1,7 +1,8 @@
-"""Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1).
+"""Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1), and the values that an id means.
 
 A field has its name in camelCase; `_RULES` has the exceptions of a class. Money is in dollars, instants are in ISO 8601
-and UTC.
+and UTC. The id of a card, a session or a change set will do for any of them, and so will the beginning of one that
+nothing else begins with; the prefix before the underscore may be left out.
 """
 
 from __future__ import annotations
@@ -342,7 +343,7 @@ _RULES: Mapping[type, _FieldRules] = {
 }
 
 
-# The document `crossPollStatus`, the same in every answer that has it (SPEC 9.8, 10.1).
+# Status
 
 
 def trigger_figures(engine: Services) -> Document:
@@ -368,10 +369,7 @@ def status(engine: Services) -> Document:
     }
 
 
-# Finds the card, session and changes that an id typed by a person belongs to (SPEC 9.8).
-#
-# The id of a card, a session or a change set will do, and so will the beginning of one that nothing else begins with;
-# the prefix before the underscore may be left out.
+# Ids
 
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
-from engine.api.calling import Opener, call
+from engine.api.control import Opener, call
 from engine.home import Home
 from engine.model import Refusal
 from engine.model.secrets import redact

@@ -1,4 +1,9 @@
-"""Checks of `doctor` on what carries out text prompts: keys, providers, models and coding agents (SPEC 9.8, 11.1)."""
+"""What carries out text prompts: keys, providers, models and coding agents, for `doctor` and the verb `key` (SPEC 9.8,
+11.1).
+
+A key crosses no socket, and a keyring that wants a password asks the person at the verb. A running engine finds a
+change within 10 seconds. Whether a provider accepts a key is asked only on request, because that leaves the machine.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal, extras
 from engine.settings_store import SettingsStore
 
-# Asks a provider whether it answers and accepts a key. That leaves the machine, so it happens only on request.
+# Asking a provider
 
 
 TIMEOUT_S = 5.0
@@ -76,7 +81,7 @@ def _request(request: urllib.request.Request) -> tuple[int, str]:
         return 0, f"cannot be reached: {type(error).__name__}"
 
 
-# Finds the model that answers the text prompts of each channel, without an engine: for `doctor` and `key`.
+# Who answers
 
 
 @frozen
@@ -232,10 +237,7 @@ def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
     return checks
 
 
-# The verb `key` (SPEC 9.8, 11.1): store, list, delete and test the keys of providers.
-#
-# All of it runs in the process of the person who asks: a key crosses no socket, and a keyring that wants a password
-# asks that person. A running engine finds the change within 10 seconds.
+# The verb `key`
 
 
 def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:

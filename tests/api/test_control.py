@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.api import calling, control
+from engine.api import control
 from engine.api.control import ControlServer, Unreachable, ask
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
@@ -145,8 +145,8 @@ def test_a_verb_reaches_the_engine_that_holds_the_home(engine: StandIn, home: Ho
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("a second engine must not be opened")
 
-    assert calling.call(home, "dismiss", {"id": "pred_abc1"}, opener=never)["prediction"]["status"] == "rejected"
-    answer = calling.stop(home, "enough")
+    assert control.call(home, "dismiss", {"id": "pred_abc1"}, opener=never)["prediction"]["status"] == "rejected"
+    answer = control.stop(home, "enough")
     assert answer["reached"]
     assert engine.safety.holds()[0].reason == "enough"
     server.close()
@@ -160,7 +160,7 @@ def test_a_verb_opens_an_engine_for_its_own_time_and_approve_waits(engine: Stand
         opened.append(options)
         return engine
 
-    calling.call(home, "approve", {"id": "pred_abc1"}, workspaces=["/srv/shop"], opener=opener)
+    control.call(home, "approve", {"id": "pred_abc1"}, workspaces=["/srv/shop"], opener=opener)
     assert opened == [{"workspaces": ["/srv/shop"], "start_schedule": False, "resume": False}]
     assert engine.sessions.waited == ["sess_aaa"]
     assert engine.closed
@@ -175,19 +175,19 @@ def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
     def lost(*_: Any, **__: Any) -> Any:
         raise Unreachable("hung up", sent=True)
 
-    monkeypatch.setattr(calling, "ask", lost)
+    monkeypatch.setattr(control, "ask", lost)
     if asked_again:
-        assert calling.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+        assert control.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
         return
     with pytest.raises(Refusal) as caught:
-        calling.call(home, verb, {}, opener=lambda home, **_: engine)
+        control.call(home, verb, {}, opener=lambda home, **_: engine)
     assert caught.value.code == "no_answer"
 
 
 def test_an_engine_that_is_just_starting_is_waited_for(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "CONNECT_TIMEOUT_S", 30.0)
+    monkeypatch.setattr(control, "CONNECT_TIMEOUT_S", 30.0)
     tries: list[int] = []
 
     def opener(home: Home, **options: Any) -> StandIn:
@@ -196,12 +196,12 @@ def test_an_engine_that_is_just_starting_is_waited_for(
             raise Refusal("home_held", "held", "wait")
         return engine
 
-    assert calling.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
+    assert control.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
     assert len(tries) == 3
 
 
 def test_stop_needs_no_engine(home: Home) -> None:
-    answer = calling.stop(home, "")
+    answer = control.stop(home, "")
     assert not answer["reached"]
     assert is_requested(stop_file(home.data))
 
@@ -213,7 +213,7 @@ def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeCloc
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     lock.announce(server.address)
-    answer = calling.stop(home, "it hangs")
+    answer = control.stop(home, "it hangs")
     assert not answer["reached"]
     assert is_requested(stop_file(home.data))
     release.set()
@@ -223,4 +223,4 @@ def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeCloc
 def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="F12"):
-        calling.stop(Home.locate(tmp_path / "file"), "")
+        control.stop(Home.locate(tmp_path / "file"), "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from engine.api.notify.delivery import Failure, store_address
 from engine.api.operations import dispatch
 from engine.clock import FakeClock

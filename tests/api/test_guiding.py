@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.cli.options import CommonOptions, WrongUse
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.verbs import parse, request
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from engine.api.documents import document as as_json
 from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal

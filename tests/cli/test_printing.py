@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clawpy_console import state_words
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.printing.style import plain, session_outcome
+from clawpy_console.fields import states
 from engine.model import DecisionSignal, Outcome, SessionState, Status
 
 
@@ -44,18 +44,18 @@ def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
 
 @pytest.mark.parametrize("signal", DecisionSignal)
 def test_no_decision_is_printed_by_an_internal_name(signal: DecisionSignal) -> None:
-    said = state_words.DECISION_LABELS.get(signal, signal)
+    said = states.DECISION_LABELS.get(signal, signal)
     assert said in GLOSSARY
 
 
 @pytest.mark.parametrize("state", [*SessionState, *Outcome])
 def test_no_session_is_printed_by_an_internal_name(state: SessionState | Outcome) -> None:
-    assert state_words.SESSION_LABELS.get(state, state) in GLOSSARY
+    assert states.SESSION_LABELS.get(state, state) in GLOSSARY
 
 
 @pytest.mark.parametrize("status", Status)
 def test_no_card_is_printed_by_an_internal_name(status: Status) -> None:
-    assert state_words.CARD_LABELS.get(status, status) in GLOSSARY
+    assert states.CARD_LABELS.get(status, status) in GLOSSARY
 
 
 GLOSSARY = {

@@ -20,7 +20,7 @@ import pytest
 from clawpy_console.cli import main as cli
 from clawpy_console.cli.main import approval_status, main
 from clawpy_console.cli.options import WrongUse, split_options
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.verbs import VERBS, span
 from engine.api.documents import document as as_json
 from engine.clock import FakeClock

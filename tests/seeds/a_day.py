@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.main import main
-from clawpy_console.cli.printing.render import render_document
+from clawpy_console.cli.printing import render_document
 from engine.autonomy.autonomy import ACT, STATE
 from engine.model import Refusal, SessionState
 from engine.simulation.month import SimulatedMonth

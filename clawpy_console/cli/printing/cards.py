@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from clawpy_console import state_words
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
@@ -83,8 +82,8 @@ def how_sure(card: Document) -> str:
 def state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; the outcome of a card that has run."""
     if card["outcome"] and with_outcome:
-        return str(state_words.SESSION_LABELS.get(card["outcome"], card["outcome"]))
-    return str(state_words.CARD_LABELS.get(card["status"], card["status"]))
+        return str(states.SESSION_LABELS.get(card["outcome"], card["outcome"]))
+    return str(states.CARD_LABELS.get(card["status"], card["status"]))
 
 
 def card_with_session(document: Document) -> Lines:

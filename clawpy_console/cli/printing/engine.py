@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from clawpy_console import formats, state_words
+from clawpy_console import formats
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
@@ -24,7 +24,7 @@ from clawpy_console.cli.printing.style import (
     time,
     wants,
 )
-from clawpy_console.fields import Field, predictions
+from clawpy_console.fields import Field, predictions, states
 from clawpy_console.fields.predictions import TRAINING_STATES
 from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field
 from clawpy_console.formats import one_line
@@ -69,7 +69,7 @@ def status(document: Document) -> Lines:
     yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
     yield from (f"  {wants('needs you')}  {waiting['id']}  {waiting['title']}" for waiting in document["waiting"])
     for decision in document["decisions"]:
-        decision_words = state_words.DECISION_LABELS.get(decision["signal"], decision["signal"])
+        decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
         yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
 
 
@@ -273,8 +273,8 @@ def train(document: Document) -> Lines:
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:
-        sign, state_words, tone = TRAINING_STATES[run["state"]]
-        state, examples = paint(tone, f"{sign} {state_words}"), count(run["records"], "example")
+        sign, label, tone = TRAINING_STATES[run["state"]]
+        state, examples = paint(tone, f"{sign} {label}"), count(run["records"], "example")
         yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
         yield dim(f"    {run['message']}")
     yield document["next"]

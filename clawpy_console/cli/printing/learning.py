@@ -1,4 +1,4 @@
-"""Output of the verbs on memory, learnings and candidates."""
+"""Output of the verbs on agents, guidance, findings, tasks and permissions, on memory, learnings and candidates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
 
-# Output of the verbs on agents, guidance, findings, tasks and permissions.
+# Agents
 
 
 def agents(document: Document) -> Lines:

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, TextIO
 
-from clawpy_console import state_words
-from clawpy_console.fields import Field, label_width
+from clawpy_console.fields import Field, label_width, states
 from engine.model import sanitise
 from engine.model.text import count as count
 
@@ -97,7 +96,7 @@ def indented(text: str) -> Lines:
 def session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
     check = session["check"] or {"failed": 0, "errors": 0}
-    _, tone, text = state_words.session_outcome(
+    _, tone, text = states.session_outcome(
         session["state"], session["result"], session["flow"], check["failed"], check["errors"]
     )
     return paint(tone, text)

@@ -8,8 +8,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import formats, state_words
-from clawpy_console.fields import Field, text_fields
+from clawpy_console import formats
+from clawpy_console.fields import Field, states, text_fields
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.widgets.bars import has_words
 from engine.frozen import frozen
@@ -105,7 +105,7 @@ def _entry_of_layer(value: Any) -> Entry:
         case GraphNode():
             mark, style, label = TASK_OUTCOMES[value.success]
             if value.outcome == PROBLEM_FOUND:
-                mark, style = state_words.PROBLEM_SIGN
+                mark, style = states.PROBLEM_SIGN
             return Entry(Layer.GRAPH, value.task_id, text, value.outcome or label, value.timestamp, "", mark, style)
         case ParaFact() if value.active:
             label = value.bucket.value

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clawpy_console import formats, state_words
+from clawpy_console import formats
 from clawpy_console.fields import Field, bar, heading, present_fields, states
 from clawpy_console.formats import one_line
 from clawpy_console.screens.mission.lines import result_words
@@ -88,7 +88,7 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
 def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
     """Each rail with its reason; the rails that allow without a reason share one line."""
     for rail in rails:
-        sign, tone = state_words.VERDICT_SIGNS[rail.verdict]
+        sign, tone = states.VERDICT_SIGNS[rail.verdict]
         if rail.reason or rail.verdict is not Verdict.ALLOW:
             yield Field(rail.rail, f"{sign} {one_line(rail.reason)}", tone)
     if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from textual.content import Content
 
-from clawpy_console import formats, state_words
+from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.formats import fit_to_width, one_line, workspace_name
 from clawpy_console.screens.mission.stack import kind_of_work, tier_label
@@ -69,7 +69,7 @@ def result_words(session: SessionView, now: datetime) -> str:
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         label, detail = detail or "finished", ""
-    elif session.discarded_at or (session.has_problem and session.flow in state_words.TEST_RUNS):
+    elif session.discarded_at or (session.has_problem and session.flow in states.TEST_RUNS):
         detail = ""  # the word says it: discarded, or how many tests failed
     label = f"{label}: {detail}" if detail else label
     at = formats.moment(event_time(session), now) if session.state.over else ""

@@ -12,9 +12,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import formats, state_words
+from clawpy_console import formats
 from clawpy_console.dialogs.question import Answer, Question, confirm
-from clawpy_console.fields import Field, bar, heading, spark
+from clawpy_console.fields import Field, bar, heading, spark, states
 from clawpy_console.fields.states import hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -61,7 +61,7 @@ def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> tuple[s
         return "✓", "by you", "grey"
     if rail.until is not None and rail.until > now:
         return "◐", f"in {formats.duration(rail.until - now)}", "accent"
-    sign, tone = state_words.VERDICT_SIGNS[rail.verdict]
+    sign, tone = states.VERDICT_SIGNS[rail.verdict]
     return sign, rail.brief, tone
 
 
@@ -90,7 +90,7 @@ def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iter
         if verdict is None:
             yield Field("", "✓ all rails allowed it", "grey")
         else:
-            sign, tone = state_words.VERDICT_SIGNS[verdict.verdict]
+            sign, tone = states.VERDICT_SIGNS[verdict.verdict]
             yield Field("", f"{sign} {rail_name(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
         sign, label, tone = rail_status(rail, now, state.acts_by_itself)
@@ -205,7 +205,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     yield Field("", " · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
     for verdict in entry.verdicts:
         if verdict.verdict is not Verdict.ALLOW:
-            sign, tone = state_words.VERDICT_SIGNS[verdict.verdict]
+            sign, tone = states.VERDICT_SIGNS[verdict.verdict]
             rule = f"  rule {verdict.rule}" if verdict.rule else ""
             yield Field("", f"{sign} {rail_name(verdict.rail)}{rule}", tone)
             yield Field("", one_line(verdict.reason), "grey")
@@ -448,7 +448,7 @@ def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         sign, label, tone = rail_status(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
-            last = f"last {state_words.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
+            last = f"last {states.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
         yield Row(rail.rail, f"{rail_name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey")
     if state.rails:
@@ -474,7 +474,7 @@ def switch_rows(state: AppState) -> Iterator[Row]:
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """A decision that did not allow work: the rail, the prompt, the time."""
     decisive = decisive_verdict(entry.verdicts)
-    sign, style = state_words.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
+    sign, style = states.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
     if entry.lifted:
         sign, style = "◌", "accent"
     text = f"{rail_name(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"

@@ -24,8 +24,7 @@ from engine.api.gateway.guard import Guard
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.server import Server
 from engine.api.operations import OPERATIONS
-from engine.api.operations.operation import NOT_AN_OBJECT, describe_fault
-from engine.api.services import ApiServices
+from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault
 from engine.model import Refusal
 
 API_PATH = "/api/v1"

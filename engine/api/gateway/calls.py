@@ -13,8 +13,7 @@ from typing import Any
 
 from engine.api.documents import Document
 from engine.api.operations import OPERATIONS
-from engine.api.operations.operation import validate_arguments
-from engine.api.services import ApiServices
+from engine.api.operations.operation import ApiServices, validate_arguments
 from engine.model import DecidedBy, Refusal
 from engine.model.secrets import redact
 

@@ -1,6 +1,9 @@
-"""Writes the text of notifications in the form that a surface takes (SPEC 10.2, 10.3). Pure.
+"""What a fact means to somebody who is away, which surface hears of it in which form, and in which words (SPEC 10.2).
+Pure.
 
-Text of agents and models is hostile and leaves the machine here: it is sanitised, and secrets are removed (SPEC 11.1).
+The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or forgotten
+meanwhile (SPEC 4.10) is not sent. Text of agents and models is hostile and leaves the machine here: it is sanitised,
+and secrets are removed (SPEC 11.1).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from engine.model import (
 from engine.model.secrets import redact
 from engine.storage.ledger import LedgerEntry
 
-# The table of SPEC 10.2: which kind of event reaches which surface, in which form, and how urgent it is.
+# Forms
 
 
 class NotificationKind(StrEnum):
@@ -123,10 +126,7 @@ def is_switched_on(surface: Surface, settings: Settings) -> bool:
     return bool(getattr(settings, _SETTINGS.get(surface, _PUSH_SETTING)))
 
 
-# Reads the content of a notification from a fact of the ledger (SPEC 10.2). Pure.
-#
-# The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or
-# forgotten meanwhile (SPEC 4.10) is not sent.
+# Content
 
 
 HIGH_CONFIDENCE = 0.6

@@ -1,6 +1,8 @@
-"""The table of notifications that wait, were sent, or were given up, so that a crash loses none (SPEC 10.2).
+"""The table of notifications that wait, were sent, or were given up, so that a crash loses none; and what is sent when
+(SPEC 10.2).
 
-A row names its fact, and has neither text nor address: nothing in it must be forgotten or kept secret.
+A row names its fact, and has neither text nor address: nothing in it must be forgotten or kept secret. In quiet hours
+only urgent ones are sent; the rest follows in the morning.
 """
 
 from __future__ import annotations
@@ -172,10 +174,7 @@ def _dead_on(surface: Surface | None) -> sa.ColumnElement[bool]:
     return _IS_DEAD if surface is None else _IS_DEAD & (_surface == surface)
 
 
-# Decides when notifications are sent (SPEC 10.2). Pure.
-#
-# Low ones are collected and sent as one. In quiet hours only urgent ones are sent; the rest follows in the morning. A
-# surface that fails is tried again at growing intervals, for a day.
+# Timing
 
 
 BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)

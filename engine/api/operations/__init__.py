@@ -13,7 +13,7 @@ from engine.api.operations.operation import OPERATIONS
 from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
-    from engine.api.services import ApiServices
+    from engine.api.operations.operation import ApiServices
 
 __all__ = ["OPERATIONS", "dispatch"]
 

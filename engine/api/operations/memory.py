@@ -1,7 +1,8 @@
 """Operations on memory: recall, remember, note, suggest, drafts, forget (SPEC 4, 10.4).
 
 `note` and `suggest` are for agents that work elsewhere. They act under their own name, never as the operator, so a card
-of theirs waits like any other.
+of theirs waits like any other. A line of `remember` that cannot be read is reported with its number and does not stop
+the others; imported memories never expire.
 """
 
 from __future__ import annotations
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-# Reads memories from lines of JSON (SPEC 9.8): `{"id", "text", "speaker", "timestamp", "session", "agent"}`. Pure.
-#
-# A line that cannot be read is reported with its number and does not stop the others. Imported memories never expire.
+# Lines of JSON
 
 
 _TIME_FORMATS = (

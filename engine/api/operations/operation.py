@@ -1,10 +1,11 @@
-"""Operations: functions on the engine's services whose signature declares their arguments (SPEC 9.8)."""
+"""Operations: functions on the engine's services whose signature declares their arguments (SPEC 9.8); and those
+services."""
 
 from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -12,10 +13,30 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from engine.api.documents import Document
+from engine.frozen import frozen
+from engine.home import Home
 from engine.model import DecidedBy, Refusal
+from engine.services import Services
 
 if TYPE_CHECKING:
-    from engine.api.services import ApiServices
+    from engine.api.gateway.gateway import Gateway
+    from engine.api.notify.notifications import Notifications
+
+
+class ApiServices(Services):
+    """The services of one engine with its gateway and its notifications, callable from any thread."""
+
+    gateway: Gateway
+    notify: Notifications
+
+
+@frozen
+class OfflineServices:
+    """The services that `calling.OFFLINE_VERBS` use."""
+
+    home: Home
+    workspaces: Sequence[str]
+
 
 Function = TypeVar("Function", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)

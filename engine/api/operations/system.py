@@ -1,4 +1,5 @@
-"""Operations on how the engine is set up: config, notify, doctor, key (SPEC 7.6, 9.8, 10.2, 11.1)."""
+"""Operations on the engine as a whole: check, status, stop, resume, dnd, config, notify, doctor, key (SPEC 3.5, 3.7,
+7.3, 7.6, 9.8, 10.2, 11.1)."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from engine.model import Hold, RailVerdict, Refusal
 from engine.safety.content import check_command, check_prompt
 
 if TYPE_CHECKING:
-    from engine.api.services import ApiServices, OfflineServices
+    from engine.api.operations.operation import ApiServices, OfflineServices
 
 
-# The operation `check`: the verdict of the content filter on commands and prompts (SPEC 3.5).
+# The content filter
 
 
 @operation()
@@ -57,7 +58,7 @@ def _verdict_document(verdict: RailVerdict) -> Document:
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 
-# The operation `status`: what the engine does, and what waits for you (SPEC 9.3, 9.8).
+# Status
 
 
 @operation()
@@ -112,7 +113,7 @@ def status(engine: ApiServices) -> Document:
     }
 
 
-# Operations that hold back work and let it go on: stop, resume, dnd (SPEC 3.7, 7.3).
+# Holds
 
 
 @operation()
