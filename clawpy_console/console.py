@@ -22,7 +22,6 @@ from textual.worker import Worker
 from clawpy_console import state
 from clawpy_console.formats import one_line
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
-from clawpy_console.widgets.status import Frame
 from engine.home import Home
 from engine.model import Hold, Refusal
 
@@ -293,7 +292,7 @@ class Console(App[None]):
     def draw_frames(self) -> None:
         """Draw the state line in sight, which stays live above dialogs."""
         for screen in reversed(self.screen_stack):
-            frame = next(iter(screen.query(Frame)), None)
+            frame: Any = next(iter(screen.query("Frame")), None)  # a widget that knows this app
             if frame is not None and frame.is_mounted:
                 frame.draw(self, self.now())
                 break
