@@ -232,15 +232,6 @@ def test_dates_that_no_calendar_holds(seconds: str) -> None:
     assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def test_files_of_the_latest_commits_without_the_one_that_made_everything(
-    repository: Repository, reader: GitReader
-) -> None:
-    repository.commit("one", {f"f{number}.py": "1" for number in range(5)})
-    repository.commit("two", {"f1.py": "2"})
-    repository.commit("three", {"f3.py": "3"})
-    assert reader.read(repository.path).own_files == ()
-
-
 def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
     first = repository.commit("one", {"a.py": "1"})
     repository.git("checkout", "-q", "-b", "feature/x")

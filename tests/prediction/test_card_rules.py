@@ -50,19 +50,6 @@ def test_everything_else_is_refused_in_words(status: Status, move: Move) -> None
     assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
 
 
-@given(st.data())
-def test_any_path_through_the_table_decides_once_between_undos(data: st.DataObject) -> None:
-    status, decisions = Status.PENDING, 0
-    for _ in range(data.draw(st.integers(1, 12))):
-        moves = [move for (before, move) in TRANSITIONS if before is status]
-        if not moves:
-            break
-        move = data.draw(st.sampled_from(moves))
-        decisions += (move in (Move.APPROVE, Move.DISMISS)) - (move is Move.REOPEN)
-        status = next_status("pred_x", status, move)
-        assert decisions == (status in (Status.CONFIRMED, Status.REJECTED, Status.EXECUTED))
-
-
 class Operator(RuleBasedStateMachine):
     """An operator who does anything at any time; after every step the rules of the house still hold."""
 
@@ -198,13 +185,6 @@ def test_quiet_hours_within_a_day_and_none_at_all() -> None:
 def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> None:
     start = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=BERLIN).astimezone(UTC)
     assert add_active_time(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
-
-
-def test_a_card_of_the_evening_lives_past_the_night() -> None:
-    evening = datetime(2026, 1, 5, 22, tzinfo=BERLIN)
-    # One hour before 23:00, fifteen on the next day, and eight more on the day after.
-    expires = datetime(2026, 1, 7, 16, tzinfo=BERLIN)
-    assert add_active_time(evening, timedelta(hours=24), BERLIN, 23, 8) == expires
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,13 +8,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.git.github import GitHubState, PullRequest
-from engine.git.state import Branch, FileState, GitState, Touch
+from engine.git.state import FileState, GitState, Touch
 from engine.model import CheckResult, Refusal, SessionState, Thread
-from engine.model.text import count, listing, moment, plain, span, tail
 from engine.prediction.signals import (
     AHEAD,
     ANY_NEW_FILE,
@@ -159,68 +156,7 @@ def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
 # -- git and calendar -----------------------------------------------------------------------------------------------
 
 
-@given(
-    st.builds(
-        GitState,
-        operation=st.sampled_from(["", "merge"]),
-        files=st.sampled_from([(), (FileState("a"),)]),
-        ahead=st.integers(0, 9),
-        behind_base=st.integers(0, 9),
-        branches=st.sampled_from([(), (Branch("x", "1", NOW),)]),
-    ),
-    st.sampled_from([None, GitHubState(), GitHubState((PullRequest(1, "t", "b", ("ci",)),))]),
-    st.booleans(),
-)
-def test_git_relevance_stays_within_bounds_and_grows_with_every_part(
-    state: GitState, github: GitHubState | None, stale: bool
-) -> None:
-    relevance = git_signal(state, github, stale).relevance
-    assert 0.0 <= relevance <= 1.0
-    assert git_signal(state, github, True).relevance >= relevance
-
-
-@given(
-    st.lists(st.tuples(st.timedeltas(timedelta(0), timedelta(days=400)), st.sampled_from(list(SessionState)))),
-    st.lists(st.timedeltas(timedelta(0), timedelta(days=400))),
-    st.text(),
-)
-def test_every_relevance_stays_within_bounds(
-    threads: list[tuple[timedelta, SessionState]], ages: list[timedelta], about: str
-) -> None:
-    sessions = [session(state=state, ended_at=NOW - ago) for ago, state in threads]
-    tasks = [task("cart rounding", age) for age in ages]
-    for found in (
-        conversations_signal(sessions, [], NOW),
-        conversations_signal(sessions, [], NOW, {"bisect"}),
-        tasks_signal(tasks, NOW),
-        tasks_signal(tasks, NOW, about),
-    ):
-        assert 0.0 <= found.relevance <= 1.0
-
-
 # -- words ----------------------------------------------------------------------------------------------------------
-
-
-def test_words() -> None:
-    assert [count(1, "branch"), count(2, "branch"), count(0, "file")] == ["1 branch", "2 branches", "0 files"]
-    assert [listing([]), listing(["a"]), listing("ab"), listing("abcd")] == ["", "a", "a and b", "a, b and 2 more"]
-    assert span(timedelta(seconds=59)) == "under a minute"
-    assert [span(timedelta(hours=1)), span(timedelta(hours=48))] == ["1 h", "2 days"]
-    assert moment(NOW, NOW) == "09:30"
-    assert moment(NOW - timedelta(hours=10), NOW) == "yesterday 23:30"
-    assert moment(NOW - timedelta(days=5), NOW) == "31 December 2025"
-    assert plain("a\x1b[31m\nb\udcff") == "a b\ufffd"
-    assert len(plain("x" * 99, 20)) == 20
-    assert [tail("src/cart/total.py", 9), tail("a.py", 9)] == ["…total.py", "a.py"]
-
-
-@given(st.text(), st.integers(1, 80))
-def test_plain_text_is_one_short_line_without_controls(text: str, longest: int) -> None:
-    line = plain(text, longest)
-    assert len(line) <= longest
-    assert "\n" not in line
-    assert "\x1b" not in line
-    line.encode()
 
 
 # Meetings of real `.ics` files: repeated ones, zones, exceptions; and the card that prepares for one (SPEC 2.1).
@@ -236,6 +172,21 @@ RRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR
 EXDATE;TZID=Europe/Berlin:20260102T110000
 END:VEVENT
 """
+
+
+@pytest.mark.parametrize(
+    ("state", "github", "stale", "relevance"),
+    [
+        (GitState(head="h"), None, False, 0.0),
+        (GitState(head="h", operation="merge", files=(FileState("a"),)), None, False, 0.9),
+        (GitState(head="h", ahead=2, behind_base=1), GitHubState(), True, 1 - 0.7 * 0.7 * 0.6),
+        (GitState(head="h"), GitHubState((PullRequest(1, "t", "b", ("ci",)),)), False, 1 - 0.3 * 0.8),
+    ],
+)
+def test_what_waits_in_the_repository_adds_up(
+    state: GitState, github: GitHubState | None, stale: bool, relevance: float
+) -> None:
+    assert git_signal(state, github, stale).relevance == pytest.approx(relevance)
 
 
 def event(name: str, begins: str, *lines: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,6 +37,7 @@ from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as MADE
 from tests.prediction.deciding import SHOP, World, proposal, teach
+from tests.prediction.sensing import MadeRun
 
 
 @pytest.fixture
@@ -232,65 +233,35 @@ def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World
 LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A past run."""
-
-    ran_at: datetime
-    failing: tuple[str, ...] = ()
-    session_id: str = "s"
-    head: str = "h"
-    tree: str = "t"
-    clean: bool = True
-    full: bool = True
-
-    @property
-    def check(self) -> CheckResult:
-        return CheckResult("pytest", 1, len(self.failing), failing=self.failing)
+RUN = MadeRun("h", session_id="own", ran_at=LATER)
 
 
-def commit(at: datetime) -> Commit:
-    return Commit("c", at, "a", "s")
-
-
-def now(runs: tuple[Ran, ...] = (), **state: Any) -> WorkspaceContext:
-    return WorkspaceContext("/shop", LATER, LATER, git=GitState(**state), runs=runs)
-
-
-def card(kind: str, *, facts: dict[str, Any] | None = None, **parameters: Any) -> Prediction:
-    given = {"kind": kind, "facts": facts or {}, "parameters": parameters, "created_at": MADE}
-    return Prediction(**given)
-
-
-OPEN = Branch("x", "t", EARLIER)
+def at(moment: datetime, **state: Any) -> dict[str, Any]:
+    return {"git": GitState(recent=(Commit("c", moment, "a", "s"),), **state)}
 
 
 @pytest.mark.parametrize(
-    ("made", "state", "himself"),
+    ("kind", "seen", "himself"),
     [
-        (card("run_tests", paths=[]), now((Ran(LATER, session_id="own"),)), True),
-        (card("run_tests", paths=[]), now((Ran(EARLIER, session_id="own"),)), False),
-        (card("run_tests", paths=[]), now((Ran(LATER, session_id="of another card"),)), False),
-        (card("rehearse_merge", source="main", target="x"), now(branch="x", recent=(commit(LATER),)), True),
-        (card("rehearse_merge", source="main", target="x"), now(branch="x", recent=(commit(EARLIER),)), False),
-        (card("rehearse_merge", source="main", target="x"), now(branch="y", recent=(commit(LATER),)), False),
-        (
-            card("rehearse_merge", source="main", target="x"),
-            now(branch="x", behind_base=2, recent=(commit(LATER),)),
-            False,
-        ),
-        (card("report_branches", facts={"branches": [["x", "t"]]}), now(), True),
-        (card("report_branches", facts={"branches": [["x", "t"]]}), now(branches=(OPEN,)), False),
-        (card("lint", paths=["a"]), now(), False),
+        ("run_tests", {"runs": (RUN,)}, True),
+        ("run_tests", {"runs": (replace(RUN, ran_at=EARLIER),)}, False),
+        ("run_tests", {"runs": (replace(RUN, session_id="of another card"),)}, False),
+        ("run_tests", {"runs": (RUN,), "git": None}, False),
+        ("rehearse_merge", at(LATER, branch="x"), True),
+        ("rehearse_merge", at(EARLIER, branch="x"), False),
+        ("rehearse_merge", at(LATER, branch="y"), False),
+        ("rehearse_merge", at(LATER, branch="x", behind_base=2), False),
+        ("report_branches", {}, True),
+        ("report_branches", {"git": GitState(branches=(Branch("x", "t", EARLIER),))}, False),
+        ("lint", {"runs": (RUN,)}, False),
     ],
 )
-def test_rules(made: Prediction, state: WorkspaceContext, himself: bool) -> None:
-    assert is_done_by_operator(made, state, {"own"}) is himself
-
-
-def test_nothing_can_be_told_without_git() -> None:
-    context = WorkspaceContext("/shop", LATER, LATER, runs=(Ran(LATER),))
-    assert not is_done_by_operator(card("run_tests"), context)
+def test_what_the_operator_did_without_the_card(kind: str, seen: dict[str, Any], himself: bool) -> None:
+    columns: Any = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
+    row = Prediction(created_at=MADE, **columns)
+    given: Any = {"git": GitState()} | seen
+    context = WorkspaceContext(SHOP, LATER, LATER, **given)
+    assert is_done_by_operator(row, context, {"own"}) is himself
 
 
 # SPEC 2.10: what a finished session leads to, once, from real evidence, and never as one of the five.

@@ -20,7 +20,7 @@ from engine.prediction.templates.history import ROUTINE, day_begin
 from engine.prediction.templates.offers import is_usable
 from engine.prediction.templates.runs import slower_tests
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task, touch
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task, touch
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DAY = timedelta(days=1)
@@ -180,14 +180,6 @@ def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: W
     [again] = lint(*world.top())
     assert again.fingerprint != first.fingerprint
     assert (again.parameters, again.subject) == (first.parameters, first.subject)
-
-
-def test_how_old_a_change_is_other_projects_do_not_tell(world: World, repository: Repository) -> None:
-    world.others = [made_project(path="api")]
-    for name, age in (("cart.py", 1), ("api/stock.py", 5)):
-        touch(repository.write(name, "3"), NOW - age * timedelta(hours=1))
-    [card] = lint(*world.top())
-    assert card.evidence_at == NOW - timedelta(hours=1)
 
 
 # From what age on something is brought up (docs/CARDS.md).
