@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import func, tuple_
 from sqlmodel import Field, Session, col, desc, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -24,7 +23,7 @@ from engine.model import Capture, ChangeSet, NewMemory, Refusal, SessionView, Ta
 from engine.model import base as trusts
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, json_field, utc_field
+from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
 # What memory reads of sessions and tasks. The composition root passes the functions in, since those services are above
 # memory.
@@ -65,9 +64,6 @@ def session_of(fact: LedgerEntry) -> str:
 
 
 PAGE = 2_000
-MAX_MESSAGE_LINES = 2_000
-"""Lines of one message that are read together."""
-
 MAX_PER_SESSION = 200
 """Captures of one session; more than that are not worth keeping."""
 
@@ -108,13 +104,13 @@ class CaptureRow(Row, table=True):
     last_session: str
     corrects: str = ""
     forgotten: bool = False
-    trust: str = Trust.QUOTED.value
+    trust: Trust = enum_field(Trust)
     approved_at: datetime | None = utc_field(nullable=True)
 
     @property
     def view(self) -> Capture:
         """The row as others see it."""
-        return _CAPTURE.validate_python(self.model_dump() | {"session": self.session_id})
+        return value_of(self, Capture, session=self.session_id, tags=tuple(self.tags))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -124,9 +120,6 @@ class CaptureRow(Row, table=True):
     def forget(self) -> None:
         """Leave an empty stub."""
         self.text, self.tags, self.forgotten = "", [], True
-
-
-_CAPTURE = TypeAdapter(Capture)
 
 
 Remember = Callable[[Sequence[NewMemory]], object]
@@ -249,7 +242,7 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
             if _LABEL.match(line.text):
                 yield line.kind, [line]
             continue
-        if block and (line.kind != block[-1].kind or len(block) >= MAX_MESSAGE_LINES):
+        if block and line.kind != block[-1].kind:
             yield block[-1].kind, block
             block = []
         if line.kind in READ_LINES:
@@ -267,7 +260,7 @@ def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentenc
         "line": captured.line,
         "agent": view.agent,
         "at": line.at,
-        "trust": trust.value,
+        "trust": trust,
     }
     row = _row_of(tx.session, view.workspace, captured.digest)
     if row is None:
@@ -285,7 +278,7 @@ def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentenc
         row.tags = spoken["tags"]  # of what was thrown away later
     if row.last_session != view.id:
         row.seen, row.last_session = row.seen + 1, view.id
-        if trust is Trust.OPERATOR and row.trust == Trust.QUOTED and not row.forgotten:
+        if trust is Trust.OPERATOR and row.trust is Trust.QUOTED and not row.forgotten:
             # The operator's own words take the place of a quote that says the same.
             for name, value in {**spoken, "approved_at": None}.items():
                 setattr(row, name, value)

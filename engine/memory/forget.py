@@ -92,14 +92,14 @@ class Forgetting:
     def preview(self, what: str) -> ForgetPreview:
         """What forgetting `what`, an id or words, touches. Raises `Refusal` `too_short`."""
         terms = self._search_terms(what)
-        places: list[ForgetMatch] = []
-        counts = []
-        for store in self._stores:
-            matches = list(store.find(terms))
-            places += [ForgetMatch(store.name, id, plain(text, MAX_EXCERPT)) for id, text in matches[:MAX_SHOWN]]
-            if matches:
-                counts.append((store.name, len(matches)))
-        return ForgetPreview(terms.texts, tuple(places), tuple(counts), NOT_ERASED)
+        found = {store.name: list(store.find(terms)) for store in self._stores}
+        places = [
+            ForgetMatch(name, id, plain(text, MAX_EXCERPT))
+            for name, matches in found.items()
+            for id, text in matches[:MAX_SHOWN]
+        ]
+        counts = tuple((name, len(matches)) for name, matches in found.items() if matches)
+        return ForgetPreview(terms.texts, tuple(places), counts, NOT_ERASED)
 
     def forget(self, what: str | Sequence[str]) -> ForgetReport:
         """Forget an entry by its id, with all its copies, or everything that holds these words; or the texts that a
@@ -111,10 +111,8 @@ class Forgetting:
         with self._lock:
             terms = self._search_terms(what) if isinstance(what, str) else SearchTerms(what)
             self._refuse_running(terms)
-            intent = self._database.write(
-                lambda tx: begin_intent(tx, INTENT, "", {"phase": "erase", "wanted": list(terms.texts)})
-            )
-            return self._finish(intent, terms)
+            payload = {"phase": "erase", "wanted": list(terms.texts)}
+            return self._finish(self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload)), terms)
 
     def recover(self) -> list[str]:
         """Finish what a crash left half done."""
@@ -122,25 +120,22 @@ class Forgetting:
         with self._lock:
             for intent in unfinished_intents(self._database, INTENT):
                 texts = intent.payload.get("wanted")
-                self._finish(intent.id or 0, SearchTerms(texts) if texts else None)
+                self._finish(intent.id, SearchTerms(texts) if texts else None)
                 messages.append("the deletion that was interrupted when the engine stopped is complete")
         return messages
 
     def _finish(self, intent: int, terms: SearchTerms | None) -> ForgetReport:
-        counts = []
+        """`terms` are None where only the database file is left to be rebuilt."""
+        counts: list[tuple[str, int]] = []
         if terms is not None:
-            for store in (*self._stores, *self._second_pass):
-                number = store.erase(terms)
-                if number:
-                    counts.append((store.name, number))
-            entry_count = sum(number for _, number in counts)
+            erased = ((store.name, store.erase(terms)) for store in (*self._stores, *self._second_pass))
+            counts = [(name, number) for name, number in erased if number]
 
             def without_words(tx: Transaction) -> None:
-                row = tx.session.get(Intent, intent)
-                if row is not None:
+                for row in tx.session.exec(select(Intent).where(Intent.id == intent)):
                     row.payload = {"phase": "scrub"}
                     tx.session.add(row)
-                tx.record(MemoryForgotten(places=entry_count))
+                tx.record(MemoryForgotten(places=sum(number for _, number in counts)))
 
             self._database.write(without_words)
         if not self._database.scrub():
@@ -155,12 +150,11 @@ class Forgetting:
     def _refuse_running(self, terms: SearchTerms) -> None:
         running = set(self._running())
         files = [store for store in self._stores if isinstance(store, HomeFiles) and running]
-        for path, _ in (match for store in files for match in store.find(terms)):
-            session = Path(path).name.split(".")[0]
-            if session in running:
-                raise Refusal(
-                    "session_running", f"{session} contains it and is running", "wait until it finishes, or stop it"
-                )
+        sessions = {Path(path).name.split(".")[0] for store in files for path, _ in store.find(terms)}
+        for session in sorted(sessions & running):
+            raise Refusal(
+                "session_running", f"{session} contains it and is running", "wait until it finishes, or stop it"
+            )
 
 
 class ErasableRows:
@@ -220,10 +214,9 @@ class HomeFiles:
         for path in self._files():
             text = _text(path)
             is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
-            line = next(filter(is_match, text.split("\n")), None)
-            if line is None and path.suffix == ".json" and json_contains(text, terms):
-                line = path.name
-            if line is not None:
+            lines = filter(is_match, text.split("\n"))
+            in_json = path.name if path.suffix == ".json" and json_contains(text, terms) else None
+            if (line := next(lines, in_json)) is not None:
                 yield str(path), line
 
     def erase(self, terms: SearchTerms) -> int:

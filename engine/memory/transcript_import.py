@@ -65,8 +65,7 @@ class Importer:
         reported when it is not the same as before."""
         turns = 0
         problems: list[str] = []
-        for name in self._folders():
-            folder = Path(name).expanduser()
+        for folder in (Path(name).expanduser() for name in self._folders()):
             if not folder.is_dir():
                 problems.append(f"{folder} is not a folder")
             for path in sorted(folder.rglob("*.jsonl")):
@@ -75,9 +74,8 @@ class Importer:
                 except (OSError, Refusal) as error:
                     problems.append(f"{path}: {error}")
         if problems and problems != self._last_problems:
-            more = len(problems) - MAX_REPORTED
-            text = "; ".join(problems[:MAX_REPORTED]) + (f"; and {more} more" if more > 0 else "")
-            self._report("transcripts", sanitise(text))
+            more = [f"and {len(problems) - MAX_REPORTED} more"] if len(problems) > MAX_REPORTED else []
+            self._report("transcripts", sanitise("; ".join([*problems[:MAX_REPORTED], *more])))
         self._last_problems = problems
         return turns
 

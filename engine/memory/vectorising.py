@@ -1,12 +1,14 @@
 """Makes the vectors that are missing, in the background: of what was just remembered, of what a crash left, and of
 everything when the embedder changes.
+
+A memory is cut into chunks that fit the embedder, and each gets its context. A turn of a conversation means little
+alone ("Yes, last week!"): it is embedded behind the turn before it, the date and who speaks.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from engine.background import Background
 from engine.memory.embedding import Embedder, NoEmbedder
@@ -16,11 +18,7 @@ from engine.memory.store import MemoryStore, NewPassage
 from engine.model import Memory, Refusal
 from engine.storage.database import Database
 
-# Cuts a memory into chunks that fit the embedder, and gives each its context. Pure.
-#
-# A turn of a conversation means little alone ("Yes, last week!"): it is embedded behind the turn before it, the date
-# and who speaks.
-
+log = logging.getLogger(__name__)
 
 VERSION = 2
 """Changes with whatever here changes the texts that are embedded: then all are embedded again."""
@@ -41,38 +39,6 @@ MAX_CHARACTERS = 40_000
 PREVIOUS_TURN = 240
 """Characters of the turn before that count, its last ones."""
 
-
-def is_one_chunk(text: str) -> bool:
-    """True when `text` is one chunk for certain: no token is shorter than a character."""
-    return len(text) <= MAX_TOKENS
-
-
-def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Stretches of a text of `length` characters, given where its tokens begin and end: at most `MAX_TOKENS` each,
-    overlapping by `OVERLAP`, together the whole of it."""
-    if len(offsets) <= MAX_TOKENS:
-        return [(0, length)]
-    stretches: list[tuple[int, int]] = []
-    first = 0
-    while len(stretches) < MAX_CHUNKS:
-        stop = min(first + MAX_TOKENS, len(offsets))
-        start = 0 if not stretches else offsets[first][0]
-        stretches.append((start, length if stop == len(offsets) else offsets[stop - 1][1]))
-        if stop == len(offsets):
-            break
-        first = stop - OVERLAP
-    return stretches
-
-
-def context_prefix(memory: Memory, previous: Memory | None) -> str:
-    """What stands before a chunk of `memory`, `previous` being the turn before it in its session."""
-    before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
-    who = f"{memory.speaker}: " if memory.speaker else ""
-    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"
-
-
-log = logging.getLogger(__name__)
-
 MAX_MEMORIES = 64
 """Memories whose vectors are made and stored together."""
 
@@ -85,13 +51,14 @@ RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
 OFFSETS_TIMEOUT_S = 60.0
 
 
-class _PassageText(NamedTuple):
-    """A chunk on its way: characters `start` to `stop` of a memory, and what stands before them."""
-
-    of: Memory
-    start: int
-    stop: int
-    head: str
+def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Stretches of a text of `length` characters, given where its tokens begin and end: at most `MAX_TOKENS` each,
+    overlapping by `OVERLAP`, together the whole of it, up to `MAX_CHUNKS`."""
+    stretches: list[tuple[int, int]] = []
+    for first in range(0, max(1, len(offsets) - OVERLAP), MAX_TOKENS - OVERLAP):
+        last = first + MAX_TOKENS
+        stretches.append((offsets[first][0] if first else 0, offsets[last - 1][1] if last < len(offsets) else length))
+    return stretches[:MAX_CHUNKS]
 
 
 class Vectoriser:
@@ -139,58 +106,56 @@ class Vectoriser:
         self._background.close()
 
     def _step(self) -> float | None:
+        trouble = ""
         try:
             more = self._make_batch()
-            self._set_trouble("")
-            return 0.0 if more else None
         except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
-            self._set_trouble(str(error) or "memory's helper process does not answer")
+            trouble = str(error) or "memory's helper process does not answer"
         except Refusal as refusal:
             if refusal.code == "engine_closed":
                 return None
-            self._set_trouble(refusal.message)
+            trouble = refusal.message
         except Exception as error:
             log.exception("vectors could not be made")
-            self._set_trouble(f"{type(error).__name__}: {error}")
-        return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
-
-    def _set_trouble(self, trouble: str) -> None:
+            trouble = f"{type(error).__name__}: {error}"
         if trouble and trouble != self.trouble:
             log.warning("no vectors: %s", trouble)
-        self._failures = self._failures + 1 if trouble else 0
-        self.trouble = trouble
+        self.trouble, self._failures = trouble, self._failures + 1 if trouble else 0
+        if trouble:
+            return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
+        return 0.0 if more else None
 
     def _make_batch(self) -> bool:
         """Make vectors for the oldest that have none; True when there may be more."""
         embedder, model = self._embedder(), self.model
         memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_CHARACTERS)
-        if not memories:
-            self._on_stored(0)
-            return False
-        parts = self._plan(memories)
-        texts = [part.head + part.of.text[part.start : part.stop] for part in parts]
-        passages_of: dict[int, list[NewPassage]] = {}
-        for part, embedding in zip(parts, embedder.embed(texts, keep=[len(part.head) for part in parts]), strict=True):
-            passages_of.setdefault(part.of.seq, []).append(
-                NewPassage(part.start, part.stop, embedding.vector, embedding.packed_tokens or None)
-            )
-        self._database.write(lambda tx: self._store.put_passages(tx, model, passages_of))
-        self._on_stored(len(parts))
-        return True
-
-    def _plan(self, memories: Sequence[Memory]) -> list[_PassageText]:
-        by_seq = {memory.seq: memory for memory in memories}
-        previous = self._store.previous_turns([memory.seq for memory in memories if memory.session])
-        by_seq |= self._store.by_seq(number for number in previous.values() if number not in by_seq)
-        parts: list[_PassageText] = []
+        previous = self._store.previous_turns([memory.seq for memory in memories])
+        by_seq = self._store.by_seq(previous.values())
+        parts: list[tuple[Memory, int, int]] = []
         for memory in memories:
             if len(parts) >= MAX_PASSAGES:
                 break
-            is_short = is_one_chunk(memory.text)
+            # No token is shorter than a character.
+            is_short = len(memory.text) <= MAX_TOKENS
             offsets = [] if is_short else self._helper.call("offsets", memory.text, timeout=OFFSETS_TIMEOUT_S)
-            previous_memory = by_seq.get(previous.get(memory.seq, 0))
-            for start, stop in chunks(offsets, len(memory.text)):
-                parts.append(
-                    _PassageText(memory, start, stop, context_prefix(memory, None if start else previous_memory))
-                )
-        return parts
+            parts += [(memory, start, stop) for start, stop in chunks(offsets, len(memory.text))]
+        heads = [
+            _head(memory, None if start else by_seq.get(previous.get(memory.seq, 0))) for memory, start, _ in parts
+        ]
+        texts = [head + memory.text[start:stop] for head, (memory, start, stop) in zip(heads, parts, strict=True)]
+        passages: dict[int, list[NewPassage]] = {}
+        if parts:
+            embeddings = embedder.embed(texts, keep=list(map(len, heads)))
+            for (memory, start, stop), made in zip(parts, embeddings, strict=True):
+                passage = NewPassage(start, stop, made.vector, made.packed_tokens or None)
+                passages.setdefault(memory.seq, []).append(passage)
+            self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
+        self._on_stored(len(parts))
+        return bool(parts)
+
+
+def _head(memory: Memory, previous: Memory | None) -> str:
+    """What stands before a chunk of `memory`, `previous` being the turn before it in its session."""
+    before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
+    who = f"{memory.speaker}: " if memory.speaker else ""
+    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import tokenizer
+from engine import files, tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy import cascade_config
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.profiles import Profiles
@@ -58,7 +57,7 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What was written just now is read once, as if it lay there for long.
-    monkeypatch.setattr(cascade_config, "SETTLED_NS", 0)
+    monkeypatch.setattr(files, "SETTLED_NS", 0)
     world = make_world(tmp_path, database, clock, members=())
     fill(world)
     tokenizer.count("load")
