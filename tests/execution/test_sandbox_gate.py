@@ -287,12 +287,12 @@ def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytes
     monkeypatch.setattr(gate, "MAX_CONNECTIONS", 2)
     client = gated("api.example.com")
     first, second = client.connect(), client.connect()
-    until(lambda: client.gate._connection_count == 2, 5)
+    until(lambda: client.gate._slots._value == 0, 5)
     with client.connect() as third:
         assert third.recv(10) == b""
     first.close()
     second.close()
-    until(lambda: client.gate._connection_count == 0, 5)
+    until(lambda: client.gate._slots._value == 2, 5)
     assert client.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
@@ -515,7 +515,7 @@ def test_the_beginning_of_tls_in_pieces() -> None:
 
 
 @pytest.mark.parametrize(
-    "begun", [b"GET / HTTP/1.1\r\n", b"\x17\x03\x03", b"SSH-2.0-x", b"\x16\x03\x01\x00\x04\x02\0\0\0"]
+    "begun", [b"GET / HTTP/1.1\r\n", b"\x17\x03\x03\0\1x", b"SSH-2.0-x", b"\x16\x03\x01\x00\x04\x02\0\0\0"]
 )
 def test_what_is_not_tls(begun: bytes) -> None:
     with pytest.raises(ValueError, match="not"):

@@ -161,7 +161,7 @@ class NoSandbox(Sandbox):
         return UNCONFINED
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return limits.supervised_command(["cwd", str(cwd)], argv) if sys.platform == "linux" else list(argv)
+        return limits.supervised_command([f"cwd={cwd}"], argv) if sys.platform == "linux" else list(argv)
 
 
 @frozen

@@ -4,6 +4,11 @@ It listens on a unix socket that is mounted into the session's sandbox, which ha
 CONNECT, and plain HTTP for ports that are listed, resolves names itself, and refuses everything else. TLS goes through
 unread, but it has to ask for the host that was named: many hosts share an address, and the address alone would lead to
 all of them.
+
+An entry of the list is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A
+name that is listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not.
+Loopback, link-local (where clouds keep credentials) and multicast are reached only by an address that is listed
+itself, or by `localhost`.
 """
 
 from __future__ import annotations
@@ -24,14 +29,6 @@ from urllib.parse import urlsplit
 
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
-
-# The rules for which hosts a session may reach, and which addresses they may have (SPEC 3.8).
-#
-# An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A name that is
-# listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not. Loopback,
-# link-local (where clouds keep credentials) and multicast are reached only by an address that is listed itself, or by
-# `localhost`.
-
 
 HTTPS = 443
 
@@ -165,42 +162,26 @@ def join_address(host: str, port: int) -> str:
 def server_name(hello: bytes) -> str | None:
     """The host that a TLS client asks for in its first bytes: "" when it names none, None while bytes are missing.
     Raises ValueError when it is not the beginning of TLS."""
-    body = b""
-    unread = hello
-    while unread:
-        if unread[0] != 0x16 or (len(unread) > 1 and unread[1] != 3):
-            raise ValueError("not TLS")
-        if len(unread) < 5:
-            break
-        size = int.from_bytes(unread[3:5])
-        body += unread[5 : 5 + size]
-        unread = unread[5 + size :]
-        if len(body) >= 4 and len(body) >= 4 + int.from_bytes(body[1:4]):
-            break
-    if body and body[0] != 1:
-        raise ValueError("not a ClientHello")
-    if len(body) < 4 or len(body) < 4 + int.from_bytes(body[1:4]):
+    import ssl  # needed by tunnels alone
+
+    names = []
+
+    def note_name(connection: object, name: str | None, context: object) -> int:
+        names.append((name or "").lower())
+        return ssl.AlertDescription.ALERT_DESCRIPTION_HANDSHAKE_FAILURE  # it was all that we wanted to know
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = note_name
+    incoming = ssl.MemoryBIO()
+    incoming.write(hello)
+    try:
+        context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
         return None
-    return _server_name_extension(body[4 : 4 + int.from_bytes(body[1:4])])
-
-
-def _server_name_extension(hello: bytes) -> str:
-    """The server name among a ClientHello's extensions."""
-    position = 2 + 32
-    position += 1 + hello[position] if position < len(hello) else 1  # session id
-    position += 2 + int.from_bytes(hello[position : position + 2])  # ciphers
-    position += 1 + hello[position] if position < len(hello) else 1  # compressions
-    end = position + 2 + int.from_bytes(hello[position : position + 2])
-    position += 2
-    while position + 4 <= min(end, len(hello)):
-        kind, size = int.from_bytes(hello[position : position + 2]), int.from_bytes(hello[position + 2 : position + 4])
-        if kind == 0:
-            entry = hello[position + 4 : position + 4 + size]
-            if len(entry) < 5 or entry[2] != 0:
-                raise ValueError("malformed server name")
-            return entry[5 : 5 + int.from_bytes(entry[3:5])].decode("ascii", "replace").lower()
-        position += 4 + size
-    return ""
+    except ssl.SSLError as error:
+        if not names:
+            raise ValueError("not TLS") from error
+    return names[0]
 
 
 MAX_CONNECTIONS = 64
@@ -261,7 +242,7 @@ class HostGate:
         self._resolve = resolve
         self._reported_refusals: set[str] = set()
         self._open_connections: set[socket.socket] = set()
-        self._connection_count = 0
+        self._slots = threading.Semaphore(MAX_CONNECTIONS)
         self._is_closed = False
         self._lock = threading.Lock()
         # A short name: the path of a socket has room for a hundred characters. Only this user may enter the folder.
@@ -301,22 +282,14 @@ class HostGate:
                 self._report_once(f"a connection could not be taken: {error.strerror}")
                 time.sleep(RETRY_SECONDS)
                 continue
-            with self._lock:
-                full = self._is_closed or self._connection_count >= MAX_CONNECTIONS
-                self._connection_count += not full
-            if full:
-                client.close()
-                continue
-            try:
+            if self._slots.acquire(blocking=False):
                 threading.Thread(target=self._serve_connection, args=(client,), name="clawpy-gate", daemon=True).start()
-            except RuntimeError as error:  # the machine has no thread left
-                self._report_once(f"a connection could not be taken: {error}")
+            else:
                 client.close()
-                self._release_slot()
 
     def _serve_connection(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ending:
-            ending.callback(self._release_slot)
+            ending.callback(self._slots.release)
             self._track_connection(client, ending)
             client.settimeout(OPENING_SECONDS)
             is_connected = False
@@ -346,15 +319,7 @@ class HostGate:
             if self._is_closed:
                 raise OSError("the session is over")
             self._open_connections.add(connection)
-        ending.callback(self._untrack_connection, connection)
-
-    def _untrack_connection(self, connection: socket.socket) -> None:
-        with self._lock:
-            self._open_connections.discard(connection)
-
-    def _release_slot(self) -> None:
-        with self._lock:
-            self._connection_count -= 1
+        ending.callback(self._open_connections.discard, connection)
 
     def _read_request(self, client: socket.socket) -> tuple[_Request, bytes]:
         """The request, and the bytes that came after its head. Raises ValueError for what is no request to a proxy."""
@@ -429,7 +394,7 @@ class HostGate:
         while True:
             try:
                 named_host = server_name(received) if received else None
-            except (ValueError, IndexError):
+            except ValueError:
                 raise _RequestRefused(f"{request.host} received a request that is not TLS") from None
             if named_host == request.host:
                 return received

@@ -4,6 +4,12 @@ The supervisor runs each command and holds it. Landlock confines what it opens, 
 sends signals; seccomp closes sockets and what of the machine has no namespace here; calls that neither can judge are
 passed on to the supervisor. It gives nothing of its own: no loopback, no /tmp, no /dev/shm, no terminals. See also
 `Landlock.limitations`.
+
+The seccomp filter closes what namespaces leave open too, so bubblewrap has it as well. The kernel's keyring goes with
+the credentials, not with a namespace, and may hold disk and network keys. Sockets of some families (a virtual
+machine's vsock, bluetooth) know no network namespace and lead out of it. User namespaces, io_uring, bpf and the mount
+calls had many holes that an unprivileged program could use; no test suite or build needs them. No file that runs as
+its owner is made.
 """
 
 from __future__ import annotations
@@ -16,11 +22,11 @@ import platform
 import struct
 import tempfile
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.execution.sandbox import limits, mounts, supervisor
+from engine.execution.sandbox import limits, mounts
 from engine.execution.sandbox.base import Confinement, Sandbox, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
@@ -30,21 +36,8 @@ from engine.execution.sandbox.supervisor import (
     LANDLOCK_READ_FILE,
     LANDLOCK_TRUNCATE,
     LANDLOCK_WRITE_FILE,
-    PASSED_ON,
-    SIGNALS,
 )
 from engine.frozen import frozen
-
-# Assembles the seccomp filter: the system calls that a sandboxed command may not make (SPEC 3.8).
-#
-# It closes what namespaces leave open. The kernel's keyring goes with the credentials, not with a namespace, and may
-# hold disk and network keys. Sockets of some families (a virtual machine's vsock, bluetooth) know no network namespace
-# and lead out of it. User namespaces, io_uring, bpf and the mount calls had many holes that an unprivileged program
-# could use; no test suite or build needs them. No file that runs as its owner is made.
-#
-# Without namespaces (Landlock's rung) it closes more: sockets but for pairs, other programs' shared memory and message
-# queues; and it passes calls on to the supervisor that can be judged only by looking at paths and processes.
-
 
 _BPF_LD_W_ABS = 0x20
 _BPF_JEQ = 0x15
@@ -84,6 +77,9 @@ _O_RDWR = 2
 _O_CREAT = 0o100
 _O_TRUNC = 0o1000
 _O_TMPFILE = 0o20000000
+
+SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+"""Calls that send a signal: passed on only where Landlock does not hold signals itself."""
 
 _TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
 
@@ -174,7 +170,7 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
             if (number := numbers[architecture.column]) >= 0:
                 program.answer_when(_BPF_JEQ, number, answer)
     if without_namespaces is not None:
-        _add_passed_on_calls(program, machine, without_namespaces)
+        _add_passed_on_calls(program, passed_on_calls(machine, without_namespaces))
     for call in (architecture.clone, architecture.unshare):
         program.add_block(call, _argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
@@ -198,12 +194,18 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
     return program.as_bytes()
 
 
-def _add_passed_on_calls(program: _Program, machine: str, without_namespaces: WithoutNamespaces) -> None:
+def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
+    """The numbers of the system calls that the supervisor judges: not those that Landlock holds itself."""
+    held = {*(SIGNALS if without_namespaces.signals else ()), *(("truncate",) if without_namespaces.truncation else ())}
+    column = ARCHITECTURES[machine].column
+    calls = {name: numbers[column] for name, numbers in _TABLES["passed_on"].items()}
+    return {name: call for name, call in calls.items() if call >= 0 and name not in held}
+
+
+def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
     """Pass on the calls that the supervisor judges. Those about the caller itself (process 0) go on without it."""
     with_process = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
-    for name, call in PASSED_ON[machine].items():
-        if (name in SIGNALS and without_namespaces.signals) or (name == "truncate" and without_namespaces.truncation):
-            continue
+    for name, call in calls.items():
         if name in with_process:
             program.add_block(
                 call, _argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
@@ -333,15 +335,15 @@ class Landlock(Sandbox):
         arguments = self._supervisor_options(planned, network=confinement.network)
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
-            arguments += ("git", str(git))
-        return limits.supervised_command([*arguments, "cwd", str(cwd)], argv)
+            arguments.append(f"git={git}")
+        return limits.supervised_command([*arguments, f"cwd={cwd}"], argv)
 
     @functools.cached_property
     def problem(self) -> str:
         """Why it does not work here; "" when it does. A command tries it."""
         if self._abi < 1:
             return "this kernel has no Landlock, or it is switched off (it needs Linux 5.13 and `lsm=…,landlock`)"
-        if platform.machine() not in supervisor.PASSED_ON:
+        if platform.machine() not in ARCHITECTURES:
             return f"there is no system call filter for {platform.machine()}"
         with tempfile.TemporaryDirectory(prefix="clawpy-") as name:
             inside, outside = Path(name).resolve() / "inside", Path(name).resolve() / "outside"
@@ -351,7 +353,7 @@ class Landlock(Sandbox):
             planned.append(Mount(MountKind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
             argv = limits.supervised_command(
-                [*self._supervisor_options(planned), "cwd", str(inside)], ["/bin/sh", "-c", f"{script}; exit 0"]
+                [*self._supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
             trial = try_command(argv)
             if trial.problem:
@@ -376,30 +378,24 @@ class Landlock(Sandbox):
         everything = handled_rights(self._abi)
         write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
         scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE else 0
-        arguments = ["handled", str(everything), str(scope)]
+        device = LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)
         hidden = {mount.at for mount in planned if mount.kind is MountKind.HIDDEN}
+        rules = [(place, device) for place in DEVICES]
+        rules.append((PROCESSES, LANDLOCK_READ_FILE | _READ_DIR))
         for mount in planned:
-            if mount.kind is MountKind.HIDDEN:
-                continue
-            access = write if mount.kind is MountKind.WRITE else READ
-            for place, right in path_rules(mount.at, access, hidden):
-                arguments += ["rule", str(right), str(place)]
-            if mount.kind is MountKind.WRITE:
-                arguments += ["writable", str(mount.at)]
-        for place in DEVICES:
-            arguments += [
-                "rule",
-                str(LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)),
-                str(place),
-            ]
-        arguments += ["rule", str(LANDLOCK_READ_FILE | _READ_DIR), str(PROCESSES)]
-        return [*arguments, "filter", self._filter_as_hex(network)]
-
-    def _filter_as_hex(self, network: bool) -> str:
+            if mount.kind is not MountKind.HIDDEN:
+                rules += path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
+        machine = platform.machine()
         alone = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
-        program = filter_program(platform.machine(), alone)
+        program = filter_program(machine, alone)
         assert program is not None, "`problem` said that there is one"
-        return program.hex()
+        return [
+            f"handled={everything}:{scope}",
+            *(f"rule={right}:{place}" for place, right in rules),
+            *(f"writable={mount.at}" for mount in planned if mount.kind is MountKind.WRITE),
+            f"filter={program.hex()}",
+            *(f"call={number}:{name}" for name, number in passed_on_calls(machine, alone).items()),
+        ]
 
 
 def path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:

@@ -67,9 +67,8 @@ def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list
         (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
         (resource.RLIMIT_NPROC, _count_tasks() + MAX_PROCESSES),
     )
-    options = ["nice", str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)), "oom", str(OOM_SCORE)]
-    for kind, maximum in limited:
-        options += ["limit", str(kind), str(maximum)]
+    options = [f"nice={min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)}", f"oom={OOM_SCORE}"]
+    options += [f"limit={kind}:{maximum}" for kind, maximum in limited]
     return [sys.executable, "-I", "-S", supervisor.program_path(), *options, *more_options, "--", *argv]
 
 

@@ -1,6 +1,6 @@
 """Keeps the processes of one command together where no process namespace does, and ends them all with it (SPEC 3.8).
 
-Run as `python -I -S supervisor.py WORD VALUE … -- COMMAND …`: standard library only, no import of the engine. It is
+Run as `python -I -S supervisor.py NAME=VALUE … -- COMMAND …`: standard library only, no import of the engine. It is
 the subreaper of the command: whoever forks twice, calls setsid or drops its environment is still its descendant. When
 the command has ended, when the engine has died, or on SIGTERM, it kills every descendant until none is left. Its exit
 status is the command's.
@@ -30,27 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # neither is worth its part of the start
     from collections.abc import Callable, Sequence
 
-PASSED_ON = {
-    "x86_64": {
-        "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94,
-        "fchownat": 260, "utimensat": 280, "truncate": 76, "prlimit64": 302, "setpriority": 141, "ioprio_set": 251,
-        "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203, "sched_setattr": 314,
-        "kill": 62, "tkill": 200, "tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297,
-    },
-    "aarch64": {
-        "fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "fchown": 55, "fchownat": 54, "utimensat": 88, "truncate": 45,
-        "prlimit64": 261, "setpriority": 140, "ioprio_set": 30,
-        "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122, "sched_setattr": 274,
-        "kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240,
-    },
-}  # fmt: skip
-"""Numbers of the system calls that the kernel passes on to the supervisor."""
-
 NAME = b"clawpy-keeper"
 """Its name in lists of processes."""
-
-SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
-"""Calls that send a signal: passed on only where Landlock does not hold signals itself."""
 
 _MAX_GIT_FILE_BYTES = 4096
 
@@ -101,47 +82,38 @@ _machine = os.uname().machine
 
 
 class Arguments:
-    """The arguments of the command line."""
+    """The words of the command line: `NAME=VALUE` or `NAME=VALUE:VALUE`, some of them again and again, "--", and the
+    command."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self.argv: list[str] = []
-        self.limits: list[tuple[int, int]] = []
-        self.nice = 0
-        self.oom_score = ""
-        self.landlock_access = 0
-        """The rights that Landlock holds, as bits."""
-        self.landlock_scope = 0
-        self.landlock_rules: list[tuple[int, str]] = []
+    def __init__(self, words: Sequence[str]) -> None:
+        end = words.index("--")
+        self.argv = list(words[end + 1 :])
+        values: dict[str, list[str]] = {}
+        for word in words[:end]:
+            name, _, value = word.partition("=")
+            values.setdefault(name, []).append(value)
+
+        def pairs(name: str) -> list[tuple[int, str]]:
+            return [
+                (int(first), second) for first, _, second in (value.partition(":") for value in values.get(name, []))
+            ]
+
+        def last(name: str, default: str = "") -> str:
+            return values.get(name, [default])[-1]
+
+        self.limits = pairs("limit")
+        self.nice = int(last("nice", "0"))
+        self.oom_score = last("oom")
+        self.landlock_handled = pairs("handled")
+        """The rights that Landlock holds, as bits, and its scope."""
+        self.landlock_rules = pairs("rule")
         """Rights, and the place at and below which the command has them."""
-        self.writable: list[str] = []
-        self.cwd = ""
-        self.git_file = ""
-        self.seccomp_filter = b""
-        values = iter(arguments)
-        for option in values:
-            match option:
-                case "--":
-                    self.argv = list(values)
-                case "limit":
-                    self.limits.append((int(next(values)), int(next(values))))
-                case "nice":
-                    self.nice = int(next(values))
-                case "oom":
-                    self.oom_score = next(values)
-                case "handled":
-                    self.landlock_access, self.landlock_scope = int(next(values)), int(next(values))
-                case "rule":
-                    self.landlock_rules.append((int(next(values)), next(values)))
-                case "writable":
-                    self.writable.append(next(values))
-                case "cwd":
-                    self.cwd = next(values)
-                case "git":
-                    self.git_file = next(values)
-                case "filter":
-                    self.seccomp_filter = bytes.fromhex(next(values))
-                case _:
-                    raise SystemExit(f"supervisor: unknown word {option}")
+        self.writable = values.get("writable", [])
+        self.cwd = last("cwd")
+        self.git_file = last("git")
+        self.seccomp_filter = bytes.fromhex(last("filter"))
+        self.calls = dict(pairs("call"))
+        """The names of the system calls that the kernel passes on, by their numbers."""
 
 
 def program_path() -> str:
@@ -247,8 +219,8 @@ def _load_filter(program: bytes) -> int:
 
 
 def _set_limits(options: Arguments) -> None:
-    for kind, maximum in options.limits:
-        hard = resource.getrlimit(kind)[1]
+    for kind, wanted in options.limits:
+        maximum, hard = int(wanted), resource.getrlimit(kind)[1]
         maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         resource.setrlimit(kind, (maximum, maximum))
     try:
@@ -280,8 +252,9 @@ def _drop_capabilities() -> None:
 
 def _make_ruleset(options: Arguments) -> int:
     """The Landlock ruleset. A place that is gone by now is left out."""
-    attributes = struct.pack("QQQ", options.landlock_access, 0, options.landlock_scope)
-    size = 24 if options.landlock_scope else 8
+    ((handled, scope),) = options.landlock_handled
+    attributes = struct.pack("QQQ", handled, 0, int(scope))
+    size = 24 if int(scope) else 8
     ruleset = int(_libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
     _raise_errno(ruleset, "landlock")
     for access, path in options.landlock_rules:
@@ -328,7 +301,6 @@ def _take_listener(child: int, listener_read: int) -> int:
 def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: int, signals: list[int]) -> int | None:
     """Reap children and answer the calls that are passed on, until the command has ended. Its wait status; None when a
     signal told us to end."""
-    numbers = {number: name for name, number in PASSED_ON.get(_machine, {}).items()}
     poller = select.poll()
     poller.register(wake_read, select.POLLIN)
     if listener >= 0:
@@ -341,7 +313,7 @@ def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: in
                 except BlockingIOError:
                     pass
             elif events & select.POLLIN:
-                _answer_call(listener, numbers, options.writable)
+                _answer_call(listener, options)
             else:
                 poller.unregister(listener)
         if signals:
@@ -436,7 +408,7 @@ def _children() -> list[int]:
 # Calls that are passed on
 
 
-def _answer_call(listener: int, numbers: dict[int, str], writable: Sequence[str]) -> None:
+def _answer_call(listener: int, options: Arguments) -> None:
     """Receive one call, do it for the command or let the kernel go on with it, else refuse it."""
     request = bytearray(80)
     try:
@@ -444,14 +416,14 @@ def _answer_call(listener: int, numbers: dict[int, str], writable: Sequence[str]
     except OSError:
         return  # the caller was killed while it waited
     token, caller, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", request)
-    call, name = _Call(listener, token, caller, arguments, writable), numbers[number]
+    call, name = _Call(listener, token, caller, number, arguments, options.writable), options.calls[number]
     negative_errno, flags = 0, 0
     try:
-        if name in _CHECKED:
-            _CHECKED[name](call)
-            flags = _SECCOMP_USER_NOTIF_FLAG_CONTINUE
-        else:
+        if name in _EMULATED:
             _EMULATED[name](call)
+        else:
+            _CHECKED.get(name, _check_process)(call)
+            flags = _SECCOMP_USER_NOTIF_FLAG_CONTINUE
     except OSError as error:
         negative_errno = -(error.errno or errno.EPERM)
     try:
@@ -464,9 +436,10 @@ class _Call:
     """One system call of a confined process: `arguments` are its registers."""
 
     def __init__(
-        self, listener: int, token: int, caller: int, arguments: Sequence[int], writable: Sequence[str]
+        self, listener: int, token: int, caller: int, number: int, arguments: Sequence[int], writable: Sequence[str]
     ) -> None:
         self.caller = caller
+        self.own_number = number
         self.arguments = arguments
         self._listener = listener
         self._token = token
@@ -543,8 +516,7 @@ def _utimensat(call: _Call) -> None:
     times = call.memory(call.arguments[2], 32) if call.arguments[2] else None
     with call.open_writable(call.number(0), call.arguments[1] or None, call.arguments[3]) as target:
         new_times = None if times is None else ctypes.create_string_buffer(times, 32)
-        number = PASSED_ON[_machine]["utimensat"]
-        _raise_errno(_libc.syscall(number, _AT_FDCWD, target.path.encode(), new_times, 0), "utimensat")
+        _raise_errno(_libc.syscall(call.own_number, _AT_FDCWD, target.path.encode(), new_times, 0), "utimensat")
 
 
 def _truncate(call: _Call) -> None:
@@ -610,13 +582,10 @@ _EMULATED: dict[str, Callable[[_Call], None]] = {
 _CHECKED: dict[str, Callable[[_Call], None]] = {
     "setpriority": lambda call: _check_priority(call, os.PRIO_PROCESS, os.PRIO_PGRP),
     "ioprio_set": lambda call: _check_priority(call, _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP),
-    **dict.fromkeys(SIGNALS, _check_process),
-    **dict.fromkeys(
-        ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr"), _check_process
-    ),
     "kill": _check_kill,
 }
-"""The calls that the kernel goes on with after a check, which is safe because their registers say everything."""
+"""Checks of calls that the kernel goes on with, which is safe because their registers say everything; of every other
+call the first argument is a process."""
 
 
 # The worktree's .git
