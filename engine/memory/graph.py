@@ -1,6 +1,6 @@
 """Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles which.
 
-Kept in memory and read in the background at the start. Nothing is deleted: tasks and edges that are no longer valid are
+Kept in memory, and read by whoever needs it first. Nothing is deleted: tasks and edges that are no longer valid are
 marked. Edges of `blocks`, and those of `derived_from`, never form a cycle.
 
 On disk it is `task_graph.json`, one JSON document with one task a line, and a journal of what came after it: a change
@@ -20,14 +20,12 @@ import os
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.files import BUFFER_SIZE, sync_folder, write_atomic
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
@@ -58,9 +56,6 @@ FREEZE_EVERY = 5_000
 """Records read after which the garbage collector is told to ignore existing objects: it would walk a large graph again
 and again, 150 ms at a time, and free nothing."""
 
-READY_TIMEOUT_S = 2.0
-"""Seconds that a question waits for the graph to be read; longer, and it is refused."""
-
 _HEAD, _FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
 _TASK = TypeAdapter(GraphNode)
 
@@ -74,17 +69,19 @@ def recency(at: datetime, now: datetime) -> float:
 
 
 class TaskGraph:
-    """The graph of one home. All methods may be called from any thread; reading never waits for the disk."""
+    """The graph of one home. All methods may be called from any thread. The first call reads the files, which takes
+    seconds for 100,000 tasks; it, and all others meanwhile, raise `Refusal` `unwritable_home` where that fails."""
 
     name = "tasks"
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        """Quick: nothing is read before `load` or `start`."""
         self._clock = clock
         self._files = _Files(folder)
+        self._load_lock = threading.Lock()
         self._write_lock = threading.Lock()
-        self._loading: Future[None] | None = None
         self._closed = False
+        self.is_ready = False
+        """Whether all of it was read."""
         self._nodes: dict[str, GraphNode] = {}
         self._outgoing: dict[str, Sequence[GraphEdge]] = {}
         self._sources: dict[str, dict[str, None]] = {}
@@ -93,34 +90,28 @@ class TaskGraph:
 
     # -- reading and closing
 
-    def start(self) -> None:
-        """Read the files in a background thread. A second time changes nothing."""
-        if self._loading is None:
-            self._loading = run_in_thread("clawpy-task-graph", self._read_files)
-
     def load(self) -> None:
-        """Read the files, and wait for it."""
-        self.start()
-        self._wait_until_ready(None)
-
-    def _read_files(self) -> None:
-        for number, (node, edges) in enumerate(self._files.read(), 1):
-            self._add(node, edges)
-            if number % FREEZE_EVERY == 0:
-                gc.freeze()
-        if self._files.faults:
-            self._files.replace(self._records())  # what is damaged was copied aside
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether all of it was read."""
-        return self._loading is not None and self._loading.done() and self._loading.exception() is None
+        """Read the files. A second time changes nothing."""
+        with self._load_lock:
+            if self.is_ready:
+                return
+            try:
+                for number, (node, edges) in enumerate(self._files.read(), 1):
+                    self._add(node, edges)
+                    if number % FREEZE_EVERY == 0:
+                        gc.freeze()
+                if self._files.faults:
+                    self._files.replace(self._records())  # what is damaged was copied aside
+            except OSError as error:
+                message = f"the task graph cannot be read: {error.strerror or error}"
+                self._files.faults = [message]
+                raise Refusal("unwritable_home", message, f"see {self._files.snapshot}") from error
+            self.is_ready = True
 
     @property
     def faults(self) -> tuple[str, ...]:
         """What could not be read, in words."""
-        error = self._loading.exception() if self._loading is not None and self._loading.done() else None
-        return (f"the task graph cannot be read: {error}",) if error else tuple(self._files.faults)
+        return tuple(self._files.faults)
 
     @property
     def newest_at(self) -> datetime | None:
@@ -130,9 +121,7 @@ class TaskGraph:
 
     def close(self) -> None:
         """Give the files up. Safe to call twice."""
-        if self._loading is not None:
-            wait([self._loading])
-        with self._write_lock:
+        with self._load_lock, self._write_lock:
             self._closed = True
             self._files.close()
 
@@ -141,17 +130,17 @@ class TaskGraph:
 
     def get(self, task_id: str) -> GraphNode | None:
         """One task, None when the graph has none of that id."""
-        self._wait_until_ready()
+        self.load()
         return self._nodes.get(task_id)
 
     def latest_named(self, workspace: str, title: str) -> GraphNode | None:
         """The newest task of this title in a workspace."""
-        self._wait_until_ready()
+        self.load()
         return self._latest_named.get((workspace, _short(title, MAX_TITLE)))
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
         """Tasks, the last added first, those with all `words`."""
-        self._wait_until_ready()
+        self.load()
         terms = words.casefold().split()
         matching = (
             node
@@ -162,15 +151,15 @@ class TaskGraph:
         return list(itertools.islice(matching, limit))
 
     def neighbourhood(self, task_id: str) -> Neighbourhood:
-        """A task with what is one step away, what is valid first. Raises `Refusal`: `unknown_task`, `not_ready`."""
-        self._wait_until_ready()
+        """A task with what is one step away, what is valid first. Raises `Refusal` `unknown_task`."""
+        self.load()
         edges = self._edges_around(task_id)
         others = dict.fromkeys(edge.other_end(task_id) for edge in edges)
         return Neighbourhood(self._existing(task_id), tuple(edges), tuple(self._nodes[other] for other in others))
 
     def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
         """What is one step from `task_ids` and valid, with the arrow that leads there; each once, not themselves."""
-        self._wait_until_ready()
+        self.load()
         visited, results = set(task_ids), []
         for task_id in task_ids:
             for edge in self._edges_around(task_id):
@@ -184,7 +173,7 @@ class TaskGraph:
 
     def put(self, node: GraphNode) -> None:
         """Add a task, or say something new of it. The same again writes nothing. Raises `Refusal`, OSError."""
-        self._wait_until_ready()
+        self.load()
         title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
         node = replace(node, title=title, description=description)
         with self._write_lock:
@@ -193,7 +182,7 @@ class TaskGraph:
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
         """Draw an arrow; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
-        self._wait_until_ready()
+        self.load()
         with self._write_lock:
             self._existing(source)
             self._existing(target)
@@ -224,7 +213,7 @@ class TaskGraph:
 
     def compact(self) -> None:
         """Make the journal part of the document. Writers wait meanwhile. Raises OSError."""
-        self._wait_until_ready()
+        self.load()
         with self._write_lock:
             if not self._closed:
                 self._files.replace(self._records())
@@ -233,7 +222,6 @@ class TaskGraph:
 
     def find(self, search_terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Tasks that contain `search_terms`."""
-        self.load()
         for node in self.newest(limit=len(self)):
             if any(map(search_terms.match, (node.title, node.description, node.why))):
                 yield node.task_id, node.title or node.description
@@ -248,12 +236,6 @@ class TaskGraph:
         return len(nodes)
 
     # -- inside
-
-    def _wait_until_ready(self, timeout_s: float | None = READY_TIMEOUT_S) -> None:
-        if self._loading is None or wait([self._loading], timeout_s).not_done:
-            raise Refusal("not_ready", "the task graph is being read", "try again in a moment")
-        if self._loading.exception() is not None:
-            raise Refusal("unwritable_home", self.faults[0], f"see {self._files.snapshot}")
 
     def _existing(self, task_id: str) -> GraphNode:
         node = self._nodes.get(task_id)
@@ -318,6 +300,7 @@ class _Files:
     def read(self) -> Iterator[Record]:
         """Every record, oldest first; then the journal is open for writing. A last line that a crash tore is cut off. A
         file of which anything else cannot be read is copied aside, and named in `faults`. Raises OSError."""
+        self.faults = []
         self.snapshot.parent.mkdir(parents=True, exist_ok=True)
         for path in (self.snapshot, self._journal):
             faults, self.lines = [], 0

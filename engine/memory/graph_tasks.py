@@ -36,9 +36,7 @@ class GraphProducer:
         self._similar_sessions = similar_sessions
 
     def handle(self, fact: LedgerEntry) -> None:
-        """Take one fact of `KINDS` in. Again changes nothing. Raises `NotReady` while the graph is read."""
-        if not self._graph.is_ready:
-            raise NotReady
+        """Take one fact of `KINDS` in. Again changes nothing."""
         try:
             if fact.kind in ENDED or fact.kind == "SessionStarted":
                 self._session(session_of(fact))
@@ -54,8 +52,6 @@ class GraphProducer:
     def link_similar(self, fact: LedgerEntry) -> None:
         """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
         still to be made."""
-        if not self._graph.is_ready:
-            raise NotReady
         if self._graph.get(fact.subject) is None:
             return
         similar = self._similar_sessions(fact.subject, 20, SIMILAR)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from engine.background import run_in_thread
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import ENDED, CaptureRow, Captures, Work
@@ -106,7 +107,7 @@ class Knowledge:
 
     def start(self, *, follow: bool = True) -> None:
         """Read the graph in the background, and with `follow` take in what happened since."""
-        self.graph.start()
+        run_in_thread("clawpy-task-graph", self.graph.load)
         if follow:
             self._following.start()
 

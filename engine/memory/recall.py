@@ -241,8 +241,7 @@ class GraphSource:
         self._nearest_sessions = nearest_sessions
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """At most `k` lines, best first; not the task that the question itself is. Raises `Refusal` `not_ready` while
-        the graph is read."""
+        """At most `k` lines, best first; not the task that the question itself is."""
         near = self._nearest_sessions(query.text, 4 * query.k)
         nodes = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
         terms = key_terms(query.text)
