@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.toolchains import output_readers
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.runners.toolchains.python_projects import imports_module, reexported_modules, related_tests
+from engine.execution.runners.toolchains.python_projects import reexported_modules, related_tests
 from engine.execution.runners.toolchains.tool_table import (
     TEST_RUNNERS,
     Finding,
@@ -147,15 +147,6 @@ def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], manag
     packages = project_at(tmp_path).packages[0]
     assert (packages.manager, packages.install) == (manager, install)
     assert packages.hosts
-
-
-def test_the_projects_own_environment_is_looked_at_but_not_run(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    program = environment(tmp_path, pytest_in_it=True)
-    found = project_at(tmp_path).tool
-    assert found is not None
-    assert (found.name, found.interpreter) == ("pytest", str(program))
-    assert not (tmp_path / "ran").exists()
 
 
 def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,25 +569,6 @@ def test_eslint_stylish() -> None:
 )
 def test_lines_of_linters(read: str, line: str, finding: Finding | None) -> None:
     assert output_readers.read_findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
-
-
-@pytest.mark.parametrize(
-    ("text", "yes"),
-    [
-        ("import shop.cart\n", True),
-        ("import os, shop.cart as c\n", True),
-        ("from shop.cart import total\n", True),
-        ("    from shop import cart\n", True),
-        ("from shop import (\n    tax,\n    cart,\n)\n", True),
-        ("from shop import cartoon\n", False),
-        ("import shop.cartoon\n", False),
-        ("# import shop.cart\n", False),
-        ("from shop.cart.deep import x\n", False),
-        ("import shop\n", False),
-    ],
-)
-def test_imports_are_seen(text: str, yes: bool) -> None:
-    assert imports_module(text, "shop.cart") is yes
 
 
 def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:

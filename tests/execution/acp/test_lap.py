@@ -23,8 +23,6 @@ from tests.execution.acp.acp_world import AGENT, AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.session_world import until
 
-EXECUTE = {"title": "Run the tests", "kind": "execute", "rawInput": {"command": "make test"}}
-
 
 @pytest.mark.long
 def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) -> None:
@@ -71,16 +69,6 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("allowed", "kind"), [(True, "allow_once"), (False, "reject_once")])
-def test_a_permission_is_answered_by_the_kind_of_its_option(world: AcpWorld, allowed: bool, kind: str) -> None:
-    world.answer = lambda title: allowed
-    view = world.run({"permission": EXECUTE})
-    assert world.texts(view)[0] == f"answer {kind}"
-    (asked,) = world.asked
-    assert asked == ("execute", "Run the tests", "make test", {"paths": [], "command": "make test"})
-
-
-@pytest.mark.long
 def test_the_rails_judge_all_that_a_request_names(world: AcpWorld) -> None:
     asked: list[tuple[dict[str, Any], tuple[str, dict[str, Any]]]] = [
         ({"kind": "other", "rawInput": {"command": "curl x"}}, ("execute", {"paths": [], "command": "curl x"})),
@@ -93,36 +81,6 @@ def test_the_rails_judge_all_that_a_request_names(world: AcpWorld) -> None:
     ]
     world.run(*({"permission": {"title": "do it", **request}} for request, _ in asked))
     assert [(kind, arguments) for kind, _, _, arguments in world.asked] == [judged for _, judged in asked]
-
-
-@pytest.mark.long
-def test_requests_at_once_get_each_their_own_answer(world: AcpWorld) -> None:
-    gate = threading.Event()
-
-    def answer(title: str) -> bool | None:
-        return int(title) % 2 == 0 if gate.is_set() else None
-
-    world.answer = answer
-    view = world.start({"permissions": [{"title": str(n), "kind": "edit"} for n in range(12)]})
-    until(lambda: len(world.asked) == 12)  # none waits for another
-    gate.set()
-    assert world.finish(view).state is SessionState.SUCCEEDED
-    expected = [("allow_once" if n % 2 == 0 else "reject_once") for n in range(12)]
-    assert world.texts(view)[0] == f"answers {expected}"
-
-
-@pytest.mark.long
-def test_a_file_outside_is_refused_and_the_agent_goes_on(world: AcpWorld) -> None:
-    view = world.run(
-        {"read": {"path": "/etc/hostname"}},
-        {"write": {"path": "../../escape.txt", "content": "x"}},
-        {"say": "never mind"},
-    )
-    lines = world.texts(view)
-    assert "outside" in lines[0]
-    assert "outside" in lines[1]
-    assert lines[-1] == "never mind"
-    assert view.state is SessionState.SUCCEEDED
 
 
 # Terminals
@@ -176,16 +134,6 @@ def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorl
     assert "is not a folder of this session" in lines[1]
     assert terminal_answers(world, view)[0]["exitCode"] == 126
     assert "`no-such-program` is not installed" in terminal_answers(world, view)[1]["output"]
-
-
-@pytest.mark.long
-def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:
-    from engine.model import Verdict
-
-    world = make(verdict=lambda command: Verdict.BLOCK if "drop" in command else Verdict.ALLOW)
-    view = world.run(terminal("echo", "drop"), {"say": "fine"})
-    assert "a rule says so" in terminal_answers(world, view)[1]["output"]
-    assert view.state is SessionState.SUCCEEDED
 
 
 # Talking with it

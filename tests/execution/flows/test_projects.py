@@ -290,21 +290,6 @@ def test_the_top_says_where_the_tests_are(shop: Repository, run_flow: RunFlow) -
         run_flow("run_tests")
 
 
-@pytest.mark.long
-def test_bisect_and_flakes_and_head(shop: Repository, run_flow: RunFlow) -> None:
-    good = shop.git("rev-parse", "HEAD")
-    shop.commit("docs", {"README.md": "x"})
-    shop.commit("break it", {"packages/py/cart.py": "def total(prices):\n    return 0\n"})
-    shop.commit("more docs", {"README.md": "y"})
-    test = "tests/test_cart.py::test_total"
-    ran = run_flow("bisect", project="packages/py", test=test, good=good)
-    assert ran.result.facts["subject"] == "break it"
-    assert run_flow("hunt_flakes", project="packages/py", tests=[test], times=2).result.facts["tests"][0]["failed"] == 2
-    shop.write("packages/py/cart.py", CART["packages/py/cart.py"])
-    ran = run_flow("check_clean_head", project="packages/py")
-    assert ran.result.facts["passes_with_files"] == [test]
-
-
 # -- new findings ---------------------------------------------------------------------------------------------------
 
 

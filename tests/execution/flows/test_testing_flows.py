@@ -51,20 +51,6 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert not list(project.path.rglob("__pycache__"))
 
 
-@pytest.mark.long
-def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) -> None:
-    shop(project)
-    project.write("tests/test_tax.py", "class TestTax:\n    def test_a(self):\n        assert 0\n")
-    ran = run_flow("run_tests")
-    assert ran.result.full
-    assert ran.result.check is not None
-    assert ran.result.check.failing == ("tests/test_tax.py::TestTax::test_a",)
-    assert ran.result.summary.startswith("1 of 2 tests failed in ")
-    assert dict(ran.result.check.durations).keys() == {"tests/test_cart.py::test_total", ran.result.check.failing[0]}
-    rerun = run_flow("hunt_flakes", tests=list(ran.result.check.failing), times=2)
-    assert rerun.result.facts["tests"][0]["verdict"] == "broken"
-
-
 UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
@@ -171,19 +157,6 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
 
 
 @pytest.mark.long
-def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> None:
-    first = shop(project)
-    culprit = project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
-    project.commit("more docs", {"README.md": "a big shop"})
-    ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=first, bad="main")
-    assert ran.result.facts["culprit"] == culprit
-    assert ran.result.facts["subject"] == "round the total"
-    assert f"{culprit[:10]} “round the total” by Test broke it" in ran.result.summary
-    assert "shop/cart.py | 2 +-" in ran.bench.text
-    assert not list((project.path / ".git").rglob("BISECT_LOG"))
-
-
-@pytest.mark.long
 def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     last = repository.commit("docs", {"README.md": "a shop"})
@@ -231,19 +204,6 @@ def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow
     assert project.git("rev-parse", "main", "feature") == heads
     assert (ran.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
     assert "+ 1" in (ran.folder / "shop/cart.py").read_text()
-
-
-def test_merge_conflicts_are_named(project: Repository, run_flow: RunFlow) -> None:
-    shop(project)
-    project.git("checkout", "-q", "-b", "feature")
-    project.commit("one", {"shop/cart.py": CART.replace("sum", "max")})
-    project.git("checkout", "-q", "main")
-    project.commit("other", {"shop/cart.py": CART.replace("sum", "min")})
-    ran = run_flow("rehearse_merge", source="feature", target="main")
-    assert ran.result.summary == "Merging feature into main conflicts in 1 file: shop/cart.py"
-    assert "conflict  shop/cart.py  (1 place)" in ran.bench.text
-    assert ran.result.check is None
-    assert run_flow("rehearse_merge", source="main~1", target="main").result.summary.startswith("Nothing to merge")
 
 
 # -- hunt_flakes ----------------------------------------------------------------------------------------------------
@@ -392,17 +352,6 @@ def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) 
     assert later is not None
     assert "2026-12-07" not in later
     assert later.count("import pytest") == 1
-
-
-@pytest.mark.long
-def test_a_test_is_really_skipped(project: Repository, run_flow: RunFlow) -> None:
-    project.commit("one", {"tests/test_a.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"})
-    ran = run_flow("quarantine", tests=["tests/test_a.py::test_a"], until="2999-12-07")
-    assert ran.result.check is not None
-    assert (ran.result.check.skipped, ran.result.check.passed, ran.result.check.failed) == (1, 1, 0)
-    assert "assert 0" in (ran.folder / "tests/test_a.py").read_text()
-    with pytest.raises(FlowError, match="only pytest tests"):
-        run_flow("quarantine", tests=["../x.py::test_a"], until="2999-12-07")
 
 
 @pytest.mark.long

@@ -206,20 +206,3 @@ class TestNight:
         assert (fact.fact, fact.workspace) == ("The service listens on port 8000", str(world.repository.path))
         assert report.cost == only_call(day, NIGHT).cost > 0
         assert booked(day) == [("nightly", "settled", report.cost)]
-
-    def test_what_was_wrong_with_its_answer_is_told_it(self, day: Engine, server: ModelServer) -> None:
-        source = day.knowledge.captures.entries()[0].source
-        server.script(Reply(text="I would keep the port."), self.fact(source, bucket="cellar"), self.fact(source))
-        report = day.knowledge.nightly.run(MONDAY)
-        assert report.promoted == 1
-        assert "the answer is not a JSON object" in server.requests[1].users[0]
-        assert "facts.0.bucket: Input should be 'projects', 'areas'" in server.requests[2].users[0]
-        assert report.cost == sum(call.cost for call in day.calls.for_session(NIGHT))
-
-    def test_the_rules_draft_when_it_fails(self, day: Engine, server: ModelServer) -> None:
-        server.script(Reply(status=500, error="overloaded"))
-        report = day.knowledge.nightly.run(MONDAY)
-        assert (report.promoted, report.drafted) == (0, 1)
-        assert report.reason.startswith("no model evaluated it, so rules draft facts: openai is not working")
-        finished = next(row for row in day.ledger.latest(20) if row.kind == "NightlyFinished")
-        assert finished.payload["reason"] == report.reason

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.execution.validation import REPAIRS_HEADING
 from engine.model import CheckResult, Outcome, PromptPart, SessionState, SourceKind, Status
-from engine.model.adaptation import CandidateStatus, FixTemplate
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
 from tests.situations.conftest import SHOP
 from tests.support.model_server import Call, Reply, calls
@@ -55,19 +53,6 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert "hello.txt" in request.tool_results[0]
         assert "Write a greeting" in world.server.requests[0].users[0]
         assert "worktree" in request.system
-
-
-@pytest.mark.long
-def test_one_host_serves_all_sessions_and_ends_with_the_engine(alone: ModelWorld) -> None:
-    before = hosts()
-    with alone.opened():
-        alone.run("First thing")
-        (host,) = [process for process in hosts() if process not in before]
-        alone.run("Second thing")
-        assert [process for process in hosts() if process not in before] == [host]
-        assert host.status() != "zombie"
-        assert "CLAWPY_OPENAI_API_KEY" not in host.environ()
-    assert not host.is_running()
 
 
 @pytest.mark.long
@@ -164,40 +149,6 @@ def test_the_kill_switch_leaves_no_process_behind(alone: ModelWorld) -> None:
 
 
 SAID = "The cart counts three; a test greps for it."
-
-
-def broken_and_mended(number: int) -> list[Reply]:
-    write = Call("write", {"path": "cart.txt", "content": f"4\n{'x' * number}\n"})
-    mend = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
-    return [Reply(text="I tidy it.", calls=(write,)), Reply(text="Tidied."), Reply(calls=(mend,)), Reply(text=SAID)]
-
-
-@pytest.mark.long
-def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
-    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
-    world.configure(validation=True, **{"adaptation.withheld": 0.0})
-
-    def tidied(number: int) -> str:
-        """A session that breaks the cart and mends it; what it was told in between."""
-        world.server.requests.clear()
-        world.server.script(*broken_and_mended(number))
-        view = world.run(f"Tidy the cart, part {number}")
-        assert "fixed at attempt 1" in view.summary, "\n".join(world.texts(view))
-        return next(said for request in world.server.requests for said in request.users if "that passed before" in said)
-
-    with world.opened() as engine:
-        assert SAID not in tidied(1)
-        assert SAID not in tidied(2)
-        engine.adaptation.run_round()
-        (one,) = engine.adaptation.candidates()
-        assert one.status is CandidateStatus.REVIEW
-        assert isinstance(one.effect, FixTemplate)
-        assert one.effect.failing == ("make test",)
-        assert one.effect.repairs == (SAID, "in cart.txt it replaced `4` by `3`")
-        assert "\n-4\n+3\n" in one.effect.patch
-        assert [wait.id for wait in engine.queue() if wait.kind == "candidate"] == [one.id]
-        engine.adaptation.approve(one.id)
-        assert f"{REPAIRS_HEADING}:\n<repairs>\n- {SAID}" in tidied(3)
 
 
 @pytest.mark.long

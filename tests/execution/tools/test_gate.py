@@ -23,7 +23,7 @@ from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
-from engine.model import PermissionAnswer, Refusal, ToolResult, Verdict
+from engine.model import PermissionAnswer, Refusal, Verdict
 from engine.safety.content import programs_of
 from engine.storage.database import Database
 from tests.execution.session_world import until
@@ -225,22 +225,6 @@ def test_nothing_is_made_before_it_is_allowed(make: MakeWorld) -> None:
     assert not (world.folder / "a").exists()
 
 
-def test_parallel_calls_each_with_their_own_answer(make: MakeWorld) -> None:
-    world = make(policy=Policy(ask=("exec",)))
-    results: dict[int, ToolResult] = {}
-    threads = [
-        threading.Thread(target=lambda n=n: results.update({n: world("exec", command=f"echo {n}")})) for n in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(world.permissions.waiting()) == 6)
-    for request in world.permissions.waiting():
-        world.permissions.answer(request.id, ALLOW_ONCE if int(request.detail[-1]) % 2 else DENY_ONCE)
-    for thread in threads:
-        thread.join(10)
-    assert {number: result.ok for number, result in results.items()} == {n: bool(n % 2) for n in range(6)}
-
-
 # Agents with tools of their own
 
 
@@ -325,13 +309,6 @@ ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
 def decide(policy: Policy, command: str) -> Verdict:
     return policy.decide("exec", (command, *programs_of(command))).verdict
-
-
-def test_deny_wins_over_ask_over_allow() -> None:
-    entries = ("exec", "exec:git push*")
-    assert decide(Policy(allow=entries, ask=entries, deny=entries), "git push") is BLOCK
-    assert decide(Policy(allow=entries, ask=entries), "git push") is ASK
-    assert decide(Policy(allow=entries), "git push") is ALLOW
 
 
 def test_no_list_allows_what_is_no_tool_and_a_broken_file_allows_nothing() -> None:
