@@ -2,9 +2,9 @@
 
 Only the two files are read; no tool is started and nothing is resolved. A lock file that its tool calls up to date is
 never named here, so what cannot be compared for certain is left out: a constraint in a form that the tool rewrites, a
-manifest that is a program, a requirement that holds on some machines only. Some lock files do not keep the constraints
-that they were made from: of those only names are compared. `FORMATS` has a function for each tool, which says what a
-manifest asks for and what the lock file has.
+manifest that is a program, a requirement that holds on some machines only. A lock file that says nothing of the
+constraints that it was made from is compared by names (Poetry), or not at all (PDM, Bundler, Composer). `FORMATS` has a
+function for each tool, which says what a manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _yarn(pair: LockPair) -> Iterator[Comparison]:
                 yield name, _node(json.loads(text), *_SECTIONS), _node(entry, "dependencies")
 
 
-# uv, Poetry, PDM
+# uv, Poetry
 
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
@@ -272,30 +272,21 @@ _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
 """The keys of a requirement that comes from the registry."""
 
 
-def _by_name(pair: LockPair, tool: str) -> Iterator[Comparison]:
-    """The lock files of Poetry and PDM keep no constraints: of what is asked for everywhere the names are compared."""
+def _poetry(pair: LockPair) -> Iterator[Comparison]:
+    """A lock file of Poetry keeps no constraints: of what is asked for everywhere the names are compared."""
     manifest = tomllib.loads(pair.manifest)
-    project, table = manifest.get("project", {}), manifest.get("tool", {}).get(tool, {})
+    project, table = manifest.get("project", {}), manifest.get("tool", {}).get("poetry", {})
     backend = manifest.get("build-system", {}).get("build-backend", "")
-    if not (table or tool in backend) or (pair.folder / "uv.lock").exists():
+    if not (table or "poetry" in backend) or (pair.folder / "uv.lock").exists():
         return  # left over from before a move to another tool
     required = _python(project.get("dependencies", []), _dashed(project.get("name", "")), markers=False)
     poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
-    required |= {_dashed(name): None for name, entry in poetry if isinstance(entry, str)}
+    required = dict.fromkeys([*required, *(_dashed(name) for name, entry in poetry if isinstance(entry, str))])
     names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
-    required = dict.fromkeys(required)
     yield pair.manifest_name, required, _only(dict.fromkeys(map(_dashed, names)), required)
 
 
-def _poetry(pair: LockPair) -> Iterator[Comparison]:
-    return _by_name(pair, "poetry")
-
-
-def _pdm(pair: LockPair) -> Iterator[Comparison]:
-    return _by_name(pair, "pdm")
-
-
-# Cargo, Go, Bundler, Composer
+# Cargo, Go
 
 
 _CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
@@ -350,28 +341,6 @@ def _go_lines(text: str, word: str) -> Iterator[str]:
         yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
 
 
-def _bundler(pair: LockPair) -> Iterator[Comparison]:
-    manifest = re.sub(r"#.*", "", pair.manifest)
-    section = re.search(r"^DEPENDENCIES\n((?:  .+\n?)*)", pair.lock, re.MULTILINE)
-    if section is None or re.search(r"\b(if|unless|case|eval\w*|def|while|for|each|ENV)\b", manifest):
-        return  # which gems it asks for is decided when it runs
-    required: Requirements = dict.fromkeys(re.findall(r"^\s*gem[ (]\s*[\"']([\w.-]+)", manifest, re.MULTILINE))
-    yield pair.manifest_name, required, _only(dict.fromkeys(re.findall(r"^  ([\w.-]+)", section[1], re.M)), required)
-
-
-def _composer(pair: LockPair) -> Iterator[Comparison]:
-    manifest, lock = json.loads(pair.manifest), json.loads(pair.lock)
-    sections = [manifest.get(name) or {} for name in ("require", "require-dev")]
-    own = {*(manifest.get("replace") or {}), *(manifest.get("provide") or {})}
-    required: Requirements = {name.lower(): None for names in sections for name in names if "/" in name}
-    required = {name: None for name in required if name not in own}
-    locked: Requirements = {}
-    for package in [*lock.get("packages", []), *lock.get("packages-dev", [])]:
-        names = (package["name"], *(package.get("replace") or {}), *(package.get("provide") or {}))
-        locked |= dict.fromkeys(map(str.lower, names))
-    yield pair.manifest_name, required, _only(locked, required)
-
-
 class LockFormat(NamedTuple):
     """Who writes the lock file, what the two files are called, and what is compared."""
 
@@ -387,9 +356,6 @@ FORMATS: Final = (
     LockFormat("yarn", "package.json", "yarn.lock", _yarn),
     LockFormat("uv", "pyproject.toml", "uv.lock", _uv),
     LockFormat("poetry", "pyproject.toml", "poetry.lock", _poetry),
-    LockFormat("pdm", "pyproject.toml", "pdm.lock", _pdm),
     LockFormat("cargo", "Cargo.toml", "Cargo.lock", _cargo),
     LockFormat("go", "go.mod", "go.sum", _go),
-    LockFormat("bundler", "Gemfile", "Gemfile.lock", _bundler),
-    LockFormat("composer", "composer.json", "composer.lock", _composer),
 )
