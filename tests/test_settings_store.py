@@ -75,15 +75,6 @@ def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
     assert again.current.silence_threshold_ms == 60_000
 
 
-def test_a_bad_value_leaves_the_file_alone(store: SettingsStore, file: Path) -> None:
-    store.set("quietHoursStart", "22")
-    before = file.read_bytes()
-    with pytest.raises(Refusal, match="expected a whole number from 0 to 23"):
-        store.set("quietHoursStart", "25")
-    assert file.read_bytes() == before
-    assert store.get("quietHoursStart") == 22
-
-
 def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
     save(file, WRITTEN)
     store = open_store(file, clock)
@@ -176,21 +167,6 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
     assert store.get(full) == "off"
     assert file.read_text().count("autonomy") == 1
     assert store.unset(full) == "cards"
-
-
-def test_a_file_that_is_being_written_anew_lets_nothing_go(store: SettingsStore, file: Path, clock: FakeClock) -> None:
-    store.set("crossPollEnabled", False)
-    file.write_text("")
-    clock.advance(SECOND)
-    assert not store.current.cross_poll_enabled
-    file.write_text("crossPollEnabled = false\nquietHoursStart = 21\n")
-    clock.advance(SECOND)
-    assert (store.current.cross_poll_enabled, store.current.quiet_hours_start) == (False, 21)
-    file.unlink()
-    clock.advance(SECOND)
-    assert not store.current.cross_poll_enabled
-    clock.advance(SECOND)
-    assert store.current.cross_poll_enabled, "it is gone indeed"
 
 
 def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: SettingsStore, file: Path) -> None:

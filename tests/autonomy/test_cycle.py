@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,9 +13,8 @@ from engine.autonomy.autonomous_runs import reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
-from engine.execution.sandbox import NoSandbox
 from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
-from tests.autonomy.world import Confines, World
+from tests.autonomy.world import World
 from tests.cli.conftest import collide
 
 
@@ -87,42 +86,6 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     assert {line.split(":")[0] for line in first.blocked} <= {line.split(":")[0] for line in again.kept}
     assert len(world.engine.safety.log(100)) == tried
     world.engine.settings.set("crossPollCostCapPerDay", "20")
-    assert world.cycle().acted
-
-
-def set_sandbox(world: World, sandbox: NoSandbox) -> None:
-    world.engine.sessions._sandbox = sandbox
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("forbid", "permit", "reason"),
-    [
-        (
-            lambda world: world.engine.autonomy.dnd(timedelta(hours=2)),
-            lambda world: world.engine.autonomy.dnd(None),
-            "quiet hours",
-        ),
-        (
-            lambda world: set_sandbox(world, NoSandbox()),
-            lambda world: set_sandbox(world, Confines()),
-            "without a sandbox",
-        ),
-    ],
-    ids=["do not disturb", "no sandbox"],
-)
-def test_what_keeps_it_from_acting_is_said_and_it_acts_once_that_is_over(
-    world: World, forbid: Callable[[World], object], permit: Callable[[World], object], reason: str
-) -> None:
-    forbid(world)
-    world.away()
-    done = world.cycle()
-    assert done.acted == ""
-    assert done.kept
-    assert any(reason in line for line in done.kept)
-    assert world.engine.autonomy.state().state is AutonomyState.PRIMING
-    assert len(world.engine.sessions.list()) == 1, "the one that earned it"
-    permit(world)
     assert world.cycle().acted
 
 

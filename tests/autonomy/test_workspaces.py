@@ -90,14 +90,6 @@ def test_its_cards_are_withdrawn_at_the_next_look(world: World, job: str) -> Non
 # (SPEC 7.1, 7.3): quiet hours, holds, switched off.
 
 
-class Died(BaseException):
-    """The process ended here."""
-
-
-def die(*_: object, **__: object) -> None:
-    raise Died
-
-
 def quiet(world: World, engine: Engine) -> None:
     engine.autonomy.dnd(timedelta(hours=1))
 
@@ -123,27 +115,6 @@ HINDRANCES = pytest.mark.parametrize(
     [(quiet, "quiet hours"), (paused, "pause"), (switched_off, "autonomousModeEnabled"), (cards_only, "`act`"),
      (nothing, "")],
 )  # fmt: skip
-
-
-@pytest.mark.long
-@HINDRANCES
-def test_what_a_crash_left_with_its_permit(world: World, hinder: Callable[[World, Engine], None], word: str) -> None:
-    with world.opened() as engine:
-        world.earn()
-        world.away()
-        engine.cards.approvals._start = die  # type: ignore[method-assign]
-        with pytest.raises(Died):
-            engine.autonomy.act()
-        [card] = [card for card in engine.cards.recent() if card.status is Status.CONFIRMED]
-        hinder(world, engine)
-    with world.opened() as engine:
-        after = engine.cards.get(card.id)
-        if not word:
-            assert engine.sessions.wait(str(after.session_id), 20).state is SessionState.SUCCEEDED
-            return
-        assert (after.status, after.session_id) == (Status.PENDING, None)
-        assert word in after.note
-        assert engine.safety.costs.state().month == 0, "its reservation was given back"
 
 
 @pytest.mark.long

@@ -50,12 +50,6 @@ def test_an_agents_folder_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repos
     assert home.agents.read_text() == "my notes"
 
 
-@pytest.mark.parametrize("name", ["../escape", "-x", "owner", "a\nb", "x" * 99, "ü"])
-def test_agent_names_that_are_none(clawpy: Clawpy, home: Home, shop: Repository, name: str) -> None:
-    assert_refused(clawpy("agents", "add", "--json", "--to", "ceo", "--", name), "bad_id")
-    assert not (home.data / "escape").exists()
-
-
 @pytest.fixture
 def listening(home: Home, shop: Repository) -> Iterator[Engine]:
     """An engine that listens for verbs."""
@@ -111,13 +105,6 @@ def test_rubbish_on_the_control_socket(send: Callable[[bytes], bytes], clawpy: C
         assert answer["error"]["message"]
     assert send(b"") == b""
     assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or assert_ok(clawpy("status", "--json"))
-    assert assert_ok(clawpy("cards", "--json")) == {"predictions": []}
-
-
-@pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"pid": "x"}', b'{"pid": 1, "since": 7, "address": "/dev/null"}'])
-def test_a_note_of_the_holder_that_is_rubbish(clawpy: Clawpy, home: Home, shop: Repository, note: bytes) -> None:
-    home.data.mkdir(parents=True)
-    (home.data / "engine.json").write_bytes(note)
     assert assert_ok(clawpy("cards", "--json")) == {"predictions": []}
 
 

@@ -87,17 +87,6 @@ async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, failed_
 
 
 @pytest.mark.long
-def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
-    home: Home, clawpy: Clawpy, shop: Repository
-) -> None:
-    with mount_disk(home.root, "96k") as remount:
-        assert_refused(clawpy("propose", "tidy the cart", "--json"), "disk_full", "free some space")
-        remount("size=8m")
-        assert_ok(clawpy("propose", "tidy the cart", "--json"))
-        assert len(assert_ok(clawpy("agents", "list", "--json"))["agents"]) == 19
-
-
-@pytest.mark.long
 def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, shop: Repository) -> None:
     with mount_disk(home.root, "6m"):
         engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)

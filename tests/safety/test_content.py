@@ -13,16 +13,17 @@ from pydantic import ValidationError
 
 from engine.config import Settings
 from engine.model import Assignment, Verdict
-from engine.safety.content import check_assignment, check_command, check_prompt, own_rules, prose, rulebook
+from engine.safety.content import check_assignment, check_command, check_prompt, own_rules, prose, rulebook, targets
 from engine.safety.content.shell import fold, parse
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
-    stops = [(rule, text, check_command(text)) for rule in rulebook.rules() for text in rule.stops]
+    rules = (*rulebook.rules(), *targets.rules())
+    stops = [(rule, text, check_command(text)) for rule in rules for text in rule.stops]
     assert [
         (rule.id, text) for rule, text, found in stops if (found.rule, found.verdict) != (rule.id, rule.verdict)
     ] == []
-    passes = [(rule.id, text) for rule in rulebook.rules() for text in rule.passes]
+    passes = [(rule.id, text) for rule in rules for text in rule.passes]
     assert [(rule, text) for rule, text in passes if check_command(text).rule == rule] == []
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.config import Autonomy, Production, Settings, WorkspaceSettings
 from engine.model import MICRO, Assignment, DecidedBy, Trigger, TriggerType, Verdict
 from engine.safety.gate import GateFacts, decide_gate, production_targets
-from engine.safety.loops import MAX_DEPTH, MAX_LINKS, Link, chain_depth, decide_loop, decide_rate, record_link
+from engine.safety.loops import MAX_LINKS, Link, chain_depth, decide_loop, decide_rate, record_link
 from tests.safety.helpers import WORKSPACE, Rails, acting, approval, on, unattended
 
 # SPEC 3.6: each row of the human gate at its boundary, and that an operator's approval satisfies them all.
@@ -104,24 +104,6 @@ def test_an_operators_approval_satisfies_every_row_but_a_missing_sandbox(facts: 
 
 
 @pytest.mark.parametrize(
-    ("prompt", "found"),
-    [
-        ("push the fix to main", True),
-        ("merge feature/x into prod-eu", True),
-        ("git push origin HEAD:main", True),
-        ("deploy to https://www.prod.example.com/x", True),
-        ("run kubectl --context=prod-eu get pods", True),
-        ("log in at root@production-1:/srv", True),
-        ("explain the main function", False),
-        ("push the fix to feature/y", False),
-    ],
-)
-def test_production_is_found_in_words(prompt: str, found: bool) -> None:
-    trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model"))
-    assert bool(production_targets(trigger, Production())) is found
-
-
-@pytest.mark.parametrize(
     ("prompt", "parameters", "expected"),
     [
         ("restart https://me@shop.example.com:8443/x", {}, "host shop.example.com"),
@@ -134,6 +116,9 @@ def test_production_is_found_in_words(prompt: str, found: bool) -> None:
         ("do it", {"file": "infra/dns.tf"}, "path infra/dns.tf"),
         ("do it", {"file": "./infra//dns.tf"}, "path ./infra//dns.tf"),
         ("do it", {"branch": "feature", "other": "heroku"}, ""),
+        ("merge feature/x into stable", {}, "branch stable"),
+        ("git push origin HEAD:stable", {}, "branch stable"),
+        ("explain the stable function", {}, ""),
     ],
 )
 def test_what_is_named_of_production(prompt: str, parameters: dict[str, str], expected: str) -> None:
@@ -291,20 +276,6 @@ def test_links_from_the_owner_are_never_blocked() -> None:
     assert decide_loop(link("owner", "a"), links).verdict == "allow"
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 400)), max_size=40))
-def test_no_chain_ever_grows_past_three(steps: list[tuple[str, str, int]]) -> None:
-    links: list[Link] = []
-    now = NOW
-    for from_channel, to_channel, seconds in steps:
-        now += timedelta(seconds=seconds)
-        new = Link(from_channel, to_channel, "p", "/w", now)
-        if decide_loop(new, links).verdict is Verdict.ALLOW:
-            links.append(new)
-            assert chain_depth(links, to_channel) <= MAX_DEPTH == 3
-            pairs = [(link.from_channel, link.to_channel) for link in links if now - link.at < TEN]
-            assert pairs.count((from_channel, to_channel)) <= 2
-
-
 def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - TEN)
@@ -336,18 +307,3 @@ def test_a_program_that_asks_again_and_again_is_a_loop_before_the_rate_says_so(r
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
     assert rails.rule(requested("gateway", prediction_id="pred_5")).permit
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_agents_that_trigger_each_other_are_stopped_at_the_answer_by_force_or_not(rails: Rails, force: bool) -> None:
-    rails.know_pairs(("research", "koji-core"), ("koji-core", "research"))
-    assert rails.rule(requested("research", "koji-core")).permit
-    answer = requested("koji-core", "research", prediction_id="pred_2", force=force)
-    rails.clock.advance(timedelta(minutes=4, seconds=59))
-    verdict = rails.rule(answer).blocked_by
-    assert verdict is not None
-    assert (verdict.rail, verdict.rule) == ("loop", "reverse")
-    rails.clock.advance(timedelta(seconds=1))
-    verdict = rails.rule(answer).blocked_by
-    assert verdict is None or verdict.rail == "rate", "five minutes later it is no loop"
-    assert force is (verdict is None)

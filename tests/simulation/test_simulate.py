@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,7 @@ import pytest
 from clawpy_console.cli.main import main
 from clawpy_console.cli.printing import render_document
 from engine.autonomy.autonomy import ACT, STATE
-from engine.model import Refusal, SessionState
-from engine.simulation.month import SimulatedMonth
-from engine.simulation.operator import SimulatedOperator
+from engine.model import Refusal
 from engine.simulation.simulate import open_world, simulate
 
 
@@ -75,30 +71,3 @@ def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
         assert schedule.run(ACT)
         assert schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
         assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2
-
-
-@pytest.mark.long
-def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -> None:
-    with open_world(tmp_path, 1) as world:
-        engine = world.engine
-        month = SimulatedMonth(
-            engine,
-            world.clock,
-            SimulatedOperator(engine, world.projects, random.Random(1)),
-            world.runner,
-            1,
-        )
-        world.runner.dear = 9.0
-        endings = []
-        for number in range(9):
-            card = engine.cards.propose(f"Explain the cart, part {number}", workspace=world.projects[0].workspace)
-            with suppress(Refusal):  # what the rail foresees; the others it could not
-                session = engine.cards.approve(card.id).session_id
-                assert session is not None
-                month._until(world.clock.now() + timedelta(minutes=3))
-                endings.append(engine.sessions.get(session))
-        seen, caps = month.observed.peak, engine.safety.costs.state()
-        failed = [view for view in endings if view.state is SessionState.FAILED]
-        assert failed, "a session that would have passed the cap ended before it"
-        assert [view.error for view in failed if "for the last hour" not in view.error or view.cost] == []
-        assert 0 < seen["hour"] <= caps.hour_cap

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from engine.model import Verdict
 from engine.safety.content.calls import Call
 from engine.safety.content.outputs import chain_of, program_of
 from engine.safety.content.rule_files import Hit
@@ -113,9 +112,6 @@ _INDEX_VARIABLES = re.compile(
     re.IGNORECASE,
 )
 _INDEX_KEYS = re.compile(r"(^|[.:@])(registry|index-url|extra-index-url|goproxy|sources?|mirror)\b", re.IGNORECASE)
-INDEX_FILES = re.compile(r"(^|/)(\.npmrc|\.pypirc|\.yarnrc(\.yml)?|pip\.(conf|ini)|\.cargo/config(\.toml)?|\.gemrc|"
-                         r"bunfig\.toml|uv\.toml)$")  # fmt: skip
-"""Files that say where packages come from."""
 
 
 def judge_index(call: Call) -> Hit | None:
@@ -152,71 +148,29 @@ def _is_foreign(value: str, *, is_registry: bool = False) -> bool:
 
 _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 
-# What a request that writes means, by its address and what it sends; the first that fits.
-_WRITES: tuple[tuple[re.Pattern[str], Verdict, str, str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), verdict, rule, reason)
-    for pattern, verdict, rule, reason in (
-        (
-            r"/_?(do)?(delete|destroy|purge|erase|wipe|truncate|drop|flush|remove|terminate)[-_a-z]*(/|\b)|/_close\b|"
-            r"/(clear|reset|expunge|_all/_settings)\b|\"?(action|op|operation|_method|method)\"?\s*[:=]\s*\"?(delete|destroy|"
-            r"purge|remove|drop|clear)|\bmutation\b.{0,80}\b(delete|remove|destroy)|\bdrop\s+(table|database|index)\b",
-            BLOCK,
-            "http-delete",
-            "deletes something at a service",
-        ),
-        (
-            r"/_?(quietdown|safeexit|exit|safeshutdown|shutdown|quitquitquit|restart|saferestart|disable|kill|stop|halt|"
-            r"reboot|deactivate|suspend|revoke|quit)\b|jenkins[^ ]*/(scripttext|script)\b|/cluster/reroute|"
-            r"/_cluster/settings|/sys/(seal|step-down|rekey|rotate|raw|revoke)\b",
-            BLOCK,
-            "http-control",
-            "stops or controls a service",
-        ),
-        (
-            r"api\.stripe\.com|api\.paypal|api\.wise|coinbase|binance|kraken|plaid\.com|squareup|braintree|adyen|razorpay|"
-            r"mollie\.com|gocardless|checkout\.com/payments",
-            BLOCK,
-            "money",
-            "talks to a payment service",
-        ),
-        (
-            r"hooks\.slack\.com|slack\.com/api/chat|discord(app)?\.com/api|api\.telegram\.org|api\.twitter|api\.x\.com|"
-            r"api\.sendgrid|api\.mailgun|api\.twilio|graph\.facebook|smtps?://|ntfy\.sh|webhook|postmarkapp|mailchimp|"
-            r"api\.resend\.com|pushover\.net|sparkpost|api\.brevo|mandrillapp|/messages/send|office\.com/webhook",
-            ASK,
-            "message",
-            "sends a message to someone",
-        ),
-        (
-            r":(9200|7700|8108|8983)/.*(_settings|/settings|_mapping|_aliases|_rollover|_shrink|_split|_ilm|_slm|_forcemerge)|"
-            r"\.algolia(net)?\.[^ ]*/(?!(\*/)?(query|queries|browse|search)\b)[^/ ?]+(\?|$| )",
-            ASK,
-            "http-write",
-            "changes a search service",
-        ),
-    )
-)
 _LOCAL = re.compile(r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE)
 
 
 def judge_http(call: Call) -> Hit | None:
-    """curl, wget, httpie: DELETE, dangerous endpoints, chat hooks and payment hosts, files sent away."""
+    """curl, wget, httpie: DELETE and mail; what else a request means, `rules/targets.toml` says."""
     args = call.args
-    method = _method(call)
     words = [word for word in args if word[:1] != "-"]
-    if method == "DELETE" or has_option(args, "-Q", "--quote"):
+    if _method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
         if any(_LOCAL.match(word) for word in words):
             return ASK, "http-delete", "deletes something at a local service"
         return BLOCK, "http-delete", "deletes something at a service"
-    sends = method in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get"))
-    if sends:
-        request = " ".join([*words, *(word for word in args if word.startswith(("--data", "--json", "-d")))])[:8000]
-        for pattern, verdict, rule, reason in _WRITES:
-            if pattern.search(request):
-                return verdict, rule, reason
     if any(word.startswith("--mail-") for word in args):
         return ASK, "message", "sends mail"
     return None
+
+
+def sent_request(call: Call) -> list[str]:
+    """The address and the data of a request that writes, as one text; nothing for one that reads."""
+    args = call.args
+    if _method(call) in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get")):
+        words = [word for word in args if word[:1] != "-" or word.startswith(("--data", "--json", "-d"))]
+        return [" ".join(sorted(words, key=lambda word: word[:1] == "-"))[:8000]]
+    return []
 
 
 def _method(call: Call) -> str:
@@ -242,10 +196,3 @@ def _has_data(args: list[str]) -> bool:
         word in ("-d", "-F", "-T", "--json", "--form", "--upload-file") or word.startswith(("--data", "-d", "--post"))
         for word in args
     )
-
-
-def judge_copy_away(call: Call) -> Hit | None:
-    """scp and their like into system folders elsewhere."""
-    if call.args and re.search(r"\w:/(etc|boot|bin|sbin|usr|lib|dev)(/|$)", call.args[-1]):
-        return BLOCK, "copy-over", f"writes into a system folder elsewhere: {call.args[-1][:80]}"
-    return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache
 
 from engine.safety.content.calls import Call, after_options
-from engine.safety.content.leaks import INDEX_FILES, judge_copy_away, judge_http
+from engine.safety.content.leaks import judge_http, sent_request
 from engine.safety.content.outputs import output_of, program_of
-from engine.safety.content.rule_files import SHELLS, WRAPPERS, Hit
+from engine.safety.content.rule_files import SHELLS, WRAPPERS, Hit, Rule, read_rules
 from engine.safety.content.rulebook import ASK, BLOCK, has_option, plain_words
 from engine.safety.content.shell import Simple, parse
 
@@ -235,79 +237,76 @@ def feeds_everything(simple: Simple) -> bool:
     return program == "find" and not any(word in _SELECTING for word in words)
 
 
-def judge_permissions(call: Call) -> Hit | None:
-    """chmod, chown, chgrp: recursive on the system or home, world-writable system files."""
-    recursive = has_option(call.args, "-R", "--recursive")
+@dataclass(frozen=True, kw_only=True)
+class TargetRule(Rule):
+    """A rule on what programs are pointed at; `rules/targets.toml` says what its fields mean."""
+
+    programs: str
+    look: str
+    pattern: str
+    options: str = ""
+
+
+@cache
+def rules() -> tuple[TargetRule, ...]:
+    """All of them, in their order."""
+    return tuple(map(TargetRule.parse, read_rules("targets.toml")["rule"]))
+
+
+def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
+    """The first rule that a call breaks, of those that look at one of `looks`, by default of all."""
     words = plain_words(call)
-    paths = words if call.base == "setfacl" else words[1:]
-    if recursive and (path := next(filter(_is_system_tree, paths), None)) is not None:
-        return BLOCK, "permissions", f"changes who may use {path[:80]} and everything below"
-    if (
-        words[:1]
-        and words[0] in ("777", "0777", "a+rwx", "666", "000", "0", "0000", "a-rwx")
-        and any(_is_under_system_folder(path) for path in paths)
-    ):
-        return BLOCK, "permissions", "gives everybody access to system files, or nobody"
+    written = [target for operator, target in call.simple.redirects if ">" in operator]
+    texts = {
+        "words": words,
+        "rest": words[1:],
+        "last": words[-1:],
+        "before": words[:-1],
+        "line": [" ".join(words)],
+        "args": call.args,
+        "end": call.args[-1:],
+        "written": written,
+        "changed": [*written, *_changed(call)],
+        "input": _input(call),
+        "request": sent_request(call),
+    }
+    for rule in rules():
+        if (rule.programs != "*" and call.base not in rule.programs.split()) or (looks and rule.look not in looks):
+            continue
+        if rule.options and not has_option(call.args, *rule.options.split()):
+            continue
+        for text in texts[rule.look]:
+            if match := re.search(rule.pattern, text):
+                shown = match.groupdict().get("shown") or text
+                return rule.verdict, rule.id, rule.reason.format(shown[:80])
     return None
 
 
-def _is_system_tree(path: str) -> bool:
-    """Whether what lies below `path` is the system, or all of home."""
-    return path in ("/", "/*", "~", "$HOME") or bool(
-        re.match(r"^/(etc|bin|sbin|lib|boot|root|sys|proc|dev|usr/(bin|sbin))(/|$)|^/(usr|var|home|opt)/?$", path)
-    )
+def _changed(call: Call) -> list[str]:
+    """The files that a program itself writes, as far as its arguments show them."""
+    if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
+        return [word.removeprefix("of=") for word in call.args]
+    return call.args[-1:] if call.base in ("cp", "mv", "ln", "install", "rsync", "scp") else []
 
 
-def _is_under_system_folder(path: str) -> bool:
-    return bool(re.match(r"^/(etc|usr|bin|sbin|boot|root)(/|$)|^/$", path))
+def _input(call: Call) -> list[str]:
+    """What is fed to a program, where the text alone shows it."""
+    text = call.simple.stdin
+    if text is None and call.simple.source is not None:
+        text = output_of(call.simple.source, 0)
+    return [] if text is None else [text[:4000]]
 
 
-def judge_move(call: Call) -> Hit | None:
-    """mv and cp onto devices, of whole system folders, into nothing."""
-    paths = plain_words(call)
-    if paths and (
-        (paths[-1] == "/dev/null" and call.base == "mv") or re.match(r"^/dev/(sd|nvme|hd|vd|disk|mmc)", paths[-1])
-    ):
-        return BLOCK, "move", f"moves into {paths[-1]}"
-    if call.base == "mv" and any(
-        path.rstrip("/") in ("", "/etc", "/usr", "/home", "/var", "/bin", "~") for path in paths[:-1]
-    ):
-        return BLOCK, "move", "moves a system folder away"
-    if any(_PROTECTED_FILE.match(path) for path in paths[-1:]):
-        return BLOCK, "system-file", f"overwrites {paths[-1]}"
-    return None
+def judge_redirects(call: Call) -> Hit | None:
+    """`> /dev/sda`, `> /etc/passwd`."""
+    return _judge_rules(call, ("written",))
 
 
-_PROTECTED_FILE = re.compile(
-    r"^/(etc/(passwd|shadow|sudoers|fstab|hosts|ssh/|pam|crontab|cron\.)|boot/|dev/(sd|nvme|hd|vd|mmc|disk))"
-)
-
-
-_HOME_FOLDER = r"^(~|\$\{?HOME\}?|/home/[\w.-]+|/Users/[\w.-]+|/root)/"
-_STARTUP_FILES = re.compile(
-    _HOME_FOLDER + r"(\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|"
-    r"gitconfig|netrc|npmrc|vimrc|inputrc|xinitrc|xprofile|ssh/\w+|config/fish/.*|config/(systemd|autostart|git)/.*|"
-    r"kube/config|aws/\w+|cargo/config\S*|local/share/systemd/.*)|Library/LaunchAgents/.*)$|"
-    r"^/(etc/(profile|bash|zsh|environment|systemd/|init\.d/|rc\.|ld\.so|cron|sudoers|gitconfig)|"
-    r"(usr/)?lib/systemd/|Library/Launch|var/spool/cron)"
-)
-"""Files that a shell, a login, a timer or git runs or obeys by itself later."""
-
-_HOOKS = re.compile(r"(^|/)\.git/(hooks/|config$|info/attributes$)")
 _STARTS_LATER = (ASK, "starts-later", "changes what runs automatically later")
 
 
-def judge_startup_files(call: Call) -> Hit | None:
-    """tee, cp, mv, ln, install, sed -i and redirections into files that start something later."""
-    files = [target for operator, target in call.simple.redirects if ">" in operator]
-    if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
-        files += [word.removeprefix("of=") for word in call.args]
-    elif call.base in ("cp", "mv", "ln", "install", "rsync", "scp"):
-        files += call.args[-1:]
-    if any(_STARTUP_FILES.search(file) or _HOOKS.search(file) for file in files):
-        return _STARTS_LATER
-    if any(INDEX_FILES.search(file) for file in files):
-        return ASK, "foreign-index", "changes where packages come from"
+def judge_later_start(call: Call) -> Hit | None:
+    """crontab, systemctl, launchctl and git's settings: what starts something later."""
     if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
         return _STARTS_LATER
     if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(call.args[:3]):
@@ -384,55 +383,13 @@ def judge_truncate(call: Call) -> Hit | None:
     return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
 
 
-def judge_dd(call: Call) -> Hit | None:
-    """dd onto a device or a system file."""
-    for word in call.args:
-        if word.startswith("of=") and (
-            _PROTECTED_FILE.match(word[3:]) or re.match(r"/dev/(?!null$|zero$|std|tty|fd/|shm/)", word[3:])
-        ):
-            return BLOCK, "disk", f"overwrites {word[3:83]}"
-    return None
-
-
-def judge_redirects(call: Call) -> Hit | None:
-    """`> /dev/sda`, `> /etc/passwd`."""
-    for operator, target in call.simple.redirects:
-        if ">" in operator and _PROTECTED_FILE.match(target):
-            return BLOCK, "system-file", f"overwrites {target[:80]}"
-        if ">" in operator and re.search(r"(^|/)\.ssh/(authorized_keys|rc|config)$", target):
-            return BLOCK, "system-file", "changes who may log in"
-        if ">" in operator and re.match(r"^/dev/(tcp|udp)/", target):
-            return ASK, "message", "opens a connection to the outside"
-    return None
-
-
-_CONTROL = re.compile(
-    r"\b(disable|shutdown|clear|del|delete|drop|kill|set\s+(server|weight|maxconn)|flush_all|stop)\b", re.I
-)
-
-
-def judge_control_socket(call: Call) -> Hit | None:
-    """`echo "disable server …" | socat stdio /run/haproxy.sock`: a service gets the order to stop something."""
-    input_text = call.simple.stdin
-    if input_text is None and call.simple.source is not None:
-        input_text = output_of(call.simple.source, 0)
-    if input_text is not None and _CONTROL.search(input_text[:4000]):
-        return ASK, "control-socket", "tells a service to stop or delete something"
-    return None
-
-
 _BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
     (judge_rm, "rm rimraf unlink srm rmtrash"),
     (judge_windows, "del erase rd rmdir remove-item ri"),
     (judge_find, "find fd"),
     (judge_xargs, "xargs parallel"),
-    (judge_dd, "dd dcfldd"),
-    (judge_permissions, "chmod chown chgrp setfacl"),
-    (judge_move, "mv cp tee ln install"),
     (judge_http, "curl wget http https xh httpie"),
-    (judge_copy_away, "scp nc ncat rsync sftp ftp rclone"),
     (judge_truncate, "truncate shred"),
-    (judge_control_socket, "socat telnet"),
     (judge_edit, "sed gsed perl"),
 )
 JUDGES = {program: function for function, programs in _BY_JUDGE for program in programs.split()}
@@ -441,5 +398,5 @@ JUDGES = {program: function for function, programs in _BY_JUDGE for program in p
 def judge(call: Call) -> Hit | None:
     """The objection to the targets of a call, None for none."""
     judge_program = JUDGES.get(call.base)
-    hit = (judge_program(call) if judge_program else None) or judge_redirects(call)
-    return hit or judge_startup_files(call) or judge_emptied(call)
+    hit = (judge_program(call) if judge_program else None) or _judge_rules(call)
+    return hit or judge_later_start(call) or judge_emptied(call)
