@@ -9,24 +9,21 @@ import contextlib
 import http.client
 import ipaddress
 import json
-import socket
-import threading
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from engine.background import run_in_thread
 from engine.config.agents import ACP, AUTO, MODEL, ProviderKind, ProviderSettings, model_problem
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
 from engine.model import FoundAgent, LocalModels, Refusal, sanitise
 from engine.settings_store import SettingsStore
 
-# Queries the providers of this machine for their models, without a key (SPEC 3.8). Answers are limited in time and
-# size.
-
+# Models of local providers
 
 TIMEOUT_S = 0.5
 """Seconds for the whole answer of a server."""
@@ -45,16 +42,20 @@ def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels
     addresses = {
         name: address for name, provider in providers.items() if (address := _local_address(provider)) is not None
     }
-    if not addresses:
-        return LocalModels()
-    with ThreadPoolExecutor(len(addresses), thread_name_prefix="local-models") as threads:
-        answers = list(threads.map(_query_server, addresses.values()))
-    ids = [f"{name}:{model}" for name, answer in zip(addresses, answers, strict=True) for model in answer.ids]
-    faults = [
-        f"{name} at {addresses[name].netloc.rpartition('@')[2]} {fault}"
-        for name, answer in zip(addresses, answers, strict=True)
-        for fault in answer.faults
-    ]
+    until = time.monotonic() + TIMEOUT_S
+    pending = {
+        name: run_in_thread(f"clawpy-models-{name}", partial(_query_server, address, until))
+        for name, address in addresses.items()
+    }
+    ids: list[str] = []
+    faults: list[str] = []
+    for name, future in pending.items():
+        try:
+            found, fault = future.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            found, fault = [], _LATE
+        ids += [f"{name}:{model}" for model in found]
+        faults += [f"{name} at {addresses[name].netloc.rpartition('@')[2]} {fault}"] if fault else []
     return LocalModels(tuple(ids), tuple(faults))
 
 
@@ -69,47 +70,30 @@ def _local_address(provider: ProviderSettings) -> SplitResult | None:
         return None
 
 
-def _query_server(address: SplitResult) -> LocalModels:
-    """The answer of one server: names without their provider, or a problem as the end of a sentence."""
+def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
+    """The models of one server, and a problem as the end of a sentence; neither where no server listens. `until` is in
+    monotonic seconds."""
     connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_S)
-    try:
-        connection.connect()
-    except OSError as error:
-        # No server listens, or it accepts no connection.
-        return LocalModels(faults=(_LATE,) if isinstance(error, TimeoutError) else ())
-    # A timeout of the socket restarts with every byte; this one limits the whole answer.
-    timed_out = threading.Event()
-    timer = threading.Timer(TIMEOUT_S, _shut_down, (connection.sock, timed_out))
-    timer.start()
-    try:
-        connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
-        answer = connection.getresponse()
-        if answer.status != 200:
-            return LocalModels(faults=(f"answers {answer.status} instead of its list of models",))
-        body = answer.read(MAX_ANSWER_BYTES + 1)
-        if len(body) > MAX_ANSWER_BYTES:
-            return LocalModels(faults=(f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models",))
-        return LocalModels(tuple(_read_names(json.loads(body))))
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        if timed_out.is_set():
-            return LocalModels(faults=(_LATE,))
-        return LocalModels(faults=("answers, but without a list of models",))
-    finally:
-        timer.cancel()
-        connection.close()
-
-
-def _shut_down(connection: socket.socket, timed_out: threading.Event) -> None:
-    timed_out.set()
-    with contextlib.suppress(OSError):  # it is closed already
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _read_names(document: Any) -> list[str]:
-    names = [entry["id"] for entry in document["data"] or []]
-    return [name for name in names if name and name == sanitise(name) and len(name) <= 120 and name.isprintable()][
-        :MAX_MODELS
-    ]
+    with contextlib.closing(connection):
+        try:
+            connection.connect()
+        except OSError as error:
+            return [], _LATE if isinstance(error, TimeoutError) else ""
+        try:
+            connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
+            answer = connection.getresponse()
+            if answer.status != 200:
+                return [], f"answers {answer.status} instead of its list of models"
+            body = b""
+            while (chunk := answer.read1(65_536)) and len(body) <= MAX_ANSWER_BYTES and time.monotonic() < until:
+                body += chunk
+            if len(body) > MAX_ANSWER_BYTES:
+                return [], f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+            names = [entry["id"] for entry in json.loads(body)["data"] or []]
+            shown = [name for name in names if 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()]
+            return shown[:MAX_MODELS], ""
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return [], "answers, but without a list of models"
 
 
 def _is_loopback(host: str) -> bool:

@@ -24,13 +24,9 @@ from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
 from engine.home import Home
 
-# Makes a Linux control group (cgroup v2) for each session, where it may: the kernel limits its processes together, and
-# ends all of them at once (SPEC 3.7).
-#
-# A process leaves its control group only by writing to another one, which no sandbox allows. Where the engine may not
-# divide its own group (a login session without systemd's delegation, a container) there is none, and the sandboxes do
-# without.
-
+# Control groups (cgroup v2): the kernel limits the processes of a session together, and ends all of them at once. A
+# process leaves its group only by writing to another one, which no sandbox allows. Where the engine may not divide its
+# own group (a login session without systemd's delegation, a container) there is none, and the sandboxes do without.
 
 PREFIX = "clawpy-"
 
@@ -107,13 +103,9 @@ def remove_group(group: Path) -> None:
         group.rmdir()
 
 
-# Writes PID files for every session, and finds its processes by them without the engine (SPEC 3.7).
-#
-# The first process of each command writes its line of /proc before it becomes the command: its number and its start
-# time. Where the number belongs to another process now, the start time differs; and a process without the session's
-# mark in its environment is not the session's, whatever a file says: neither is touched. A second file names the
-# control group.
-
+# PID files: the first process of each command writes its line of /proc before it becomes the command, its number and
+# its start time. Where the number belongs to another process now, the start time differs; and a process without the
+# session's mark in its environment is not the session's, whatever a file says: neither is touched.
 
 _COMMAND, _GROUP = ".command", ".group"
 

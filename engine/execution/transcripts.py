@@ -12,7 +12,7 @@ import json
 import os
 import re
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -32,8 +32,7 @@ MAX_LINES = MAX_OUTPUT_LINES + 5_000
 
 CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
-_INDEX_STEP = 1_000
-_MAX_INDEXES = 16
+_MAX_REMEMBERED = 64  # files whose last page is remembered
 
 
 class LineSplitter:
@@ -215,70 +214,38 @@ def _cut_partial_line(file: int) -> int:
 
 
 class TranscriptReader:
-    """Reads pages by line number, from a sparse index of offsets that grows with the file. Thread-safe."""
+    """Reads pages by line number. It remembers where the last page of each file ended, since the next one usually
+    begins there. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._indexes: OrderedDict[Path, _Index] = OrderedDict()
+        self._ends: dict[Path, tuple[int, int]] = {}
 
     def page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after` (numbers begin at 1), without an incomplete last line; none for a
         file that does not exist."""
         if limit <= 0 or not path.is_file():
             return []
-        after = max(0, after)
+        number, offset = self._ends.get(path, (0, 0))
+        if after < number:
+            number = offset = 0
+        page_lines: list[TranscriptLine] = []
         with path.open("rb") as file:
-            with self._lock:
-                index = self._indexes.setdefault(path, _Index())
-                self._indexes.move_to_end(path)
-                if len(self._indexes) > _MAX_INDEXES:
-                    self._indexes.popitem(last=False)
-                start, offset = index.find_offset(file.fileno(), after)
             file.seek(offset)
-            page_lines: list[TranscriptLine] = []
-            for number, raw in enumerate(file, start + 1):
+            for raw in file:
                 if not raw.endswith(b"\n") or len(page_lines) == limit:
                     break
+                number, offset = number + 1, offset + len(raw)
                 if number > after:
                     entry = json.loads(raw)
                     at = datetime.fromisoformat(entry["at"])
                     page_lines.append(TranscriptLine(number, at, entry["kind"], entry["text"]))
-            return page_lines
+        if len(self._ends) >= _MAX_REMEMBERED:
+            self._ends.clear()
+        self._ends[path] = number, offset
+        return page_lines
 
 
-class _Index:
-    """The offset after every thousandth line of one file, as far as it was read."""
-
-    def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._offsets = [0]
-        self._lines = 0
-        self._indexed_size = 0
-        self._file = 0
-
-    def find_offset(self, file: int, after: int) -> tuple[int, int]:
-        """The last indexed line up to `after`, and the offset after it."""
-        status = os.fstat(file)
-        if status.st_ino != self._file or status.st_size < self._indexed_size:
-            self._reset()  # not the file it was
-            self._file = status.st_ino
-        while self._lines < after and (chunk := os.pread(file, 1 << 20, self._indexed_size)):
-            position = -1
-            while (position := chunk.find(b"\n", position + 1)) >= 0:
-                self._lines += 1
-                if self._lines % _INDEX_STEP == 0:
-                    self._offsets.append(self._indexed_size + position + 1)
-            self._indexed_size += len(chunk)
-        mark = min(after // _INDEX_STEP, len(self._offsets) - 1)
-        return mark * _INDEX_STEP, self._offsets[mark]
-
-
-# Collects an agent's tool calls and errors during a session, for adaptation to learn from (SPEC 5.1).
-#
-# They are recorded in the session's last transaction.
-
+# Tool calls and errors, which are recorded in the session's last transaction
 
 MAX_CALLS = 500
 MAX_ERRORS = 50

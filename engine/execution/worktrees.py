@@ -1,22 +1,25 @@
 """Makes worktrees for sessions: detached git worktrees from a snapshot of the operator's files (SPEC 3.8, 3.9).
 
-Each worktree has an intent row, which is written before the worktree is made and removed after it is gone, so that a
-crash loses none. Its `.git` file may be changed by programs that run inside, so it is never read here.
+Each worktree has an intent row, which is written before the worktree is made and removed after it is gone, so that
+a crash loses none. Its `.git` file may be changed by programs that run inside, so it is never read here. The
+ignored files that `.worktreeinclude` of a repository names are copied into it; the session may change what was
+copied. Locks keep landings, undos and snapshots of one workspace from overlapping with each other, and with
+sessions that may write there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import posixpath
-import shutil
 import stat
 import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.execution import snapshots
@@ -27,12 +30,11 @@ from engine.git.command import join_nul, split_nul
 from engine.home import Home
 from engine.model import Refusal, sanitise
 from engine.storage import state
+from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, drop_intent, intents_of, unfinished_intents
 
-# Keeps landings, undos and snapshots of one workspace from overlapping with each other, and with sessions whose
-# commands may write to the same files (SPEC 3.9).
-
+# Locks
 
 _EVERYWHERE = ""
 """Stands for every workspace, for a session without a sandbox."""
@@ -89,11 +91,7 @@ class WorkspaceLocks:
                 self._writers.pop(session_id, None)
 
 
-# Copies the ignored files that `.worktreeinclude` of a repository names into a new worktree (SPEC 3.8).
-#
-# The session may change what it copied; the operator's own files are only read, and no link is followed out of either
-# folder.
-
+# Ignored files that `.worktreeinclude` names
 
 INCLUDE_FILE = ".worktreeinclude"
 
@@ -117,10 +115,6 @@ class IncludedFiles:
 NOTHING_INCLUDED = IncludedFiles()
 
 
-class _NotCopied(Exception):
-    """A file is not copied, for the reason in the text."""
-
-
 def copy_included_files(git: Git, folder: Path) -> IncludedFiles:
     """Copy the files that `.worktreeinclude` of the operator's tree names into the worktree `folder`. The summary names
     files that cannot be copied; raises only `GitError`."""
@@ -134,17 +128,16 @@ def copy_included_files(git: Git, folder: Path) -> IncludedFiles:
     copied: list[bytes] = []
     left_out: list[str] = []
     size = 0
-    with _open_folder(top) as source, _open_folder(folder) as target:
+    with Beneath.open(top) as source, Beneath.open(folder) as target:
         for name in _find_matching(git, patterns):
             if len(copied) == MAX_INCLUDE_FILES or size >= MAX_BYTES:
                 left_out.append(f"the rest, beyond {MAX_INCLUDE_FILES:,} files or {MAX_BYTES // 1_000_000} MB")
                 break
             try:
-                size += _copy_file(source, target, name, MAX_BYTES - size)
+                size += _copy_file(source, target, os.fsdecode(name), MAX_BYTES - size)
                 copied.append(name)
-            except (OSError, _NotCopied) as error:
-                reason = error.strerror if isinstance(error, OSError) else error
-                left_out.append(f"{sanitise(os.fsdecode(name))} ({reason})")
+            except OSError as error:
+                left_out.append(f"{sanitise(os.fsdecode(name))} ({error.strerror})")
     return IncludedFiles(tuple(copied), _summarise(copied, left_out, size))
 
 
@@ -163,62 +156,28 @@ def _find_matching(git: Git, patterns: bytes) -> list[bytes]:
     return [name for name in files if name in ignored and name != INCLUDE_FILE.encode()]
 
 
-def _copy_file(source: int, target: int, name: bytes, room: int) -> int:
-    """Copy one file; both are descriptors of folders. Returns its size in bytes."""
-    *folders, last = name.split(b"/")
-    if b".git" in [part.lower() for part in (*folders, last)]:
-        raise _NotCopied("belongs to git")
-    with (
-        _open_below(source, folders, make=False) as source_folder,
-        _open_below(target, folders, make=True) as target_folder,
-    ):
-        status = os.lstat(last, dir_fd=source_folder)
-        if stat.S_ISLNK(status.st_mode):
-            link_target = os.readlink(last, dir_fd=source_folder)
-            end = posixpath.normpath(posixpath.join(b"/".join(folders), link_target))
-            if link_target.startswith(b"/") or end == b".." or end.startswith(b"../"):
-                raise _NotCopied("a link that leads out of the repository")
-            os.symlink(link_target, last, dir_fd=target_folder)
-            return 0
-        if not stat.S_ISREG(status.st_mode):
-            raise _NotCopied("not a regular file")
+def _copy_file(source: Beneath, target: Beneath, name: str, room: int) -> int:
+    """Copy one file, without following a link out of either folder. Returns its size in bytes. Raises OSError."""
+    if ".git" in name.lower().split("/"):
+        raise OSError(errno.EPERM, "belongs to git")
+    status = source.lstat(name)
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, "is gone")
+    for folder in parents(name):
+        if target.lstat(folder) is None:
+            target.mkdir(folder)
+    if stat.S_ISLNK(status.st_mode):
+        link = os.fsdecode(source.readlink(name))
+        end = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
+        if link.startswith("/") or end.split("/")[0] == "..":
+            raise OSError(errno.EXDEV, "a link that leads out of the repository")
+        target.symlink(link, name)
+        return 0
+    with os.fdopen(source.open_file(name), "rb") as content:
         if status.st_size > room:
-            raise _NotCopied(f"would pass {MAX_BYTES // 1_000_000} MB")
-        flags = os.O_NOFOLLOW | os.O_CLOEXEC
-        read = os.open(last, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=source_folder)
-        with os.fdopen(read, "rb") as content:
-            if not stat.S_ISREG(os.fstat(read).st_mode):
-                raise _NotCopied("not a regular file")
-            mode = stat.S_IMODE(status.st_mode) & 0o777
-            written = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, mode | 0o200, dir_fd=target_folder)
-            with os.fdopen(written, "wb") as copy:
-                shutil.copyfileobj(content, copy, 1 << 20)
-        return status.st_size
-
-
-@contextmanager
-def _open_folder(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _open_below(top: int, folders: list[bytes], *, make: bool) -> Iterator[int]:
-    """Open a folder below another without following links; `make` missing folders."""
-    opened = [os.dup(top)]
-    try:
-        for part in folders:
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=opened[-1])
-            opened.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1]))
-        yield opened[-1]
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
+            raise OSError(errno.EFBIG, f"would pass {MAX_BYTES // 1_000_000} MB")
+        target.write(name, content.read(room), mode=status.st_mode | 0o200)
+    return status.st_size
 
 
 def _summarise(copied: list[bytes], left_out: list[str], size: int) -> str:
@@ -390,20 +349,12 @@ class Worktrees:
         except GitError:
             return  # no repository any more
         admin = _admin_folder(git, folder)
-        if _points_to(admin, folder):
+        if admin.is_dir():
             remove_folder(admin)
-            with contextlib.suppress(OSError):  # others have worktrees too
-                admin.parent.rmdir()
+        with contextlib.suppress(OSError):  # others have worktrees too
+            admin.parent.rmdir()
 
 
 def _admin_folder(git: Git, folder: Path) -> Path:
     """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
     return git.repository.common / "worktrees" / folder.name
-
-
-def _points_to(admin: Path, folder: Path) -> bool:
-    try:
-        noted = Path(os.fsdecode((admin / "gitdir").read_bytes().removesuffix(b"\n")))
-    except FileNotFoundError:
-        return admin.is_dir()  # half-made: named after our session, noted nowhere
-    return noted.name == ".git" and os.path.realpath(noted.parent) == os.path.realpath(folder)
