@@ -27,6 +27,7 @@ from engine.learning.candidates.candidates import (
     undo_decision,
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
+from engine.learning.candidates.entry_readers import OPPORTUNITY
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
     PROPOSED,
@@ -39,7 +40,6 @@ from engine.learning.candidates.evaluation import (
 from engine.learning.candidates.overlays import Trials
 from engine.learning.candidates.records import LearningRecordRow, Sources
 from engine.learning.candidates.reflection import Reflection
-from engine.learning.candidates.scoring import OPPORTUNITY
 from engine.learning.candidates.views import CandidateViews, describe_lift
 from engine.model import Randomness, Refusal, Trust
 from engine.model.adaptation import (

@@ -1,28 +1,42 @@
-"""Reads ledger entries into record drafts, with a function for each kind of entry (SPEC 5.1).
+"""Reads ledger entries into learning records: a function for each kind of entry, with its formula (SPEC 5.1).
 
-`Sources` supplies what an entry lacks, and `scoring` the score.
+A score is a sum of parts from 0 to 100, each with a reason. From `OPPORTUNITY` points a record can become a candidate
+(SPEC 5.3): what an agent could do differently next time reaches it, mere success does not. `Sources` supplies what an
+entry lacks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from engine.config.agents import ACP, MODEL
 from engine.frozen import frozen
-from engine.learning.candidates import scoring
-from engine.learning.candidates.records import Sources
-from engine.learning.candidates.scoring import RecordScore, slug
-from engine.model import PermissionAnswer
-from engine.model.adaptation import RecordKind
+from engine.learning.candidates.records import Sources, record_id
+from engine.model import MICRO, PermissionAnswer, Trust, dollars
+from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.learnings import added_sentences, distil
-from engine.model.text import quote
+from engine.model.text import count, jaccard, quote
 from engine.storage.ledger import LedgerEntry
+
+OPPORTUNITY = 60.0
+"""Minimum score of a record from which a candidate can be drafted."""
+
+FULL_COST = MICRO // 2
+"""Cost of healing in micro-dollars that gives all points of its part; the default cap in the settings."""
+
+FULL_BREADTH = 5
+"""Number of tests, files or repetitions that gives all points of its part."""
 
 MAX_TESTS = 5
 """Maximum number of tests of one session that become records, the first by name."""
 
 MAX_ADDED = 5
 """Maximum number of sentences of one edit that become records."""
+
+Part = tuple[float, str]
+"""Points and their reason; a part without points is left out of the reason."""
 
 Scope = tuple[str, str]
 """Type and id."""
@@ -31,56 +45,75 @@ CountBefore = Callable[[str, Scope], int]
 """Counts the earlier records of a label in a scope."""
 
 
+def add_parts(*parts: Part) -> tuple[float, str]:
+    """The sum of the points, from 0 to 100, rounded to tenths, and its reason."""
+    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
+    reason = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
+    return total, reason.removeprefix("+")
+
+
+def share(amount: float, full: float) -> float:
+    """The share of `amount` in `full`, from 0 to 1."""
+    return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
+
+
 @frozen
-class EntryContext:
-    """A ledger entry, and what readers may ask about it."""
+class Reading:
+    """A ledger entry that is read, and what its reader may ask."""
 
     entry: LedgerEntry
     sources: Sources
     count_before: CountBefore
 
-    @property
-    def payload(self) -> Mapping[str, Any]:
-        """The fields of the entry."""
-        return self.entry.payload
-
-    @property
-    def subject(self) -> str:
-        """What the entry is about."""
-        return self.entry.subject
-
-    @property
-    def workspace_scope(self) -> Scope:
-        """The scope of its workspace."""
-        return "workspace", self.entry.workspace
+    def get(self, *names: str) -> list[Any]:
+        """These fields of the entry."""
+        return [self.entry.payload[name] for name in names]
 
     def select(self, *names: str) -> dict[str, Any]:
-        """These fields of the entry."""
-        return {name: self.payload[name] for name in names}
+        """These fields of the entry, by name."""
+        return {name: self.entry.payload[name] for name in names}
 
+    def record(
+        self,
+        kind: RecordKind,
+        scope: Scope,
+        parts: Iterable[Part],
+        details: Mapping[str, Any],
+        *,
+        cause: str = "",
+        key: str = "",
+        once: str = "",
+        agent: str = "",
+        session_id: str = "",
+    ) -> LearningRecord:
+        """A record of this entry. `cause` is the signature of the cause, for a kind with different causes; `key`
+        distinguishes the records of one entry; other entries with the same `once` make the same record. `agent` is
+        that of a record which is not in the scope of an agent."""
+        score, reason = add_parts(*parts)
+        scope_type, scope_id = scope
+        return LearningRecord(
+            id=record_id(*((kind, once) if once else (self.entry.id, kind, key))),
+            at=self.entry.at,
+            kind=kind,
+            source_label=label_of(kind, cause),
+            scope_type=scope_type,
+            scope_id=scope_id,
+            score=score,
+            reason=reason,
+            workspace=self.entry.workspace,
+            agent=scope_id if scope_type == "agent" else agent,
+            session_id=session_id,
+            fact=self.entry.id,
+            details=details,
+        )
 
-@frozen
-class RecordDraft:
-    """A learning record without an id."""
+    def in_workspace(self, kind: RecordKind, parts: Iterable[Part], details: Mapping[str, Any], **how: str) -> Any:
+        """The record in the scope of its workspace."""
+        return self.record(kind, ("workspace", self.entry.workspace), parts, details, **how)
 
-    kind: RecordKind
-    scope: Scope
-    score: RecordScore
-    details: Mapping[str, Any]
-    cause: str = ""
-    """Signature of the cause, for a kind with different causes."""
-    key: str = ""
-    """Distinguishes the records of one ledger entry."""
-    global_key: str = ""
-    """Where it is given, other entries with the same key make the same record."""
-    agent: str = ""
-    """The agent of a record that is not in the scope of an agent."""
-    session_id: str = ""
-
-    @property
-    def label(self) -> str:
-        """See `LearningRecord.source_label`."""
-        return label_of(self.kind, self.cause)
+    def before(self, kind: RecordKind, cause: str, scope: Scope) -> int:
+        """The number of earlier records with the same cause."""
+        return self.count_before(label_of(kind, cause), scope)
 
 
 def label_of(kind: RecordKind, cause: str) -> str:
@@ -88,95 +121,120 @@ def label_of(kind: RecordKind, cause: str) -> str:
     return f"{kind}/{cause}" if cause else kind.value
 
 
-Drafts = Iterator[RecordDraft]
+Records = Iterator[LearningRecord]
+
+
+def _read_validation(reading: Reading) -> Records:
+    """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red; or tests bear
+    a repair out, see `heal_parts`."""
+    attempts, cost, failing, agent = reading.get("attempts", "cost", "failing", "agent")
+    details, tries = reading.select("attempts", "cost"), max(0, attempts - 1)
+    kind, parts = RecordKind.SUCCESSFUL_HEAL, heal_parts(attempts, cost, len(failing))
+    if reading.entry.kind == "ValidationFailed":
+        details["gave_up"] = reading.entry.payload["reason"]
+        kind, parts = RecordKind.FAILED_TDD, (
+            (45.0, "tests still failed"),
+            (10.0 * min(3, tries), f"{count(tries, 'attempt')} to fix them"),
+            (15.0 * share(cost, FULL_COST), _spent(cost)),
+            (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
+        )  # fmt: skip
+    yield from _test_records(reading, kind, parts, failing, agent, reading.entry.subject, details)
+
+
+def heal_parts(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
+    """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
+    tries = max(1, attempts - 1)
+    return (
+        (60.0, "failing tests were fixed"),
+        (20.0 / tries, f"at attempt {tries}"),
+        (10.0 * share(cost, FULL_COST), _spent(cost)),
+        (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
+    )
 
 
 def _test_records(
-    context: EntryContext,
+    reading: Reading,
     kind: RecordKind,
-    score: RecordScore,
+    parts: Iterable[Part],
     tests: Iterable[str],
-    *,
     agent: str,
     session_id: str,
     details: Mapping[str, Any],
-) -> Drafts:
+) -> Records:
     """A record for each test, in the scope of its workspace; once for each change set that was `landed`."""
-    failing = sorted(tests)
+    failing, parts = sorted(map(str, tests)), tuple(parts)
     for test in failing[:MAX_TESTS]:
-        yield RecordDraft(
-            kind,
-            context.workspace_scope,
-            score,
-            {"test": test, "failing": failing, **details},
-            cause=test,
-            key=test,
-            global_key=f"{details['landed']}/{test}" if "landed" in details else "",
-            agent=agent,
-            session_id=session_id,
+        once = f"{details['landed']}/{test}" if "landed" in details else ""
+        found = {"test": test, "failing": failing, **details}
+        yield reading.in_workspace(
+            kind, parts, found, cause=test, key=test, once=once, agent=agent, session_id=session_id
         )
 
 
-def _read_failed_validation(context: EntryContext) -> Drafts:
-    details = context.select("attempts", "cost") | {"gave_up": context.payload["reason"]}
-    yield from _validation_records(context, RecordKind.FAILED_TDD, scoring.failed_tdd, details)
-
-
-def _read_healed_validation(context: EntryContext) -> Drafts:
-    details = context.select("attempts", "cost")
-    yield from _validation_records(context, RecordKind.SUCCESSFUL_HEAL, scoring.successful_heal, details)
-
-
-def _validation_records(
-    context: EntryContext, kind: RecordKind, score: Callable[[int, int, int], RecordScore], details: Mapping[str, Any]
-) -> Drafts:
-    payload = context.payload
-    points = score(payload["attempts"], payload["cost"], len(payload["failing"]))
-    tests = map(str, payload["failing"])
-    yield from _test_records(
-        context, kind, points, tests, agent=payload["agent"], session_id=context.subject, details=details
+def _read_retry(reading: Reading) -> Records:
+    """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
+    agent, attempts, cost = reading.get("agent", "attempts", "cost")
+    tries = max(0, attempts - 1)
+    parts = (
+        (45.0, "another attempt left the same tests failing"),
+        (10.0 * min(3, tries), f"{count(tries, 'attempt')} made"),
+        (25.0 * share(cost, FULL_COST), _spent(cost)),
     )
+    details = reading.select("attempts", "cost", "failing")
+    yield reading.record(RecordKind.REPEATED_RETRY, ("agent", agent), parts, details, session_id=reading.entry.subject)
 
 
-def _read_retry(context: EntryContext) -> Drafts:
-    payload = context.payload
-    score = scoring.repeated_retry(payload["attempts"], payload["cost"])
-    details = context.select("attempts", "cost", "failing")
-    yield RecordDraft(
-        RecordKind.REPEATED_RETRY, ("agent", payload["agent"]), score, details, session_id=context.subject
+def _read_overlap(reading: Reading) -> Records:
+    """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
+    conflict and 4 for each of them, up to 20 each way."""
+    agent, session_id, files, conflicting = reading.get("agent", "session_id", "files", "conflicting")
+    parts: tuple[Part, ...] = (
+        (50.0, "only one of the two can land"),
+        (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {_common(files)} conflict"),
+        (4.0 * min(FULL_BREADTH, len(conflicting)), count(len(conflicting), "conflict")),
     )
+    if not conflicting:
+        parts = (20.0, "both can land"), (4.0 * min(FULL_BREADTH, len(files)), _common(files))
+    details = reading.select("files", "conflicting", "other")
+    details |= {"change_set": reading.entry.subject, "other_session": reading.entry.payload["other_session_id"]}
+    yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details, session_id=session_id)
 
 
-def _read_overlap(context: EntryContext) -> Drafts:
-    payload = context.payload
-    score = scoring.task_conflict(len(payload["files"]), len(payload["conflicting"]))
-    details = context.select("files", "conflicting", "other")
-    details |= {"change_set": context.subject, "other_session": payload["other_session_id"]}
-    yield RecordDraft(
-        RecordKind.TASK_CONFLICT, ("agent", payload["agent"]), score, details, session_id=payload["session_id"]
+def _read_exceeded_budget(reading: Reading) -> Records:
+    """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed. One
+    record a day, although a spent budget blocks the agent again and again."""
+    agent, day = reading.entry.subject, reading.sources.local_day(reading.entry.at)
+    spent, budget = reading.get("spent", "budget")
+    parts = (
+        (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
+        (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it was spent"),
+        (40.0 * share(max(0, spent - budget), budget), "it was exceeded"),
     )
+    details = {"spent": spent, "budget": budget, "day": day}
+    yield reading.record(RecordKind.BUDGET_INCIDENT, ("agent", agent), parts, details, once=f"{agent}/{day}")
 
 
-def _read_exceeded_budget(context: EntryContext) -> Drafts:
-    """One record a day, although a spent budget blocks the agent again and again."""
-    agent, day = context.subject, context.sources.local_day(context.entry.at)
-    details = context.select("spent", "budget") | {"day": day}
-    score = scoring.budget_incident(details["spent"], details["budget"])
-    yield RecordDraft(RecordKind.BUDGET_INCIDENT, ("agent", agent), score, details, global_key=f"{agent}/{day}")
-
-
-def _read_card_approval(context: EntryContext) -> Drafts:
-    by = context.payload["decided_by"]
+def _read_card_approval(reading: Reading) -> Records:
+    """The operator edited a prompt before approving it: 50, 40 by the share of words that changed, 10 if words were
+    added, for each sentence added; an approval as it was 20, which calls for no change."""
+    (by,) = reading.get("decided_by")
     if by == "autonomy":
         return
-    edit = context.sources.card_correction(context.subject) if context.payload.get("edited") else None
+    edit = reading.sources.card_correction(reading.entry.subject) if reading.entry.payload.get("edited") else None
     if edit is None:
-        score = scoring.approval(scoring.APPROVED, "a card was approved unchanged")
-        yield RecordDraft(RecordKind.HUMAN_APPROVAL, context.workspace_scope, score, {"by": by}, cause="card")
+        part = (20.0, "a card was approved unchanged")
+        yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, [part], {"by": by}, cause="card")
         return
+    changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
     for number, sentence in enumerate(added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
+        added = len(sentence.split())
+        parts = (
+            (50.0, "you edited it before approving it"),
+            (40.0 * changed, f"{changed:.0%} of its words changed"),
+            (10.0 * (added > 0), f"{count(added, 'word')} added"),
+        )
         details = {
-            "card": context.subject,
+            "card": reading.entry.subject,
             "original": edit.original[:500],
             "edited": edit.edited[:500],
             "added": sentence[:300],
@@ -184,10 +242,10 @@ def _read_card_approval(context: EntryContext) -> Drafts:
             "channel": edit.channel,
             "by": by,
         }
-        yield RecordDraft(
+        yield reading.record(
             RecordKind.HUMAN_APPROVAL,
             ("agent", edit.agent),
-            scoring.edited_approval(scoring.difference(edit.original, edit.edited), len(sentence.split())),
+            parts,
             details,
             cause=f"edited:{edit.channel}:{slug(distil(sentence).text)}",
             key=f"edit {number}",
@@ -195,152 +253,208 @@ def _read_card_approval(context: EntryContext) -> Drafts:
         )
 
 
-def _read_permission(context: EntryContext) -> Drafts:
-    payload = context.payload
-    if not PermissionAnswer(payload["answer"]).allows or payload.get("by"):  # `by`: an earlier answer that counts again
+def _read_permission(reading: Reading) -> Records:
+    """A tool was allowed: 25 once, 30 for the session, which calls for no change."""
+    tool, answer, session_id = reading.get("tool", "answer", "session_id")
+    if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # an earlier answer that counts again
         return
-    score = scoring.approval(scoring.PERMISSION, "a tool was allowed once")
-    if payload["answer"] == PermissionAnswer.ALLOW_SESSION:
-        score = scoring.approval(scoring.LASTING_PERMISSION, "a tool was allowed for the whole session")
-    yield RecordDraft(
-        RecordKind.HUMAN_APPROVAL,
-        context.workspace_scope,
-        score,
-        context.select("tool"),
-        cause=f"permission:{payload['tool']}",
-        session_id=payload["session_id"],
+    part = (25.0, "a tool was allowed once")
+    if answer == PermissionAnswer.ALLOW_SESSION:
+        part = (30.0, "a tool was allowed for the whole session")
+    yield reading.in_workspace(
+        RecordKind.HUMAN_APPROVAL, [part], {"tool": tool}, cause=f"permission:{tool}", session_id=session_id
     )
 
 
-def _read_landing(context: EntryContext) -> Drafts:
-    if not context.payload.get("left"):  # otherwise the operator has not decided on the rest yet
-        yield from _landed_changes(context, context.payload["files"])
-
-
-def _read_branch(context: EntryContext) -> Drafts:
-    if files := context.payload.get("landed"):
-        yield from _landed_changes(context, files)
-
-
-def _landed_changes(context: EntryContext, files: int) -> Drafts:
-    """Records of landed changes, once for each change set: the approval, and the tests that it fixed."""
-    session_id, change_set = context.payload["session_id"], context.subject
-    yield RecordDraft(
-        RecordKind.HUMAN_APPROVAL,
-        context.workspace_scope,
-        scoring.landed(files),
-        {"files": files},
-        cause="change_set",
-        global_key=change_set,
-        session_id=session_id,
-    )
-    repair = context.sources.healed_tests(session_id)
+def _read_landing(reading: Reading) -> Records:
+    """Changes were landed or committed, once for each change set: 25, 2 for each file up to 10; and the tests that they
+    fixed, see `heal_parts`."""
+    payload = reading.entry.payload
+    is_branch = reading.entry.kind == "ChangeSetBranched"
+    files = payload.get("landed", 0) if is_branch else payload["files"]
+    if payload.get("left") or (is_branch and not files):  # the operator has not decided on the rest yet
+        return
+    session_id, change_set = str(payload["session_id"]), reading.entry.subject
+    parts = (25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file"))
+    how = {"cause": "change_set", "once": change_set, "session_id": session_id}
+    yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, parts, {"files": files}, **how)
+    repair = reading.sources.healed_tests(session_id)
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
         details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
-        score = scoring.successful_heal(1, repair.cost, len(repair.tests))
+        healed = heal_parts(1, repair.cost, len(repair.tests))
         yield from _test_records(
-            context,
-            RecordKind.SUCCESSFUL_HEAL,
-            score,
-            repair.tests,
-            agent=repair.agent,
-            session_id=session_id,
-            details=details,
+            reading, RecordKind.SUCCESSFUL_HEAL, healed, repair.tests, repair.agent, session_id, details
         )
 
 
-def _read_kept_fact(context: EntryContext) -> Drafts:
-    kept = context.sources.kept_fact(context.subject) if context.payload["by"] == "operator" else None
+def _read_kept_fact(reading: Reading) -> Records:
+    """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each fact of
+    its category that was kept before, up to four."""
+    kept = reading.sources.kept_fact(reading.entry.subject) if reading.get("by") == ["operator"] else None
     if kept is None or not kept.fact:
         return
-    kind, cause = RecordKind.HUMAN_APPROVAL, f"fact:{slug(kept.category) or 'other'}"
-    number = context.count_before(label_of(kind, cause), context.workspace_scope)
-    score = scoring.kept_fact(kept.trust, number, quote(kept.fact, 120))
-    details = {"kept": context.subject, "text": kept.fact, "trust": kept.trust.value}
-    yield RecordDraft(kind, context.workspace_scope, score, details, cause=cause)
-
-
-def _read_error(context: EntryContext) -> Drafts:
-    agent, tool, message = (str(context.payload[name]) for name in ("agent", "tool", "message"))
-    error = scoring.classify_error(tool, message)
-    kind, scope, cause = RecordKind.AGENT_ERROR, ("agent", agent), f"{tool}/{error.signature}"
-    score = scoring.agent_error(error, context.count_before(label_of(kind, cause), scope))
-    yield RecordDraft(
-        kind,
-        scope,
-        score,
-        {"tool": tool, "message": message},
-        cause=cause,
-        key=f"{tool}/{message}",
-        session_id=context.subject,
+    cause = f"fact:{slug(kept.category) or 'other'}"
+    before = reading.before(RecordKind.HUMAN_APPROVAL, cause, ("workspace", reading.entry.workspace))
+    parts = (
+        (65.0, f"you kept {quote(kept.fact, 120)} as a fact"),
+        (10.0 * (kept.trust is not Trust.QUOTED), "in your own words, or measured"),
+        (5.0 * min(4, before), _before("a similar fact was kept", before)),
     )
+    details = {"kept": reading.entry.subject, "text": kept.fact, "trust": kept.trust.value}
+    yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, parts, details, cause=cause)
 
 
-def _read_findings(context: EntryContext) -> Drafts:
-    columns = (context.payload[name] for name in ("bubbles", "patterns", "agents", "confidences", "importances"))
+def _read_error(reading: Reading) -> Records:
+    """An error: 50 for a call that a tool refused, 45 for a command that could not run or did not end, 30 for a failed
+    model or program, which guidance cannot change; 10 if it has an error code, 5 for each earlier one up to four."""
+    agent, tool, message = map(str, reading.get("agent", "tool", "message"))
+    coded = _CODE.match(message)
+    points, words = 50.0, f"{tool} refused the call" if coded else f"a call of {tool} was wrong"
+    if tool == "exec":
+        points, words, coded = 45.0, "a command could not run or did not finish", None
+    elif not coded and (tool == MODEL or tool.startswith(ACP)):
+        points, words = 30.0, "a model or program failed"
+    scope, cause = ("agent", agent), f"{tool}/{coded[1] if coded else slug(message)}"
+    before = reading.before(RecordKind.AGENT_ERROR, cause, scope)
+    parts = (
+        (points, words),
+        (10.0 * (coded is not None), "the tool said what was wrong"),
+        (5.0 * min(4, before), _before("it happened", before)),
+    )
+    how = {"cause": cause, "key": f"{tool}/{message}", "session_id": reading.entry.subject}
+    yield reading.record(RecordKind.AGENT_ERROR, scope, parts, {"tool": tool, "message": message}, **how)
+
+
+def _read_findings(reading: Reading) -> Records:
+    """A finding reached a leader: half by how sure, half by how weighty it is (0 to 1 each)."""
+    columns = reading.get("bubbles", "patterns", "agents", "confidences", "importances")
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
-        score = scoring.successful_bubble(confidence, importance)
-        details = {"bubble": bubble, "leader": context.subject, "pattern": pattern}
-        yield RecordDraft(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), score, details, key=bubble)
+        parts = (
+            (50.0 * share(confidence, 1.0), f"confidence {confidence:.2f}"),
+            (50.0 * share(importance, 1.0), f"importance {importance:.2f}"),
+        )
+        details = {"bubble": bubble, "leader": reading.entry.subject, "pattern": pattern}
+        yield reading.record(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), parts, details, key=bubble)
 
 
-def _read_guidance(context: EntryContext) -> Drafts:
-    payload = context.payload
-    score = scoring.guidance_applied(len(payload["items"]), len(payload["sources"]))
-    details = context.select("call", "sources", "items")
-    yield RecordDraft(
-        RecordKind.GUIDANCE_APPLIED, ("agent", context.subject), score, details, session_id=payload["session_id"]
+def _read_guidance(reading: Reading) -> Records:
+    """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15."""
+    items, leaders, session_id = reading.get("items", "sources", "session_id")
+    parts = (
+        (20.0, "guidance was in the prompt"),
+        (2.0 * min(10, len(items)), count(len(items), "item")),
+        (5.0 * min(3, len(leaders)), f"by {count(len(leaders), 'leader')}"),
     )
+    scope, details = ("agent", reading.entry.subject), reading.select("call", "sources", "items")
+    yield reading.record(RecordKind.GUIDANCE_APPLIED, scope, parts, details, session_id=session_id)
 
 
-def _read_noisy_guidance(context: EntryContext) -> Drafts:
-    payload = context.payload
-    score = scoring.guidance_noisy(payload["harm"])
-    yield RecordDraft(RecordKind.GUIDANCE_NOISY, ("agent", payload["agent"]), score, _with_ref(context))
+def _read_harm(reading: Reading) -> Records:
+    """Guidance, or an overlay, goes with worse work: 60, 40 by how much more ends badly with it (half and more in
+    full). A harmful overlay is rolled back, and counts against similar candidates."""
+    payload = reading.entry.payload
+    is_overlay = reading.entry.kind == "OverlayFoundHarmful"
+    harm = max(0.0, -payload["high"]) if is_overlay else payload["harm"]
+    parts = (
+        (60.0, "work with it fails more often than by chance"),
+        (40.0 * share(harm, 0.5), f"by {harm:.0%} at least"),
+    )
+    scope, cause = ("agent", payload["agent"]), "overlay" if is_overlay else ""
+    yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _with_ref(reading), cause=cause)
 
 
-def _read_harmful_overlay(context: EntryContext) -> Drafts:
-    """A record of a harmful candidate: it is rolled back, and counts against similar ones."""
-    payload = context.payload
-    score = scoring.guidance_noisy(max(0.0, -payload["high"]))
-    scope = ("agent", payload["agent"])
-    yield RecordDraft(RecordKind.GUIDANCE_NOISY, scope, score, _with_ref(context), cause="overlay")
+def _read_stale_guidance(reading: Reading) -> Records:
+    """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
+    are gone and 2 for each, 2 for each session that carried it up to 20."""
+    days, most, gone, told, leader = reading.get("days", "most", "gone", "told", "leader")
+    past, missing = max(0, days - most) if most else 0, len(gone)
+    parts = (
+        (40.0, "it is past its age limit"),
+        (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old; the limit is {most}"),
+        (
+            15.0 * (missing > 0) + 2.0 * min(FULL_BREADTH, missing),
+            f"{count(missing, 'file')} it names no longer exist",
+        ),
+        (2.0 * min(10, told), f"{count(told, 'session')} used it recently"),
+    )
+    yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _with_ref(reading))
 
 
-def _read_stale_guidance(context: EntryContext) -> Drafts:
-    payload = context.payload
-    score = scoring.stale_guidance(payload["days"], payload["most"], len(payload["gone"]), payload["told"])
-    yield RecordDraft(RecordKind.STALE_GUIDANCE, ("leader", payload["leader"]), score, _with_ref(context))
-
-
-def _with_ref(context: EntryContext) -> Mapping[str, Any]:
+def _with_ref(reading: Reading) -> Mapping[str, Any]:
     """The fields of an entry about guidance, with its reference."""
-    return {"ref": context.subject, **context.payload}
+    return {"ref": reading.entry.subject, **reading.entry.payload}
 
 
-def _read_teaching(context: EntryContext) -> Drafts:
-    score = scoring.teaching_refresh(context.payload["taught"], context.payload["unchanged"])
-    yield RecordDraft(RecordKind.TEACHING_REFRESH, ("leader", ""), score, context.payload)
+def _read_teaching(reading: Reading) -> Records:
+    """Souls were taught: 10, 40 by the share that was rewritten."""
+    taught, unchanged = reading.get("taught", "unchanged")
+    parts = (
+        (10.0, "guidance was written into soul.md"),
+        (40.0 * share(taught, taught + unchanged), count(taught, "soul")),
+    )
+    yield reading.record(RecordKind.TEACHING_REFRESH, ("leader", ""), parts, reading.entry.payload)
 
 
-def _read_sync_failure(context: EntryContext) -> Drafts:
-    kind, scope, cause = RecordKind.CLOUD_SYNC_FAILURE, ("leader", ""), context.subject
-    score = scoring.cloud_sync_failure(context.payload["unsent"], context.count_before(label_of(kind, cause), scope))
-    yield RecordDraft(kind, scope, score, context.payload, cause=cause)
+def _read_sync_failure(reading: Reading) -> Records:
+    """What machines share could not be exchanged: 40, 2 for each row unsent up to 30, 5 for each outage before up to
+    30."""
+    scope, cause = ("leader", ""), reading.entry.subject
+    (unsent,), before = reading.get("unsent"), reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
+    parts = (
+        (40.0, "the shared database could not be reached"),
+        (2.0 * min(15, unsent), f"{unsent} unsent"),
+        (5.0 * min(6, before), f"{count(before, 'outage')} before"),
+    )
+    yield reading.record(RecordKind.CLOUD_SYNC_FAILURE, scope, parts, reading.entry.payload, cause=cause)
 
 
-def _read_recall(context: EntryContext) -> Drafts:
-    kind, scope, payload = RecordKind.CLOUD_MEMORY_RECALL_HIT, ("agent", context.subject), context.payload
-    for memory, origin in zip(payload["memories"], payload["origins"], strict=True):
-        score = scoring.recall_hit(context.count_before(label_of(kind, memory), scope))
+def _read_recall(reading: Reading) -> Records:
+    """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
+    scope = ("agent", reading.entry.subject)
+    memories, origins, session_id = reading.get("memories", "origins", "session_id")
+    for memory, origin in zip(memories, origins, strict=True):
+        before = reading.before(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory, scope)
+        parts = (
+            (45.0, "another machine's finding was useful"),
+            (5.0 * min(8, before), _before("it was useful", before)),
+        )
+        how = {"cause": memory, "key": memory, "session_id": session_id}
         details = {"memory": memory, "origin": origin}
-        yield RecordDraft(kind, scope, score, details, cause=memory, key=memory, session_id=payload["session_id"])
+        yield reading.record(RecordKind.CLOUD_MEMORY_RECALL_HIT, scope, parts, details, **how)
 
 
-READERS: Mapping[str, Callable[[EntryContext], Drafts]] = {
-    "ValidationFailed": _read_failed_validation,
-    "ValidationHealed": _read_healed_validation,
+def _common(files: list[str]) -> str:
+    return f"{count(len(files), 'file')} in common"
+
+
+def _before(words: str, number: int) -> str:
+    return f"{words} once before" if number == 1 else f"{words} {number} times before"
+
+
+def _spent(cost: int) -> str:
+    return f"${dollars(cost):.2f} spent on it"
+
+
+STOP_WORDS = frozenset(
+    ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
+)
+
+_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
+_VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
+
+
+def slug(text: str) -> str:
+    """The constant words of a text, without names, paths and numbers, joined by hyphens: errors and edits whose texts
+    differ only in details have the same."""
+    plain = _VARIES.sub(" ", text.lower())
+    words = [word for word in re.findall(r"[a-z]{3,}", plain) if word not in STOP_WORDS]
+    return "-".join(words[:6])[:60]
+
+
+READERS: Mapping[str, Callable[[Reading], Records]] = {
+    "ValidationFailed": _read_validation,
+    "ValidationHealed": _read_validation,
     "RetryRepeated": _read_retry,
     "WorkOverlapped": _read_overlap,
     "BudgetExceeded": _read_exceeded_budget,
@@ -348,13 +462,13 @@ READERS: Mapping[str, Callable[[EntryContext], Drafts]] = {
     "PermissionAnswered": _read_permission,
     "ChangeSetLanded": _read_landing,
     "ChangeSetNarrowed": _read_landing,
-    "ChangeSetBranched": _read_branch,
+    "ChangeSetBranched": _read_landing,
     "FactPromoted": _read_kept_fact,
     "AgentErred": _read_error,
     "MemoryBubbleFlushed": _read_findings,
     "GuidanceApplied": _read_guidance,
-    "GuidanceFoundNoisy": _read_noisy_guidance,
-    "OverlayFoundHarmful": _read_harmful_overlay,
+    "GuidanceFoundNoisy": _read_harm,
+    "OverlayFoundHarmful": _read_harm,
     "GuidanceFoundStale": _read_stale_guidance,
     "TeachingRefreshed": _read_teaching,
     "CloudSyncFailed": _read_sync_failure,

@@ -11,7 +11,7 @@ from datetime import datetime
 from statistics import fmean
 
 from engine.frozen import frozen
-from engine.learning.candidates.scoring import OPPORTUNITY
+from engine.learning.candidates.entry_readers import OPPORTUNITY
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,

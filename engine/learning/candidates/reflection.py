@@ -11,15 +11,14 @@ import math
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
 from engine.frozen import frozen
-from engine.learning.candidates import scoring
-from engine.learning.candidates.entry_readers import READERS, EntryContext, RecordDraft, Scope
-from engine.learning.candidates.records import Records, Sources, record_id
+from engine.learning.candidates.entry_readers import READERS, Reading, Scope, share
+from engine.learning.candidates.records import Records, Sources
 from engine.model.adaptation import LearningRecord, RecordKind
+from engine.model.text import count
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
@@ -205,12 +204,12 @@ class Reflection:
                 return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
 
             try:
-                drafts = list(READERS[entry.kind](EntryContext(entry, self._sources, count_before)))
+                new = list(READERS[entry.kind](Reading(entry, self._sources, count_before)))
             except (KeyError, TypeError, ValueError):  # written by an older version: skip it
                 log.warning("fact %d, a %s, says too little to learn from", entry.id, entry.kind, exc_info=True)
                 continue
-            unwritten.update((draft.label, draft.scope) for draft in drafts)
-            records += [_to_record(entry, draft) for draft in drafts]
+            unwritten.update((each.source_label, (each.scope_type, each.scope_id)) for each in new)
+            records += new
         return records
 
     def _read_tool_calls(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
@@ -223,9 +222,10 @@ class Reflection:
                 continue
             for sequence in find_sequences([run.payload["calls"][:MAX_CALLS] for run in runs]):
                 supporting_runs = [runs[number] for number in sequence.runs]
-                draft = _sequence_draft(sequence, agent, supporting_runs, len(runs))
                 records += [
-                    _to_record(run, replace(draft, session_id=run.subject))
+                    _sequence_record(
+                        Reading(run, self._sources, lambda *_: 0), sequence, agent, supporting_runs, len(runs)
+                    )
                     for run in supporting_runs
                     if run.id >= entries[0].id
                 ]
@@ -239,40 +239,24 @@ class Reflection:
         return of_agent[-MAX_SESSIONS:]
 
 
-def _sequence_draft(sequence: CallSequence, agent: str, runs: Sequence[LedgerEntry], all_runs: int) -> RecordDraft:
-    """The record of a sequence in `runs`, of `all_runs` that were searched."""
-    steps = " > ".join(sequence.calls)
-    return RecordDraft(
-        RecordKind.TOOL_SEQUENCE,
-        ("agent", agent),
-        scoring.tool_sequence(len(sequence.calls), sequence.z, len(runs) / all_runs),
-        {
-            "calls": list(sequence.calls),
-            "count": sequence.count,
-            "expected": round(sequence.expected, 2),
-            "z": round(sequence.z, 2),
-            "sessions": [run.subject for run in runs],
-        },
-        cause=steps,
-        key=steps,
+def _sequence_record(
+    reading: Reading, sequence: CallSequence, agent: str, runs: Sequence[LedgerEntry], all_runs: int
+) -> LearningRecord:
+    """The record of a sequence in `runs`, of `all_runs` that were searched: 40, 20 by how far beyond chance (z of 10 in
+    full), 20 by the share of sessions that have it, 4 for each step."""
+    calls, steps, in_runs = sequence.calls, " > ".join(sequence.calls), len(runs) / all_runs
+    parts = (
+        (40.0, "the same steps recur"),
+        (20.0 * share(sequence.z, 10.0), f"{sequence.z:.1f} standard deviations beyond chance"),
+        (20.0 * in_runs, f"in {in_runs:.0%} of the sessions"),
+        (4.0 * len(calls), count(len(calls), "step")),
     )
-
-
-def _to_record(entry: LedgerEntry, draft: RecordDraft) -> LearningRecord:
-    key = (draft.kind, draft.global_key) if draft.global_key else (entry.id, draft.kind, draft.key)
-    scope_type, scope_id = draft.scope
-    return LearningRecord(
-        id=record_id(*key),
-        at=entry.at,
-        kind=draft.kind,
-        source_label=draft.label,
-        scope_type=scope_type,
-        scope_id=scope_id,
-        score=draft.score.score,
-        reason=draft.score.reason,
-        workspace=entry.workspace,
-        agent=scope_id if scope_type == "agent" else draft.agent,
-        session_id=draft.session_id,
-        fact=entry.id,
-        details=draft.details,
-    )
+    details = {
+        "calls": list(calls),
+        "count": sequence.count,
+        "expected": round(sequence.expected, 2),
+        "z": round(sequence.z, 2),
+        "sessions": [run.subject for run in runs],
+    }
+    how = {"cause": steps, "key": steps, "session_id": reading.entry.subject}
+    return reading.record(RecordKind.TOOL_SEQUENCE, ("agent", agent), parts, details, **how)

@@ -27,9 +27,9 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
+from engine.learning.candidates.entry_readers import OPPORTUNITY
 from engine.learning.candidates.records import HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR
-from engine.learning.candidates.scoring import OPPORTUNITY, classify_error
 from engine.model.adaptation import RecordKind
 from engine.storage import state
 from tests.learning.candidates.world import (
@@ -244,16 +244,16 @@ def test_steps_that_recur_are_records_of_each_session_that_has_them(world: World
 
 
 @pytest.mark.parametrize(
-    ("tool", "message", "signature", "explained"),
+    ("tool", "message", "signature"),
     [
-        ("edit", "no_match: the old text is not in src/a.py", "no_match", True),
-        ("grep", "there is no tool 'grep'; there are read, write", "there-tool-there-are-read-write", False),
-        ("exec", "exec:pytest: exit code 127", "exec-pytest-exit-code", False),
-        ("model", "HTTP 529: overloaded", "http-overloaded", False),
+        ("edit", "no_match: the old text is not in src/a.py", "no_match"),
+        ("grep", "there is no tool 'grep'; there are read, write", "there-tool-there-are-read-write"),
+        ("exec", "exec:pytest: exit code 127", "exec-pytest-exit-code"),
+        ("model", "HTTP 529: overloaded", "http-overloaded"),
     ],
 )
-def test_an_error_is_known_again_by_what_does_not_vary(
-    tool: str, message: str, signature: str, explained: bool
-) -> None:
-    error = classify_error(tool, message)
-    assert (error.signature, error.is_explained) == (signature, explained)
+def test_an_error_is_known_again_by_what_does_not_vary(world: World, tool: str, message: str, signature: str) -> None:
+    world.happened(erred("sess_1", message, tool))
+    world.adaptation.read_ledger()
+    (found,) = world.adaptation.records()
+    assert found.source_label == f"agent_error/{tool}/{signature}"

@@ -1,102 +1,99 @@
-"""Each formula of a record's score at its boundaries, and what all of them have in common (SPEC 5.1)."""
+"""Formulas of SPEC 5.1 at their boundaries, and sequences of commands."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates import scoring
+from engine.learning.candidates.entry_readers import FULL_COST, OPPORTUNITY, READERS, Reading, add_parts, heal_parts
 from engine.learning.candidates.reflection import EXEC, MIN_RUNS, CallSequence, poisson_tail
 from engine.learning.candidates.reflection import find_sequences as detect_commands
-from engine.learning.candidates.scoring import FULL_COST, OPPORTUNITY, ErrorClass, RecordScore, add_parts, share
 from engine.model import Trust
+from engine.model.adaptation import LearningRecord
+from engine.storage.ledger import LedgerEntry
+from tests.conftest import MONDAY_MORNING
+from tests.learning.candidates.world import AGENT, SHOP, Told, para_fact, rewritten
 
 
-def an_error(points: float, explained: bool, before: int) -> RecordScore:
-    return scoring.agent_error(ErrorClass(points, "x", "", explained), before)
+def read(kind: str, payload: dict[str, Any], before: int = 0, told: Told | None = None) -> LearningRecord:
+    """The record of an entry, where `before` records had the same cause."""
+    entry = LedgerEntry(1, MONDAY_MORNING, kind, "it", SHOP, {"agent": AGENT, **payload})
+    return next(iter(READERS[kind](Reading(entry, told or Told(), lambda label, scope: before))))
 
 
-AT_THE_LINE: list[tuple[Callable[..., RecordScore], tuple[float, ...], float]] = [
-    (scoring.failed_tdd, (2, 0, 2), 59.0),  # one try in vain is no opportunity yet
-    (scoring.failed_tdd, (2, 0, 3), 61.0),
-    (scoring.failed_tdd, (9, 10 * FULL_COST, 50), 100.0),
-    (scoring.repeated_retry, (2, FULL_COST // 5), 60.0),
-    (scoring.task_conflict, (4, 1), 60.2),
-    (scoring.budget_incident, (999_000, 1_000_000), 60.0),
-    (scoring.budget_incident, (1_000_000, 1_000_000), 60.0),
-    (scoring.edited_approval, (0.25, 0), 60.0),
-    (an_error, (scoring.MISUSED, True, 0), 60.0),
-    (an_error, (scoring.MISUSED, False, 2), 60.0),
-    (an_error, (scoring.BROKE_OFF, False, 3), 60.0),
-    (scoring.guidance_noisy, (0.0,), 60.0),
-    (scoring.stale_guidance, (0, 0, 1, 1), 59.0),
-    (scoring.stale_guidance, (0, 0, 1, 2), 61.0),
-    (scoring.stale_guidance, (360, 180, 0, 0), 60.0),
-    (scoring.stale_guidance, (359, 180, 0, 0), 59.9),
-    (scoring.stale_guidance, (720, 180, 9, 99), 100.0),
-    (scoring.cloud_sync_failure, (9, 0), 58.0),
-    (scoring.cloud_sync_failure, (10, 0), 60.0),
-    (scoring.cloud_sync_failure, (0, 4), 60.0),
-    (scoring.cloud_sync_failure, (99, 99), 100.0),
-    (scoring.recall_hit, (3,), 60.0),
-    (scoring.tool_sequence, (3, 3.0, 0.1), 60.0),
-    (scoring.tool_sequence, (3, 3.0, 0.05), 59.0),
-]
+def validation(attempts: int, cost: int, tests: int) -> dict[str, Any]:
+    failing = [f"t{number}" for number in range(tests)]
+    return {"attempts": attempts, "cost": cost, "failing": failing, "reason": "given up"}
 
 
-@pytest.mark.parametrize(("formula", "arguments", "score"), AT_THE_LINE)
-def test_every_formula_at_its_boundaries(
-    formula: Callable[..., RecordScore], arguments: tuple[float, ...], score: float
-) -> None:
-    found = formula(*arguments)
+def overlap(files: int, conflicting: int) -> dict[str, Any]:
+    names = [f"f{number}" for number in range(files)]
+    return {
+        "session_id": "s", "files": names, "conflicting": names[:conflicting], "other": "o", "other_session_id": "t",
+    }  # fmt: skip
+
+
+def stale(days: int, most: int, gone: int, told: int) -> dict[str, Any]:
+    return {"leader": "cto", "days": days, "most": most, "gone": ["f"] * gone, "told": told}
+
+
+def error(tool: str, message: str) -> dict[str, Any]:
+    return {"tool": tool, "message": message}
+
+
+RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "before", "score"),
+    [
+        ("ValidationFailed", validation(2, 0, 2), 0, 59.0),  # one try in vain is no opportunity yet
+        ("ValidationFailed", validation(2, 0, 3), 0, 61.0),
+        ("ValidationFailed", validation(9, 10 * FULL_COST, 50), 0, 100.0),
+        ("RetryRepeated", validation(2, FULL_COST // 5, 1), 0, 60.0),
+        ("WorkOverlapped", overlap(4, 1), 0, 60.2),
+        ("BudgetExceeded", {"spent": 999_000, "budget": 1_000_000}, 0, 60.0),
+        ("BudgetExceeded", {"spent": 1_000_000, "budget": 1_000_000}, 0, 60.0),
+        ("AgentErred", error("edit", "no_match: it is not there"), 0, 60.0),
+        ("AgentErred", error("edit", "it is not there"), 2, 60.0),
+        ("AgentErred", error("exec", "ruff broke off"), 3, 60.0),
+        ("AgentErred", error("model", "overloaded"), 99, 50.0),  # which guidance cannot change
+        ("GuidanceFoundNoisy", {"harm": 0.0}, 0, 60.0),
+        ("GuidanceFoundStale", stale(0, 0, 1, 1), 0, 59.0),
+        ("GuidanceFoundStale", stale(0, 0, 1, 2), 0, 61.0),
+        ("GuidanceFoundStale", stale(360, 180, 0, 0), 0, 60.0),
+        ("GuidanceFoundStale", stale(359, 180, 0, 0), 0, 59.9),
+        ("GuidanceFoundStale", stale(720, 180, 9, 99), 0, 100.0),
+        ("CloudSyncFailed", {"unsent": 9}, 0, 58.0),
+        ("CloudSyncFailed", {"unsent": 10}, 0, 60.0),
+        ("CloudSyncFailed", {"unsent": 0}, 4, 60.0),
+        ("CloudSyncFailed", {"unsent": 99}, 99, 100.0),
+        ("CloudMemoryRecalled", RECALLED, 3, 60.0),
+        # what went its way is no opportunity, however much of it there is
+        ("GuidanceApplied", {"items": [1] * 99, "sources": [1] * 99, "session_id": "s", "call": "c"}, 0, 55.0),
+        ("TeachingRefreshed", {"taught": 99, "unchanged": 0}, 0, 50.0),
+        ("ChangeSetLanded", {"files": 99, "session_id": "s"}, 0, 35.0),
+    ],
+)
+def test_every_formula_at_its_boundaries(kind: str, payload: dict[str, Any], before: int, score: float) -> None:
+    found = read(kind, payload, before)
     assert found.score == score
     assert found.reason
 
 
-COUNTS = st.integers(0, 2_000_000)
-
-
-@given(COUNTS, COUNTS, COUNTS)
-@settings(max_examples=40, deadline=None)
-def test_more_of_it_never_weighs_less(attempts: int, cost: int, failing: int) -> None:
-    for formula in (scoring.failed_tdd, scoring.successful_heal):
-        score = formula(attempts, cost, failing).score
-        assert score <= formula(attempts, cost + 1_000, failing).score
-        assert score <= formula(attempts, cost, failing + 1).score
-    assert scoring.failed_tdd(attempts, cost, failing).score <= scoring.failed_tdd(attempts + 1, cost, failing).score
-    assert scoring.repeated_retry(attempts, cost).score <= scoring.repeated_retry(attempts + 1, cost).score
-    # A heal at a later try is the weaker repair.
-    assert scoring.successful_heal(attempts + 1, cost, 1).score <= scoring.successful_heal(attempts, cost, 1).score
-
-
-@given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
-@settings(max_examples=40, deadline=None)
-def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
-    assert 0 <= add_parts(*parts).score <= 100
-
-
-@given(st.floats(0, 1e9), st.floats(0, 1e9))
-@settings(max_examples=40, deadline=None)
-def test_a_share_is_from_0_to_1(amount: float, full: float) -> None:
-    assert 0 <= share(amount, full) <= 1
-
-
-def test_what_went_its_way_is_no_opportunity() -> None:
-    """However much of it there is: nothing is to be done otherwise."""
-    most = [
-        scoring.guidance_applied(99, 99),
-        scoring.teaching_refresh(99, 0),
-        *(scoring.approval(one, "x") for one in (scoring.APPROVED, scoring.PERMISSION, scoring.LASTING_PERMISSION)),
-        scoring.landed(99),
-    ]
-    assert all(one.score < OPPORTUNITY for one in most)
+def test_an_edit_weighs_by_its_words() -> None:
+    told = Told(rewritten={"it": rewritten("a b c d", "a b c d. Run it.")})
+    found = read("PredictionConfirmed", {"decided_by": "operator", "edited": True}, told=told)
+    assert found.score > OPPORTUNITY
+    assert found.reason.endswith("+10.0 2 words added")
 
 
 @pytest.mark.parametrize(
@@ -106,11 +103,24 @@ def test_what_went_its_way_is_no_opportunity() -> None:
 def test_a_kept_fact_weighs_by_whose_words_it_is_and_by_how_many_were_kept_before(
     trust: Trust, before: int, score: float
 ) -> None:
-    assert scoring.kept_fact(trust, before, "x").score == score
+    told = Told(facts={"it": para_fact("Prices are cents.", trust=trust)})
+    assert read("FactPromoted", {"by": "operator"}, before, told).score == score
+
+
+def test_a_heal_at_a_later_try_is_the_weaker_repair() -> None:
+    scores = [add_parts(*heal_parts(attempts, 0, 1))[0] for attempts in (1, 2, 3, 9)]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[1] == 82.0
+
+
+@given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
+@settings(max_examples=40, deadline=None)
+def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
+    assert 0 <= add_parts(*parts)[0] <= 100
 
 
 def test_a_reason_names_its_parts() -> None:
-    assert scoring.repeated_retry(3, FULL_COST).reason == (
+    assert read("RetryRepeated", validation(3, FULL_COST, 1)).reason == (
         "45.0 another attempt left the same tests failing; +20.0 2 attempts made; +25.0 $0.50 spent on it"
     )
 
