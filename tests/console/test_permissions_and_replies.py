@@ -6,347 +6,204 @@ import dataclasses
 import subprocess
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission.details import Details
-from clawpy_console.screens.mission.screen import MissionScreen
-from clawpy_console.screens.mission.stack import CardStack
 from clawpy_console.screens.work.session_actions import GUARD_S, PermissionPane, ReplyLine
 from clawpy_console.screens.work.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
-from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
-from engine.model import ChangeState, Refusal, SessionState
-from tests.console.conftest import at, live, running, screen_text, toasts, until, wait_for_text
+from engine.model import SessionState, SourceKind
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
-from tests.support.helpers import assert_contains
+from tests.console.stories import (
+    Given,
+    Step,
+    Until,
+    called,
+    hides,
+    never_called,
+    on_screen,
+    play,
+    refused,
+    sees,
+    select,
+    stack,
+)
 
-WIDE = (120, 40)
-
-
-@pytest.fixture
-def agent(engine: StandIn) -> StandIn:
-    return engine.with_agent()
-
-
-async def to_work(pilot: Pilot) -> PermissionPane:
-    """On the work screen, on the agent's session, with the moment over in which no key answers."""
-    await live(pilot)
-    pilot.app.open("work", AGENT)
-    await until(pilot, lambda: pilot.app.screen.query("#asked"))
-    await until(pilot, lambda: pilot.app.screen.session and pilot.app.screen.session.id == AGENT)
-    asked = pilot.app.screen.query_one(PermissionPane)
-    settle(asked)
-    return asked
+PUSH, WRITE = "perm_000000000001", "perm_000000000002"
 
 
-def settle(asked: PermissionPane) -> None:
-    later = asked.clock() + GUARD_S + 0.01  # sums of seconds since the start of the machine are not exact
-    asked.clock = lambda: later
+def pane(app: ConsoleApp) -> PermissionPane:
+    return app.screen.query_one(PermissionPane)
 
 
-def answers(engine: StandIn) -> list[tuple[Any, ...]]:
-    return [call[1:] for call in engine.noted if call[0] == "answer"]
+def settle(app: ConsoleApp) -> None:
+    """The moment is over in which no key answers."""
+    later = pane(app).clock() + GUARD_S + 0.01  # sums of seconds since the start of the machine are not exact
+    pane(app).clock = lambda: later
 
 
-# Permissions
+def agent(**more: object) -> Given:
+    """The session of the agent is like this."""
+
+    def change(engine: StandIn) -> None:
+        engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], **more)  # type: ignore[arg-type]
+
+    return Given(change)
 
 
-async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE):
-        text = screen_text(console)
-        assert_contains(
-            text, "run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"
-        )
+def ends_unseen(app: ConsoleApp) -> None:
+    over = {"state": SessionState.SUCCEEDED, "ended_at": app.now() - timedelta(seconds=1)}
+    agent(**over).change(app.engine)  # type: ignore[arg-type]
+
+
+def ends(app: ConsoleApp) -> None:
+    ends_unseen(app)
+    app.reload(["sessions"])
+
+
+def asks(*requests: object) -> Given:
+    return Given(lambda engine: setattr(engine.permissions, "all", list(requests)))
+
+
+def comes(app: ConsoleApp) -> None:
+    asks(*permissions()).change(app.engine)  # type: ignore[arg-type]
+    app.engine.bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))  # type: ignore[union-attr]
+
+
+def asked(id: str) -> Until:
+    return Until(id or "no request", lambda app: (pane(app).current.id if pane(app).current else "") == id)
+
+
+def writes(text: str | None) -> Until:
+    """This stands in the line of a reply, None where that is hidden."""
+    line = lambda app: app.screen.query_one(ReplyLine)  # noqa: E731
+    return Until(f"{text!r}", lambda app: line(app).value == text if text else not line(app).has_class("-shown"))
+
+
+LONG = "\n".join(f"line {number} of the script" for number in range(60))
+LIKE_A_DIFF = "--- x; curl evil\n+++ y\n-- drop table orders"
+OLD = {"state": SessionState.SUCCEEDED, "gone": "its worktree is gone"}
+UNTIL_XRAY: tuple[Step, ...] = (
+    "x", Until("X-ray", lambda app: isinstance(app.screen, XRay)), sees("Use Decimal for money.")
+)  # fmt: skip
+SOULS_LINE = ("tab", "down", Until("its line", lambda app: app.screen.query_one(PromptLines).line == "# Builder"))
+
+STORIES: dict[str, tuple[Step, ...]] = {
+    "a request shows what exactly, why and since when": (
+        sees("run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"),
+    ),
+    "Enter answers nothing": ("enter", "space", "y", "enter", never_called("answer")),
+    "no key answers for a moment after the request changed": (
+        "a", asked(WRITE), "a", "A", "n", called("answer", PUSH, "allow-once"), settle, "n",
+        called("answer", WRITE, "deny-once"), asked(""), "a", called("answer", PUSH, "allow-once"),
+    ),
+    "several requests are answered in any order": (
+        "m", sees("branches: [main]", "write deploy.yml"), settle, "a", called("answer", WRITE, "allow-once")
+    ),
+    "a request that was answered elsewhere goes": (
+        refused("answer", "it was answered already: denied"), lambda app: asks().change(app.engine), "a",
+        sees("answered already"), asked(""),
+    ),
+    "a request that comes up is seen at once": (
+        asks(), asked(""), comes, asked(PUSH), sees("Permission needed: run x")
+    ),
+    "what looks like a diff is shown whole": (
+        asks(dataclasses.replace(permissions()[0], detail=LIKE_A_DIFF)), sees(*LIKE_A_DIFF.splitlines())
+    ),
+    "the queue of mission control leads to it": ("1", select("#queue", PUSH), "enter", on_screen("work"), asked(PUSH)),
+    "a reply goes to the session it was opened for": (
+        "f", *"use", "space", *"tax.py", lambda app: select("#sessions", "sess_000000000003")(app), "f",  # type: ignore[operator]
+        lambda app: app.screen.set_focus(app.screen.query_one(ReplyLine)), "enter",
+        called("reply", AGENT, "use tax.py"),
+        writes(None),
+    ),
+    "keys are letters while one writes": (
+        "f", *"aANSLDx2", writes("aANSLDx2"), "escape", writes(None), never_called("answer", "reply", "stop_session")
+    ),
+    "a finished session is continued by a card on top": (
+        asks(), ends, Until("the end", lambda app: app.screen.session.state.over), "f", *"and", "space", *"docs",
+        "enter", called("propose", "and docs", SHOP, AGENT), on_screen("mission"),
+        Until("the card", lambda app: stack(app).front.assignment.prompt == "and docs"),
+        Until("settled", lambda app: not app._is_reading and not app.cards._unsettled),
+    ),
+    "what ended while one wrote is continued with the same words": (
+        refused("reply", f"{AGENT} is succeeded", "continue it"), "f", *"more", ends_unseen, "enter", writes("more"),
+        Until("the end", lambda app: app.screen.session.state.over), "enter", called("propose", "more", SHOP, AGENT),
+    ),
+    "a flow takes no reply and has no X-ray": (
+        sees("x x-ray"), select("#sessions", "sess_000000000001"), hides("x x-ray"), "x", "f", writes(None),
+        on_screen("work"),
+    ),
+    "the heading says model, tokens, and that a price is estimated": (
+        sees("openai:gpt-5-mini", "≈$0.02", "4.2k tokens", "2 calls"),
+    ),
+    "the X-ray shows the newest call whole, with sources": (
+        *UNTIL_XRAY, sees("use Decimal, not float", "2 gpt-5-mini", "soul.md        │ # Builder", "unknown price"),
+        "up", sees("recall was left out", "I look at the cart first."), hides("use Decimal, not float"),
+    ),
+    "a line and the whole prompt are copied": (
+        *UNTIL_XRAY, *SOULS_LINE, "y", Until("the line", lambda app: app.clipboard == "# Builder"), "Y",
+        Until("the prompt", lambda app: app.clipboard.startswith('<identity agent="backend_builder">\n# Builder')),
+    ),
+    "Enter on the task opens its card": (
+        *UNTIL_XRAY, "tab", lambda app: app.screen.query_one(PromptLines).seek(SourceKind.TASK), "enter",
+        Until("details", lambda app: isinstance(app.screen, Details)),
+    ),
+    "a folder that is gone is said": (
+        agent(**OLD), "o", sees("its worktree is gone. What it changed is in the pane on the right.")
+    ),
+    "a folder that does not exist is said": ("o", sees("only the diff is left")),
+}  # fmt: skip
+HERE = (Until("the agent", lambda app: app.screen.query("#asked") and app.screen.session.id == AGENT), settle)
+
+
+async def play_here(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 40)) -> None:
+    """A story that begins on the work screen, on the session of the agent."""
+    given = [Given(StandIn.with_agent), *(step for step in steps if isinstance(step, Given))]
+    await play(console, *given, lambda app: app.open("work", AGENT), *HERE, *steps, size=size)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    await play_here(console, *steps)
 
 
 @pytest.mark.parametrize(
     ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
-async def test_each_answer_has_a_key(console: ConsoleApp, agent: StandIn, key: str, answer: str) -> None:
-    async with at(console, to_work, size=WIDE) as pilot:
-        await pilot.press(key)
-        await until(pilot, lambda: answers(agent) == [("perm_000000000001", answer)])
+async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str) -> None:
+    await play_here(console, key, called("answer", PUSH, answer))
 
 
-@pytest.mark.long
-async def test_enter_answers_nothing(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE) as pilot:
-        await pilot.press("enter", "space", "y", "enter")
-        assert answers(agent) == []
-
-
-async def test_no_key_answers_for_a_moment_after_the_request_changed(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        asked = await to_work(pilot)
-        await pilot.press("a")
-        await until(pilot, lambda: asked.current and asked.current.id == "perm_000000000002")
-        await pilot.press("a", "A", "n")  # the second came under the finger
-        assert len(answers(agent)) == 1
-        settle(asked)
-        await pilot.press("n")
-        await until(pilot, lambda: answers(agent)[1:] == [("perm_000000000002", "deny-once")])
-        await until(pilot, lambda: asked.current is None)
-        await pilot.press("a")
-        assert len(answers(agent)) == 2
-
-
-async def test_several_requests_are_answered_in_any_order(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        asked = await to_work(pilot)
-        await pilot.press("m")
-        await wait_for_text(pilot, "branches: [main]")
-        assert "write deploy.yml" in screen_text(console)
-        settle(asked)
-        await pilot.press("a")
-        await until(pilot, lambda: answers(agent) == [("perm_000000000002", "allow-once")])
-
-
-async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
-    console: ConsoleApp, agent: StandIn
-) -> None:
-    long = "\n".join(f"line {number} of the script" for number in range(60))
-    agent.permissions.all = [dataclasses.replace(permissions()[0], detail=long)]
-    async with at(console, to_work, size=(80, 24)) as pilot:
-        await wait_for_text(pilot, "more below")
-        assert_contains(screen_text(console), "deny for this session", "line 0 of the script")
-        console.screen.go_to("asked-detail")
-        await pilot.press("G")
-        await wait_for_text(pilot, "line 59 of the script")
-        assert "a allow once" in screen_text(console)
-
-
-@pytest.mark.long
-async def test_a_request_that_was_answered_elsewhere_is_said_and_goes(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE, notifications=True) as pilot:
-        asked = await to_work(pilot)
-        agent.refuse["answer"] = Refusal("permission_answered", "it was answered already: denied", "")
-        agent.permissions.all = []
-        await pilot.press("a")
-        await wait_for_text(pilot, "answered already")
-        await until(pilot, lambda: asked.current is None)
-
-
-async def test_a_request_that_comes_up_is_seen_at_once(console: ConsoleApp, agent: StandIn) -> None:
-    agent.permissions.all = []
-    async with console.run_test(size=WIDE, notifications=True) as pilot:
-        asked = await to_work(pilot)
-        assert asked.current is None
-        agent.permissions.all = permissions()
-        agent.bus.publish(PermissionAsked(subject="perm_000000000001", session_id=AGENT, tool="exec", title="run x"))
-        await until(pilot, lambda: asked.current is not None)
-        await wait_for_text(pilot, "Permission needed: run x")
-
-
-async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: ConsoleApp, agent: StandIn) -> None:
-    async with running(console, size=WIDE) as pilot:
-        assert "backend_builder asks: run" in screen_text(console) or "backend_builder asks" in screen_text(console)
-        queue = console.screen.query_one("#queue", Rows)
-        console.screen.set_focus(queue)
-        queue.select("perm_000000000001")
-        await pilot.press("enter")
-        await until(pilot, lambda: console.screen.query("#asked"))
-        await until(pilot, lambda: console.screen.query_one(PermissionPane).current is not None)
-
-
-# Replies
-
-
-async def test_a_reply_goes_to_the_session_it_was_opened_for(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE) as pilot:
-        await pilot.press("f", *"use", "space", *"tax.py")
-        console.screen.query_one("#sessions", Rows).cursor += 2  # the list moved meanwhile
-        await pilot.press("enter")
-        await until(pilot, lambda: ("reply", AGENT, "use tax.py") in agent.noted)
-        assert not console.screen.query_one(ReplyLine).has_class("-shown")
-
-
-async def test_keys_of_the_screen_are_letters_while_one_writes(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE) as pilot:
-        await pilot.press("f", *"aANSLDx2")
-        assert console.screen.query_one(ReplyLine).value == "aANSLDx2"
-        assert answers(agent) == []
-        await pilot.press("escape")
-        assert not console.screen.query_one(ReplyLine).has_class("-shown")
-        assert not [call for call in agent.noted if call[0] in ("reply", "stop_session")]
-
-
-@pytest.mark.long
-async def test_a_finished_session_is_continued_by_a_card_on_top(console: ConsoleApp, agent: StandIn) -> None:
-    agent.permissions.all = []
-    agent.sessions.all[0] = dataclasses.replace(
-        agent.sessions.all[0], state=SessionState.SUCCEEDED, ended_at=agent.now - timedelta(minutes=1)
+async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(console: ConsoleApp) -> None:
+    long = asks(dataclasses.replace(permissions()[0], detail=LONG))
+    told = (
+        sees("more below", "deny for this session", "line 0 of the script"),
+        lambda app: app.screen.go_to("asked-detail"),
     )
-    async with running(console, "2", size=WIDE) as pilot:
-        await until(pilot, lambda: console.screen.query("#asked"))
-        console.screen.query_one("#sessions", Rows).select(AGENT)
-        await until(pilot, lambda: console.screen.session and console.screen.session.id == AGENT)
-        await pilot.press("f", *"and", "space", *"docs", "enter")
-        await until(pilot, lambda: ("propose", "and docs", SHOP, AGENT) in agent.noted)
-        await until(pilot, lambda: isinstance(console.screen, MissionScreen))
-        stack = console.screen.query_one(CardStack)
-        await until(pilot, lambda: stack.front.assignment.prompt == "and docs")
-        await until(pilot, lambda: not console._is_reading and not console.cards._unsettled)
-        assert stack.front.assignment.prompt == "and docs"
-
-
-@pytest.mark.long
-async def test_one_that_ended_while_one_wrote_can_be_continued_with_the_same_words(
-    console: ConsoleApp, agent: StandIn
-) -> None:
-    agent.refuse["reply"] = Refusal("not_running", f"{AGENT} is succeeded", "continue it")
-    async with at(console, to_work, size=WIDE) as pilot:
-        await pilot.press("f", *"more")
-        agent.sessions.all[0] = dataclasses.replace(
-            agent.sessions.all[0], state=SessionState.SUCCEEDED, ended_at=agent.now - timedelta(seconds=1)
-        )
-        await pilot.press("enter")
-        line = console.screen.query_one(ReplyLine)
-        await until(pilot, lambda: line.has_class("-shown") and line.value == "more")
-        await pilot.press("enter")
-        await until(pilot, lambda: ("propose", "more", SHOP, AGENT) in agent.noted)
-
-
-async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> None:
-    async with running(console, "2", "f", "down", "f", size=WIDE):
-        assert not console.screen.query_one(ReplyLine).has_class("-shown")
-
-
-# Header and transcript
-
-
-@pytest.mark.long
-async def test_the_heading_says_model_tokens_and_that_a_price_is_estimated(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE) as pilot:
-        await wait_for_text(pilot, "openai:gpt-5-mini")
-        text = screen_text(console)
-        assert_contains(text, "≈$0.02", "4.2k tokens", "2 calls")
-
-
-# X-ray
-
-
-async def xray(pilot: Pilot) -> PromptLines:
-    await to_work(pilot)
-    await pilot.press("x")
-    await until(pilot, lambda: isinstance(pilot.app.screen, XRay))
-    view = pilot.app.screen.query_one(PromptLines)
-    await until(pilot, lambda: "Use Decimal for money." in view.prompt_text)
-    return view
-
-
-@pytest.mark.long
-async def test_the_xray_shows_the_newest_call_whole_with_sources(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=(200, 60)) as pilot:
-        view = await xray(pilot)
-        assert "use Decimal, not float" in view.prompt_text  # what came later in the conversation too
-        text = screen_text(console)
-        assert_contains(
-            text,
-            "2 gpt-5-mini",
-            "soul.md        │ # Builder",
-            "AGENTS.md      │ Use Decimal for money.",
-            "unknown price",
-        )
-        await pilot.press("up")
-        await wait_for_text(pilot, "recall was left out")
-        assert "use Decimal, not float" not in view.prompt_text
-        assert "I look at the cart first." in screen_text(console)  # what it answered
-
-
-async def test_of_a_flow_no_xray_is_offered(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE) as pilot:
-        assert "x x-ray" in screen_text(console)
-        flow = next(session for session in console.state.sessions if session.flow)
-        console.screen.query_one("#sessions", Rows).select(flow.id)
-        await until(pilot, lambda: console.screen.session == flow)
-        await until(pilot, lambda: "x x-ray" not in screen_text(console))
-        await pilot.press("x")
-        assert not isinstance(console.screen, XRay), "no model was asked"
+    await play_here(console, long, *told, "G", sees("line 59 of the script", "a allow once"), size=(80, 24))
 
 
 @pytest.mark.long
 async def test_enter_on_a_line_opens_the_file_it_came_from(
-    console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
-    async with console.run_test(size=WIDE) as pilot:
-        await xray(pilot)
-        await pilot.press("enter", "down", "enter")
-        await until(pilot, lambda: opened == [SOUL_FILE])
-        assert not isinstance(console.screen, XRay)
-
-
-@pytest.mark.long
-async def test_enter_on_the_task_opens_the_card(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        view = await xray(pilot)
-        await pilot.press("tab")
-        while view.line != "Round cart totals to whole cents, with a test":
-            await pilot.press("down")
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(console.screen, Details))
-
-
-@pytest.mark.long
-async def test_copy_a_line_and_the_whole_prompt(console: ConsoleApp, agent: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        view = await xray(pilot)
-        await pilot.press("tab", "down", "y")
-        assert console.clipboard == "# Builder"
-        await pilot.press("Y")
-        assert console.clipboard == view.prompt_text
-        assert console.clipboard.startswith('<identity agent="backend_builder">\n# Builder\nBuilds small')
-
-
-# The folder
+    await play_here(console, *UNTIL_XRAY, *SOULS_LINE, "enter", Until("its file", lambda app: opened == [SOUL_FILE]))
 
 
 async def test_the_folder_opens_in_a_window_of_tmux(
-    console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ran: list[list[str]] = []
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
-    agent.sessions.all[0] = dataclasses.replace(agent.sessions.all[0], cwd=str(tmp_path))
-    async with at(console, to_work, size=WIDE, notifications=True) as pilot:
-        await pilot.press("o")
-        await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-        await wait_for_text(pilot, "new tmux window")
-        assert_contains(screen_text(console), "To come back", "The session keeps")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("state", "fix"),
-    [
-        (ChangeState.WAITING, "L lands it. For a folder: b makes a branch, `git worktree add FOLDER BRANCH` opens it"),
-        (ChangeState.UNDONE, "L lands it. For a folder: b makes a branch, `git worktree add FOLDER BRANCH` opens it"),
-        (ChangeState.LANDED, "its diff is in the pane on the right"),
-        (None, "the files are in "),
-    ],
-)
-async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
-    console: ConsoleApp, agent: StandIn, state: ChangeState | None, fix: str
-) -> None:
-    gone = "its worktree is gone"
-    session = dataclasses.replace(agent.sessions.all[0], state=SessionState.SUCCEEDED, gone=gone)
-    agent.sessions.all[0] = session
-    change = dataclasses.replace(agent.changes.all[0], session_id=session.id, state=state or ChangeState.WAITING)
-    agent.changes.all = [change] if state else []
-    async with at(console, to_work, size=WIDE, notifications=True) as pilot:
-        await pilot.press("o")
-        await until(pilot, lambda: f"{gone}: {fix}" in toasts(console))
-
-
-@pytest.mark.long
-async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn) -> None:
-    async with at(console, to_work, size=WIDE, notifications=True) as pilot:
-        await pilot.press("o")
-        await wait_for_text(pilot, "only the diff is left")
+    opened = Until("tmux", lambda app: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
+    told = sees("new tmux window", "To come back", "The session keeps")
+    await play_here(console, agent(cwd=str(tmp_path)), "o", opened, told)

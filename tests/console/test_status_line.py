@@ -13,6 +13,7 @@ from engine.model.rails import CostState
 from tests.console.conftest import running, screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, agents
+from tests.support.helpers import assert_contains
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,14 @@ async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
 )
 def test_what_is_in_use(known: AppState, used: set[str]) -> None:
     assert used_screens(known) == used
+
+
+def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() -> None:
+    broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
+    said = state_line(broken, NOW, "", 80).plain
+    assert_contains(said, "WATCHING", "config.toml:7")
+    assert said.endswith("F12 stop")
+    assert len(said) <= 80
 
 
 async def test_the_workspace_is_named_beside_all_seven_screens_on_a_narrow_terminal(console: ConsoleApp) -> None:

@@ -1,0 +1,340 @@
+"""Cards: decided on the stack or in their details, undone, explained, refused; what comes while one looks at them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+from dataclasses import replace
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.mission.details import show_details
+from clawpy_console.screens.mission.stack import KINDS_OF_WORK, kind_of_work, work_facts
+from clawpy_console.widgets.rows import Rows
+from engine.execution.runners.flows import FLOWS
+from engine.model import Card, Phase, RailVerdict, Refusal, Verdict
+from tests.console import stand_in
+from tests.console.conftest import running, screen_text, until
+from tests.console.stand_in import StandIn
+from tests.console.stories import (
+    CLOSED,
+    FIRST,
+    RISKY,
+    SECOND,
+    Given,
+    Step,
+    Until,
+    called,
+    calls_of,
+    cursor,
+    front,
+    go_on,
+    hides,
+    in_front,
+    never_called,
+    noted,
+    on_screen,
+    play,
+    refused,
+    sees,
+    shown,
+    stack,
+)
+
+CHECK, BLOG_CARD = "pred_000000000005", "pred_000000000004"
+UNDECIDED = never_called("approve", "dismiss", "snooze")
+EDITOR = Until("the editor", lambda app: app.screen.query("#editor:focus"))
+
+
+def first(**more: object) -> Given:
+    """The first card is like this."""
+
+    def change(engine: StandIn) -> None:
+        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **more)  # type: ignore[arg-type]
+
+    return Given(change)
+
+
+def engine_says(card: Card | None, *gone: str) -> Step:
+    """The engine has a new card, or not these any more."""
+
+    def act(app: ConsoleApp) -> None:
+        cards = app.engine.cards  # type: ignore[union-attr]
+        kept = {id: item for id, item in cards.all.items() if id not in gone}
+        cards.all = kept if card is None else {card.id: card, **kept}
+        app.reload(["cards"])
+
+    return act
+
+
+def unlearned(engine: StandIn) -> None:
+    engine.cards.all = {card.id: card for card in stand_in.cards(stated=False)}
+    engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
+
+
+def write(text: str) -> Step:
+    return lambda app: setattr(app.screen.query_one("#editor"), "text", text)
+
+
+def approved(*call: object) -> Until:
+    return Until(f"{call}", lambda app: [item[1:] for item in noted(app) if item[0] == "approve"] == [call])
+
+
+def undone(*ids: str) -> Until:
+    return Until(f"{ids}", lambda app: [call[1] for call in noted(app) if call[0] == "undo"] == [*ids])
+
+
+def tiers(*words: str) -> Until:
+    rows = lambda app: [row.mark.strip() for row in app.screen.query_one("#cards", Rows).rows]  # noqa: E731
+    return Until(f"{words}", lambda app: rows(app) == [*words])
+
+
+LINT_OFF = "“lint” cards are switched off in shop"
+LACKS = "bisect needs test and good"
+PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
+NEW = stand_in.card(77, "Something hotter", confidence=0.79)
+
+STORIES: dict[str, tuple[Step, ...]] = {
+    "a refusal brings the card back with its reason": (
+        refused("approve", "cost: the hour's cap is reached", "wait until 15:00"), "right", in_front(FIRST),
+        sees("the hour's cap is reached", "wait until 15:00"),
+    ),
+    "undo takes back the last decision, then the one before": (
+        "left", "left", called("dismiss", SECOND), sees("CARDS  1 of 3"), "u", "u", undone(SECOND, FIRST),
+        sees("CARDS  1 of 5"), "u", sees("Nothing to undo."),
+    ),
+    "an undo that is refused leaves again with its reason": (
+        refused("undo", "it ran to its end already"), "left", called("dismiss", FIRST), "u", in_front(SECOND),
+        sees("it ran to its end already", "CARDS  1 of 4"),
+    ),
+    "a risky card needs its own second key, and never Enter": (
+        "left", "left", in_front(RISKY), sees("touches production"), "A", "right", "right", "l", in_front(RISKY),
+        Until("armed", lambda app: stack(app).armed), "enter", "enter", "escape", never_called("approve"),
+        in_front(RISKY), "right", "A", approved(RISKY, None),
+    ),
+    "a new card never takes the place of the one on screen": (
+        engine_says(NEW), sees("CARDS  2 of 6"), in_front(FIRST)
+    ),
+    "down, j and k show another card, and keys decide the one that is shown": (
+        sees("CARDS  1 of 5"), tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"), "j", "down",
+        sees("CARDS  3 of 5"), in_front(RISKY), cursor("#cards", RISKY), "k", in_front(SECOND), "k", "k",
+        sees("CARDS  5 of 5"), UNDECIDED, "j", "j", "left", called("dismiss", SECOND), sees("CARDS  2 of 4"),
+        cursor("#cards", RISKY),
+    ),
+    "the count is of what is pending: another is decided elsewhere": (
+        "j", "j", engine_says(None, FIRST), sees("CARDS  2 of 4"), in_front(RISKY)
+    ),
+    "what is decided elsewhere makes room": (engine_says(None, FIRST), in_front(SECOND)),
+    "cards of one workspace, and a check for new ones": (
+        "p", called("run_cycle", True), sees("Nothing new."), "w", "w", in_front(BLOG_CARD), sees("only blog"), "w",
+        sees("of 5"),
+    ),
+    "an empty stack says when the next check is": (
+        Given(lambda engine: engine.cards.all.clear()), sees("Next check: 14:30"), "right", "left", "up", "enter",
+        UNDECIDED,
+    ),
+    "a card on screen counts as shown once": (
+        "left", called("mark_shown", SECOND), called("mark_shown", FIRST)
+    ),
+    "a kind that a reason switches off is told with the way back": (
+        first(note=LINT_OFF), "left", "4", sees(f"{LINT_OFF} · Undo: u"), "u", undone(FIRST), in_front(FIRST)
+    ),
+    "a reason belongs to the last dismissal": (
+        "left", "left", "2", called("explain", SECOND, "wrong"), called("explain", FIRST, "wrong", times=0)
+    ),
+    "details approve with edited parameters": (
+        "j", "enter", "e", EDITOR, Until("parameters", lambda app: app.screen.query_one("#editor").text == PATHS),
+        write('paths = ["shop/cart.py"]'), "ctrl+s", approved(SECOND, {"paths": ["shop/cart.py"]}), CLOSED,
+        in_front(RISKY),
+    ),
+    "details hand a sentence in place of parameters to the engine": (
+        "enter", "e", EDITOR, write("only the cart, and say why"), "ctrl+s",
+        approved(FIRST, "only the cart, and say why"),
+    ),
+    "before the Twin has learnt a card shows its tier, and no confidence": (
+        Given(unlearned), sees("BROKEN", "BLOCKS", "CHECK", "UPKEEP"), hides("40%"), "enter",
+        sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)", "Test that broke"),
+        hides("CONFIDENCE"),
+    ),
+    "details say why a card was moved, and what its confidence is made of": (
+        hides("Learning"), "j", "enter", sees("moved up to “blocks soon”: you approved 19 of 19 like it"),
+        sees("72%  SUGGESTED"), "z", "end", sees("sum         = 0.720"),
+    ),
+    "details say what a card lacks": (first(note=LACKS), "enter", sees(f"▲ {LACKS}")),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    await play(console, *steps)
+
+
+@pytest.mark.parametrize(
+    ("key", "call"),
+    [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
+)
+async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
+    console: ConsoleApp, engine: StandIn, key: str, call: str
+) -> None:
+    async with running(console) as pilot:
+        assert front(console) == FIRST
+        await pilot.press(key)
+        assert front(console) == SECOND  # at once, before the engine answered
+        await until(pilot, lambda: all(card.id != FIRST for card in console.state.cards))
+        assert [item[:2] for item in calls_of(engine, "approve", "dismiss", "snooze")] == [(call, FIRST)]
+        assert front(console) == SECOND
+
+
+WHY = "the content filter would stop it: it deletes outside the workspace, where nothing of a session is undone"
+MEND = (
+    "edit its prompt in the details so that it names a folder of the workspace, or allow exactly this once on screen 6"
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+@pytest.mark.parametrize("key", ["approve", "undo"])
+async def test_the_whole_of_a_refusal_can_be_read(
+    console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]
+) -> None:
+    engine.refuse[key] = Refusal("blocked", WHY, MEND)
+    async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
+        message = console.screen.query_one("#message")
+        await until(pilot, lambda: shown(console, message.region) == f"✗ {WHY} ({MEND})")
+        assert stack(console).region.height >= 9
+        await until(pilot, stack(console)._accepts_decisions)
+        await pilot.press("left")
+        await until(pilot, lambda: message.region.height == 1)
+
+
+@pytest.mark.long
+async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
+    answered = threading.Event()
+    snooze, undo = engine.cards.snooze, engine.cards.undo
+    engine.cards.snooze = lambda *a, **k: (answered.wait(5), snooze(*a, **k))[1]  # type: ignore[method-assign]
+    async with running(console, "s", "u") as pilot:
+        assert front(console) == FIRST
+        assert not calls_of(engine, "snooze", "undo")  # nothing has reached the engine yet
+        console.reload(["cards"])
+        answered.set()
+        await until(pilot, lambda: calls_of(engine, "undo") and not console._is_reading)
+        assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
+        assert (front(console), len(stack(console).cards)) == (FIRST, 5)
+        engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
+        await go_on(pilot, engine_says(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
+
+
+async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_hands(console: ConsoleApp) -> None:
+    async with running(console) as pilot:
+        now = [100.0]
+        stack(console).clock = lambda: now[0]
+        await go_on(pilot, engine_says(None, FIRST), in_front(SECOND))
+        for wait, then in ((0.149, SECOND), (0.002, RISKY), (0.0, CHECK)):  # one's own swipe makes nobody wait
+            now[0] += wait
+            await pilot.press("left")
+            assert front(console) == then
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
+    console: ConsoleApp, size: tuple[int, int]
+) -> None:
+    async with running(console, size=size) as pilot:
+
+        async def click(text: str) -> None:
+            lines = screen_text(console).split("\n")
+            y = max(number for number, line in enumerate(lines) if text in line)
+            await pilot.click(offset=(lines[y].rindex(text) + 1, y))
+
+        await pilot.press("escape", *(["tab"] if size[0] > 80 else []))  # on a narrow terminal another pane hides them
+        await click("Rehearse merging")
+        await go_on(pilot, in_front(RISKY), sees("CARDS  3 of 5"))
+        assert stack(console).has_focus  # the keys of the cards work at once
+        await click("Rehearse merging")
+        await go_on(pilot, sees("Card details"), "escape")
+        await click("← dismiss")  # a key of the footer
+        await go_on(pilot, called("dismiss", RISKY))
+
+
+REASONS = {"1": "not-now", "2": "wrong", "3": "already-done", "4": "never-here", "5": "never-anywhere"}
+
+
+@pytest.mark.parametrize("key", REASONS)
+async def test_a_key_just_after_a_dismissal_says_why(console: ConsoleApp, key: str) -> None:
+    told = (
+        called("explain", FIRST, REASONS[key]),
+        on_screen("mission"),
+        sees(f"noted: {REASONS[key]}".replace("-", " ")),
+    )
+    await play(console, "left", key, *told, "2", on_screen("work"))  # once said, digits lead to screens again
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("between", ["j", "k", "w", "tab", "7", "u", "wait", "no dismissal"])
+async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, between: str) -> None:
+    async with running(console) as pilot:
+        moment = [0.0]
+        stack(console).clock = lambda: moment[0]
+        await pilot.press("j" if between == "no dismissal" else "left")
+        if between == "wait":
+            moment[0] += 60.0
+        elif between != "no dismissal":
+            await go_on(pilot, sees("5 never"), between, hides("5 never"))
+        await go_on(pilot, "4", on_screen("memory"), never_called("explain"))
+
+
+async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
+    async with running(console, size=(120, 60)) as pilot:
+        card = stack(console).front
+        assert card is not None
+        await go_on(pilot, "enter", sees("approved 6 of 7", "SIGNALS"), "escape")
+        bare = dataclasses.replace(card, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
+        bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
+        await go_on(pilot, engine_says(bare), lambda app: show_details(app, bare), sees("No parameters set."))
+        told = [line.strip(" │") for line in screen_text(console).splitlines()]
+        assert "WORK" in told
+        assert not [item for item, below in itertools.pairwise(told) if item.isupper() and not below]
+
+
+HOSTILE = [
+    "[/foo] [b]bold", "[@click=app.quit]x[/]", "a [link=http://x]b", "漢字 🎉 👩‍👩‍👧‍👦 e\u0301", "x" * 4000,
+    "$accent $ %s {0}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    card = engine.cards.all[FIRST]
+    async with running(console, size=size) as pilot:
+        for text in HOSTILE:
+            hostile = {
+                "assignment": replace(card.assignment, prompt=text), "reasoning": text, "note": text, "undo_note": text,
+                "signals": (replace(card.signals[4], evidence=(text,)),),
+                "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
+            }  # fmt: skip
+            await go_on(pilot, engine_says(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
+            await until(pilot, lambda text=text: stack(console).front.assignment.prompt == text)
+            await pilot.pause()
+            strips = console.screen._compositor.render_strips()
+            assert {sum(segment.cell_length for segment in strip) for strip in strips} == {size[0]}
+            assert text[:12].split(" 🎉")[0] in screen_text(console)
+        await pilot.press("enter", "escape")
+
+
+def test_every_flow_has_a_kind_of_work_that_a_card_can_say() -> None:
+    assert {flow for flows in KINDS_OF_WORK.values() for flow in flows} == set(FLOWS)
+    kinds = {
+        "lint": "lint",
+        "tidy_imports": "tidy imports",
+        None: "koji-core",
+    }  # learned; served by an agent or a model
+    assert {flow: kind_of_work(stand_in.card(1, "x", flow=flow)) for flow in kinds} == kinds
+
+
+def test_what_costs_nothing_shows_no_cost() -> None:
+    assert "est. $0.05" in work_facts(stand_in.card(1, "x", estimate=50_000))
+    assert "$" not in work_facts(stand_in.card(1, "x", estimate=0))
