@@ -1,4 +1,5 @@
-"""Makes the parts of every session's prompt: the agent's identity, rules, project guidance, task (SPEC 1.10)."""
+"""Makes prompts (SPEC 1.5, 1.10, 9.6): the text of blocks that nothing quoted can close, their assembly within
+deadlines, and the parts of every session's prompt: the agent's identity, rules, project guidance, task."""
 
 from __future__ import annotations
 
@@ -35,10 +36,7 @@ from engine.model.base import trust_of_names
 from engine.model.prompts import OWN_TEXT
 from engine.model.secrets import redact_lines
 
-# Makes the text of prompts: blocks between tags, and quoted text that cannot close them (SPEC 1.5).
-
-
-"""The source of tags and of the product's own text."""
+# Text
 
 
 def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
@@ -78,7 +76,7 @@ def _one_line(value: str) -> str:
     return " ".join(sanitise(value).split())
 
 
-# Assembles prompts (SPEC 1.10, 9.6): all parts are made at the same time, each within a deadline.
+# Assembly
 
 
 log = logging.getLogger(__name__)
@@ -167,6 +165,8 @@ def _make_part(source: PartSource, request: PromptRequest) -> Contribution:
 def _with_token_count(part: PromptPart) -> PromptPart:
     return part if part.tokens else replace(part, tokens=tokenizer.count(part.text))
 
+
+# Parts
 
 MAX_SOUL = 16_000
 """Maximum number of characters of a soul in a prompt."""

@@ -1,4 +1,4 @@
-"""Measures the time of a running session, and checks its time limits (SPEC 3.8, 9.3)."""
+"""Reads the channels of the settings, and holds sessions to their limits of time (SPEC 1.1, 2.4, 3.8, 9.3)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from engine.clock import Clock
 from engine.config import ChannelSettings, SettingsSource
 from engine.frozen import frozen
 from engine.model import Refusal, microusd
-
-# Reads the channels of the settings, and the limits of their sessions (SPEC 1.1, 2.4, 3.8).
-
 
 APPROVED = "approved"
 AUTONOMOUS = "autonomous"

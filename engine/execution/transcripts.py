@@ -3,7 +3,7 @@ pages, limited in size.
 
 A line on the screen is always on disk, because readers read the file, also while the session runs. Control characters
 and secrets are removed before a line is written (SPEC 11.1), so that screens, prompts and exports can use it as it is.
-Memory does not grow with a command's output.
+Memory does not grow with a command's output. The journal of a session has the agent's tool calls and errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The places that commands may read besides their own folders, an allow-list: the system, installed tools (SPEC 3.8).
+"""What commands may read besides their own folders and inherit, allow-lists both, and the places of secrets (SPEC
+3.8).
 
 Of the operator's home it has only the rows of `TOOLS`, and installations that lie on the PATH or that a command itself
 lies in. Commands have another HOME, in which links stand where the tools look.
@@ -117,32 +118,12 @@ def home_of(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home())
 
 
-_secrets_cache: tuple[dict[str, int], list[Path]] = ({}, [])
-
-
 def system_secrets() -> list[Path]:
-    """Files and folders in /etc and /opt that the engine may read and not everybody may; commands do not see them.
-    Collected again when one of the folders has changed."""
-    global _secrets_cache
-    folders, secrets = _secrets_cache
-    if not folders or any(_change_time(folder) != time for folder, time in folders.items()):
-        folders, secrets = {}, []
-        _collect_private("/etc", folders, secrets, deep=True)
-        _collect_private("/opt", folders, secrets, deep=False)
-        _secrets_cache = folders, secrets
-    return secrets
+    """Files and folders in /etc and /opt that the engine may read and not everybody may; commands do not see them."""
+    return [*_private_entries("/etc", deep=True), *_private_entries("/opt", deep=False)]
 
 
-def _change_time(folder: str) -> int:
-    """When its entries last changed, in ns; 0 for one that is gone."""
-    try:
-        return os.stat(folder).st_mtime_ns  # noqa: PTH116  a path for each would cost more than the look
-    except OSError:
-        return 0
-
-
-def _collect_private(folder: str, folders: dict[str, int], secrets: list[Path], *, deep: bool) -> None:
-    folders[folder] = _change_time(folder)
+def _private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -158,9 +139,9 @@ def _collect_private(folder: str, folders: dict[str, int], secrets: list[Path], 
             continue
         if mode & world_bits != world_bits:
             if os.access(entry.path, os.R_OK):
-                secrets.append(Path(entry.path))
+                yield Path(entry.path)
         elif is_folder and deep:
-            _collect_private(entry.path, folders, secrets, deep=True)
+            yield from _private_entries(entry.path, deep=True)
 
 
 def _is_accessible(path: Path) -> bool:
@@ -217,8 +198,7 @@ def _git_identity(config: Path) -> str:
     return "[user]\n" + "".join(f"\t{name} = {value}\n" for name, value in identity.items()) if identity else ""
 
 
-# The environment variables that a session's commands inherit, and the places of secrets that they never see (SPEC
-# 3.8).
+# Environment variables and secrets
 
 
 def own_environment() -> Path | None:

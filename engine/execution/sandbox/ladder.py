@@ -30,12 +30,9 @@ from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.mounts import MountKind
 from engine.frozen import frozen
 
-# The rung of macOS: `sandbox-exec` with a profile of its own for each command (SPEC 3.8).
-#
-# Apple calls the program deprecated and ships it still; others confine agents with it. A process may still see others'
-# names, and there is no loopback of the command's own, so that nothing listens and nothing connects unless the network
-# is allowed. The rung is taken only after a real command was held by it.
-
+# macOS: `sandbox-exec` with a profile of its own for each command. Apple calls the program deprecated and ships it
+# still; others confine agents with it. A process may still see others' names, and there is no loopback of the
+# command's own, so that nothing listens and nothing connects unless the network is allowed.
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
@@ -149,11 +146,12 @@ def quote_path(path: Path | str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-_SYSTEM_BY_RUNG = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
-_FIX_BY_RUNG = {
-    "bubblewrap": "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
-    "seatbelt": "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists",
-}
+_RUNGS = (
+    ("bubblewrap", "Linux", "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`"),
+    ("landlock", "Linux", ""),
+    ("seatbelt", "Darwin", "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists"),
+)
+"""The rungs, each with its system, and how to get it where it is not there."""
 
 
 @functools.cache
@@ -185,43 +183,36 @@ def ladder_reports() -> list[RungReport]:
     candidates = {rung.name: rung for rung in _rungs_of_platform()}
     in_force = best_sandbox().name
     reports = []
-    for name, system_name in _SYSTEM_BY_RUNG.items():
+    for name, system_name, fix in _RUNGS:
         rung = candidates.get(name)
         if rung is not None:
-            reports.append(
-                RungReport(name, not rung.problem, name == in_force, _describe_limitations(rung), _suggest_fix(rung))
-            )
+            problem = rung.problem
+            limitations = f"it does not work: {problem}" if problem else "; ".join(rung.limitations)
+            reports.append(RungReport(name, not problem, name == in_force, limitations, _suggest_fix(name, problem)))
         elif system == system_name:
-            reports.append(RungReport(name, False, False, "it is not installed", _FIX_BY_RUNG[name]))
+            reports.append(RungReport(name, False, False, "it is not installed", fix))
         else:
             reports.append(RungReport(name, False, False, f"it is of {system_name}"))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
 
-def _describe_limitations(rung: Sandbox) -> str:
-    if rung.problem:
-        return f"it does not work: {rung.problem}"
-    return "; ".join(rung.limitations)
-
-
-def _suggest_fix(rung: Sandbox) -> str:
+def _suggest_fix(name: str, problem: str) -> str:
     """How to get a rung to work, as far as its problem tells; "" when it works."""
-    problem = rung.problem.lower()
     if not problem:
         return ""
-    if rung.name == "landlock":
+    problem = problem.lower()
+    if name == "landlock":
         return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
     if "namespace" in problem or "uid map" in problem or "not permitted" in problem or "permission denied" in problem:
         return (
             "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
             "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
         )
-    return f"check that `{rung.name}` can run a command"
+    return f"check that `{name}` can run a command"
 
 
-# Tries to escape from each sandbox that works here, for `clawpy doctor` (SPEC 9.8).
-
+# Attempts to escape, for `clawpy doctor` (SPEC 9.8)
 
 HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
 
