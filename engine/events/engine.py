@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.events.bus import Event, joined
+from engine.events.bus import Event
 from engine.model.text import count
 
 
@@ -168,19 +168,16 @@ class GuidanceFoundNoisy(
 
 
 class GuidanceFoundStale(Event):
-    """Something that leaders say (`subject`) has outlived its time: it is `days` old where `most` are the rule, or
-    names files that are `gone` (see `hierarchy.outcomes`). `told` sessions of the last 30 days carried it."""
+    """Something that leaders say (`subject`) has outlived its time: it is `days` old where `most` are the rule
+    (see `hierarchy.outcomes`). `told` sessions of the last 30 days carried it."""
 
     leader: str
     wording: str
     days: int
     most: int
     told: int
-    gone: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        if self.gone:
-            return f"guidance {self.subject} of {self.leader} names what no longer exists: {joined(self.gone)}"
         return f"guidance {self.subject} of {self.leader} is {count(self.days, 'day')} old; the limit is {self.most}"
 
 

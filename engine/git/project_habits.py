@@ -1,5 +1,5 @@
 """The habits of a project, from its history: which files change together, how often it is released. Only `read_history`
-and `deleted_files` ask git."""
+asks git."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import inf
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from statistics import median
 from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.commits import tags_by_commit
-from engine.model import Refusal
 from engine.statistics import wilson_lower_bound
 
 log = logging.getLogger(__name__)
@@ -73,18 +72,6 @@ def _changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Chang
             commit, int(at), len(parents.split()), subject,
             tuple(sorted(files)), tuple(sorted(deleted)), tuple(tags.get(commit, ())),
         )  # fmt: skip
-
-
-def deleted_files(workspace: str, paths: Sequence[str]) -> list[str]:
-    """The paths that the repository had once and the folder has no longer; [] where git cannot say."""
-    folder = Path(workspace)
-    try:
-        git = Git(folder, timeout=5)
-        missing = [path for path in paths if not (folder / path).exists()]
-        return [path for path in missing if git.text("log", "-1", "--format=%H", "HEAD", "--", f":(literal){path}")]
-    except Refusal as refusal:
-        log.warning("%s was not searched for missing files: %s", workspace, refusal)
-        return []
 
 
 MAX_FILES: Final = 30

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -126,7 +125,7 @@ class SessionFollower(Generic[RowT]):
 # Follows sessions that carried guidance, and reports guidance that is noisy or stale, once (SPEC 1.10, 5.1).
 #
 # *Noisy*: an agent's work goes worse with it than without, by more than chance however often it is checked. *Stale*:
-# older than the limit of its kind, or naming files that no longer exist.
+# older than the limit of its kind.
 
 
 MIN_SESSIONS = 10
@@ -144,8 +143,6 @@ MAX_DECISION_AGE = timedelta(days=30)
 
 MAX_PATTERN_AGE = timedelta(days=180)
 """Maximum age of knowledge in guidance, from when it was last written or confirmed."""
-
-_PATH = re.compile(r"(?<![\w/.~-])(?:[\w.-]+/)+[\w.-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
 
 
 @frozen
@@ -194,20 +191,9 @@ def is_outdated(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, 
     return None if pattern.at is None or now - pattern.at <= most else ((now - pattern.at).days, most.days)
 
 
-def paths(text: str) -> tuple[str, ...]:
-    """The words in a text that look like files of a repository: with a folder and an ending."""
-    return tuple(dict.fromkeys(_PATH.findall(text)))
-
-
 CURSOR = "hierarchy.guided"
 
 GUIDED = "GuidanceApplied"
-
-MAX_PATHS = 50
-"""Maximum number of file names of one leader's items that are looked for in a workspace."""
-
-FindDeletedFiles = Callable[[str, Sequence[str]], Sequence[str]]
-"""Of these paths those that the repository of a workspace had once and has no longer."""
 
 
 class GuidedSession(Row, table=True):
@@ -245,12 +231,10 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         *,
         clock: Clock,
         ledger: Ledger,
-        find_deleted: FindDeletedFiles = lambda workspace, paths: (),
     ) -> None:
         super().__init__(database, ledger, GuidedSession, cursor=CURSOR, begins=GUIDED)
         self._profiles = profiles
         self._clock = clock
-        self._find_deleted = find_deleted
 
     def review(self) -> None:
         """Tell of what was said in the last 30 days though it had outlived its time, and give up rows that count no
@@ -287,33 +271,17 @@ class GuidedSessions(SessionFollower[GuidedSession]):
     def _stale(
         self, sessions: Iterable[GuidedSession], now: datetime
     ) -> list[tuple[tuple[str, str, str, str], GuidanceFoundStale]]:
-        carried: Counter[tuple[str, str]] = Counter()
-        workspaces: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for row in sessions:
-            for each in row.items.items():
-                carried[each] += 1
-                workspaces[each].add(row.workspace)
-        leaders = sorted({ref.partition("#")[0] for ref, _ in carried})
+        carried = Counter(each for row in sessions for each in row.items.items())
         stale = []
-        for leader, profile in self._profiles.load(leaders).items():
+        for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
             past = _past(leader, profile, now)
-            checked = 0
             for item in read_items(profile):
                 key = item.ref, item.wording
-                if key not in carried:
-                    continue
-                names = paths(item.text)[: MAX_PATHS - checked]
-                checked += len(names)
-                missing = sorted(
-                    {name for at in workspaces[key] if at and names for name in self._find_deleted(at, names)}
-                )
-                age = past.get(item.ref)
-                if missing or age is not None:
-                    days, most = age or (0, 0)
+                if key in carried and item.ref in past:
+                    days, most = past[item.ref]
                     event = GuidanceFoundStale(
-                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=carried[key],
-                        gone=tuple(missing),
-                    )  # fmt: skip
+                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=carried[key]
+                    )
                     stale.append((("stale", *key, ""), event))
         return stale
 

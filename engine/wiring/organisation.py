@@ -14,7 +14,6 @@ from engine.execution.runners.flow_registry import FlowRegistry, LearnedFlow, le
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.names import ProjectIds, top_folder
-from engine.git.project_habits import deleted_files
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
@@ -186,9 +185,7 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
     sharing = Sharing(core.database, profiles, core.agents, PostgresStore(url) if url else None)
     core.bubbles = Bubbles(core.database, core.agents, profiles, randomness=randomness, exchange=sharing.exchange)
     core.teaching = Teaching(core.database, core.agents, core.cascade, clock=clock)
-    core.guided_sessions = GuidedSessions(
-        core.database, profiles, clock=clock, ledger=core.ledger, find_deleted=deleted_files
-    )
+    core.guided_sessions = GuidedSessions(core.database, profiles, clock=clock, ledger=core.ledger)
 
 
 def _activity(core: Services) -> Mapping[str, Doing]:

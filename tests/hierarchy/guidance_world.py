@@ -12,7 +12,7 @@ from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
-from engine.hierarchy.outcomes import FindDeletedFiles, GuidedSessions
+from engine.hierarchy.outcomes import GuidedSessions
 from engine.hierarchy.profiles import LoadDecisions, Profiles
 from engine.hierarchy.sharing import PostgresStore, Sharing
 from engine.hierarchy.teaching import Teaching, run_round
@@ -95,7 +95,6 @@ def make_world(
     *,
     load_decisions: LoadDecisions = lambda leaders: {},
     store: PostgresStore | None = None,
-    find_deleted: FindDeletedFiles = lambda workspace, paths: (),
     activity: Activity | None = None,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
@@ -117,7 +116,7 @@ def make_world(
         cascade,
         Bubbles(database, agents, profiles, randomness=randomness, exchange=sharing.exchange),
         Teaching(database, agents, cascade, clock=clock),
-        GuidedSessions(database, profiles, clock=clock, ledger=Ledger(database), find_deleted=find_deleted),
+        GuidedSessions(database, profiles, clock=clock, ledger=Ledger(database)),
         database,
         clock,
     )

@@ -13,7 +13,6 @@ from engine.events import (
     Event,
     SessionEnded,
 )
-from engine.git.project_habits import deleted_files
 from engine.hierarchy.outcomes import (
     MAX_DECISION_AGE,
     MAX_PATTERN_AGE,
@@ -21,13 +20,11 @@ from engine.hierarchy.outcomes import (
     Tally,
     is_outdated,
     next_outcome,
-    paths,
 )
 from engine.model import LeaderDecision, Pattern
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.conftest import Repository
-from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world
+from tests.hierarchy.guidance_world import World, edit_profile, make_world
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -98,20 +95,6 @@ def test_stale_at_its_boundary(kind: str, most: timedelta) -> None:
     assert aged(None) is None  # what stands in a soul has no date
     assert aged(most) is None
     assert aged(most + TICK) == (most.days, most.days)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("run tests/test_cart.py::test_0, tests/test_b.py and 2 more", ("tests/test_cart.py", "tests/test_b.py")),
-        ("see https://example.org/a/b.html", ()),
-        ("look into ~/notes/a.md or /etc/hosts.conf", ()),
-        ("and/or 1/2 v1.2/x", ()),
-        ("src/a-b/c_d.tsx.", ("src/a-b/c_d.tsx",)),
-    ],
-)
-def test_what_looks_like_a_file(text: str, found: tuple[str, ...]) -> None:
-    assert paths(text) == found
 
 
 # -- in the ledger
@@ -188,26 +171,6 @@ def test_a_decision_that_is_recent_no_more_is_told_once(work: Work, clock: FakeC
     assert (found["subject"], found["days"], found["most"], found["told"]) == ("lead#recent-decisions/d1", 31, 30, 1)
     work.world.run_round()
     assert len(work.facts("GuidanceFoundStale")) == 1
-
-
-def test_guidance_that_names_files_that_are_gone_is_stale(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    shop = Repository(tmp_path / "shop")
-    shop.write("tests/test_cart.py", "def test_0(): pass\n")
-    shop.commit("a test")
-    world = make_world(tmp_path, database, clock, find_deleted=deleted_files)
-    work = Work(world)
-    world.bubbles.offer(
-        learning(1, text="In shop run tests/test_cart.py::test_0 and docs/never.py before handing over")
-    )
-    world.bubbles.flush()
-    work.do(bad=False, workspace=str(shop.path))
-    world.run_round()
-    assert work.facts("GuidanceFoundStale") == []
-    (shop.path / "tests" / "test_cart.py").unlink()
-    world.run_round()
-    [found] = work.facts("GuidanceFoundStale")
-    assert found["gone"] == ["tests/test_cart.py"]  # what never was there is not gone
-    assert (found["leader"], found["told"], found["days"]) == ("lead", 1, 0)
 
 
 def test_a_round_that_reached_every_worker_is_a_refresh(work: Work) -> None:

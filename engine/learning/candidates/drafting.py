@@ -440,14 +440,9 @@ def _fragment_from_noisy(evidence: Evidence) -> FragmentDraft:
 def _fragment_from_stale(evidence: Evidence) -> FragmentDraft:
     details = evidence.record.details
     text, trust = _guidance_text(evidence)
-    reasons = []
-    if details["most"]:
-        reasons.append(f"it is {count(details['days'], 'day')} old, where {details['most']} are the rule")
-    if details["gone"]:
-        reasons.append(f"files that it names are gone: {', '.join(map(str, details['gone'][:5]))}")
     line = (
-        f"{details['leader']} says {quote(text)}, and {' and '.join(reasons)}: look whether it still holds before you "
-        "follow it."
+        f"{details['leader']} says {quote(text)}, and it is {count(details['days'], 'day')} old, where "
+        f"{details['most']} are the rule: look whether it still holds before you follow it."
     )
     title = f"Mark advice from {details['leader']} as possibly out of date: {quote(text, 60)}"
     return FragmentDraft([line], title, trust)

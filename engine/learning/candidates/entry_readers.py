@@ -365,17 +365,12 @@ def _read_harm(reading: Reading) -> Records:
 
 
 def _read_stale_guidance(reading: Reading) -> Records:
-    """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
-    are gone and 2 for each, 2 for each session that carried it up to 20."""
-    days, most, gone, told, leader = reading.get("days", "most", "gone", "told", "leader")
-    past, missing = max(0, days - most) if most else 0, len(gone)
+    """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 2 for each session that
+    carried it up to 20."""
+    days, most, told, leader = reading.get("days", "most", "told", "leader")
     parts = (
         (40.0, "it is past its age limit"),
-        (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old; the limit is {most}"),
-        (
-            15.0 * (missing > 0) + 2.0 * min(FULL_BREADTH, missing),
-            f"{count(missing, 'file')} it names no longer exist",
-        ),
+        (20.0 * share(days - most, most), f"{count(days, 'day')} old; the limit is {most}"),
         (2.0 * min(10, told), f"{count(told, 'session')} used it recently"),
     )
     yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _with_ref(reading))

@@ -71,9 +71,7 @@ NOISY = GuidanceFoundNoisy(
     subject="cto#patterns/x", leader="cto", agent=AGENT, wording="w", told=12, told_bad=9, untold=12, untold_bad=2,
     harm=0.1,
 )  # fmt: skip
-STALE = GuidanceFoundStale(
-    subject="cto#patterns/x", leader="cto", wording="w", days=200, most=180, told=4, gone=("src/old.py",)
-)
+STALE = GuidanceFoundStale(subject="cto#patterns/x", leader="cto", wording="w", days=200, most=180, told=4)
 HARMFUL = OverlayFoundHarmful(
     subject="over_1", **HERE, candidate_id="cand_1", type="prompt_fragment", agent=AGENT, with_runs=12, with_good=3,
     without_runs=12, without_good=10, difference=-0.58, low=-0.85, high=-0.12,
@@ -121,7 +119,7 @@ def permitted(answer: str, by: str = "") -> Event:
         (guided(), [("guidance_applied", "agent", AGENT, 31.0)]),
         (NOISY, [("guidance_noisy", "agent", AGENT, 68.0)]),
         (HARMFUL, [("guidance_noisy/overlay", "agent", AGENT, 69.6)]),
-        (STALE, [("stale_guidance", "leader", "cto", 67.2)]),
+        (STALE, [("stale_guidance", "leader", "cto", 50.2)]),
         (TeachingRefreshed(taught=3, unchanged=1), [("teaching_refresh", "leader", "", 40.0)]),
         (UNSHARED, [("cloud_sync_failure/leadership", "leader", "", 60.0)]),
         (RECALLED, [(f"cloud_memory_recall_hit/mem_{number}", "agent", AGENT, 45.0) for number in (1, 2)]),

@@ -41,8 +41,8 @@ def overlap(files: int, conflicting: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def stale(days: int, most: int, gone: int, told: int) -> dict[str, Any]:
-    return {"leader": "cto", "days": days, "most": most, "gone": ["f"] * gone, "told": told}
+def stale(days: int, most: int, told: int) -> dict[str, Any]:
+    return {"leader": "cto", "days": days, "most": most, "told": told}
 
 
 def error(tool: str, message: str) -> dict[str, Any]:
@@ -67,11 +67,9 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("AgentErred", error("exec", "ruff broke off"), 3, 60.0),
         ("AgentErred", error("model", "overloaded"), 99, 50.0),  # which guidance cannot change
         ("GuidanceFoundNoisy", {"harm": 0.0}, 0, 60.0),
-        ("GuidanceFoundStale", stale(0, 0, 1, 1), 0, 59.0),
-        ("GuidanceFoundStale", stale(0, 0, 1, 2), 0, 61.0),
-        ("GuidanceFoundStale", stale(360, 180, 0, 0), 0, 60.0),
-        ("GuidanceFoundStale", stale(359, 180, 0, 0), 0, 59.9),
-        ("GuidanceFoundStale", stale(720, 180, 9, 99), 0, 100.0),
+        ("GuidanceFoundStale", stale(360, 180, 0), 0, 60.0),
+        ("GuidanceFoundStale", stale(359, 180, 0), 0, 59.9),
+        ("GuidanceFoundStale", stale(720, 180, 99), 0, 80.0),
         ("CloudSyncFailed", {"unsent": 9}, 0, 58.0),
         ("CloudSyncFailed", {"unsent": 10}, 0, 60.0),
         ("CloudSyncFailed", {"unsent": 0}, 4, 60.0),
