@@ -1,25 +1,26 @@
-"""Preference pairs, made from the operator's decisions (SPEC 8.2), and their table."""
+"""Preference pairs, made from the operator's decisions (SPEC 8.2): their table, and the lines of training files (8.3).
+
+Preferences have four formats: `plain` is ours, `together` and `openai` are the same, `trl` is the conversational format
+of TRL. Weights are in a second file, line by line.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import pydantic
+from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
 from sqlmodel import Field, Session, col, func, select
 
 from engine.frozen import frozen
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecidedCard
+from engine.model.text import validation_faults
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, utc_field
-
-# Writes, reads and checks the lines of training files (SPEC 8.3). Pure.
-#
-# Preferences have four formats: `plain` is ours, `together` and `openai` are the same, `trl` is the conversational
-# format of TRL. Weights are in a second file, line by line.
-
 
 INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
 """`TWIN_INSTRUCTION` for pairs, whose texts have no more than these two (SPEC 8.2)."""
@@ -119,19 +120,55 @@ def _reply_message(text: str) -> dict[str, str]:
 # -- reading and checking
 
 
+_Text = Annotated[str, pydantic.Field(strict=True, pattern=r"\S")]
+
+
+class _Message(BaseModel):
+    role: Literal["system", "user", "assistant"]
+    content: _Text
+
+
+class _Reply(BaseModel):
+    role: Literal["assistant"]
+    content: _Text
+
+
+class _Plain(BaseModel):
+    prompt: _Text
+    chosen: _Text
+    rejected: _Text
+
+
+class _Chat(BaseModel):
+    """The names of TRL, and those of Together and OpenAI."""
+
+    messages: list[_Message] = pydantic.Field(
+        min_length=1, validation_alias=AliasChoices("prompt", AliasPath("input", "messages"))
+    )
+    chosen: tuple[_Reply] = pydantic.Field(validation_alias=AliasChoices("chosen", "preferred_output"))
+    rejected: tuple[_Reply] = pydantic.Field(validation_alias=AliasChoices("rejected", "non_preferred_output"))
+
+
 def read_preference(line: str) -> tuple[str, str, str]:
     """(context, chosen, rejected) of a line in any of the shapes. Raises ValueError that says what is wrong."""
-    fields = _object(line)
-    if "input" in fields:
-        shape, prompt = Shape.TOGETHER, _mapping(fields["input"], "input").get("messages")
-        chosen, rejected = fields.get("preferred_output"), fields.get("non_preferred_output")
-    else:
-        shape = Shape.PLAIN if isinstance(fields.get("prompt"), str) else Shape.TRL
-        prompt, chosen, rejected = (fields.get(name) for name in ("prompt", "chosen", "rejected"))
-    if shape is Shape.PLAIN:
-        sides = _text(prompt, "prompt"), _text(chosen, "chosen"), _text(rejected, "rejected")
-    else:
-        sides = _situation(prompt), _one_answer(chosen, "the chosen side"), _one_answer(rejected, "the rejected side")
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ValueError("the line is not an object")
+    try:
+        if isinstance(document.get("prompt"), str):
+            plain = _Plain.model_validate(document)
+            sides = plain.prompt, plain.chosen, plain.rejected
+        else:
+            chat = _Chat.model_validate(document)
+            if chat.messages[-1].role != "user":
+                raise ValueError("the prompt must end with a user message")
+            situation = "\n\n".join(message.content for message in chat.messages if message.role != "system")
+            sides = situation, chat.chosen[0].content, chat.rejected[0].content
+    except ValidationError as error:
+        raise ValueError("; ".join(validation_faults(error))) from None
     if sides[1] == sides[2]:
         raise ValueError("the chosen and the rejected side are the same")
     return sides
@@ -159,52 +196,6 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
         errors.append("the file is empty")
     more = len(errors) - MAX_ERRORS
     return errors if more <= 0 else [*errors[:MAX_ERRORS], f"and {more} more"]
-
-
-def _object(line: str) -> Mapping[str, Any]:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
-    return _mapping(document, "the line")
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is not an object")
-    return value
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{what} is not text")
-    return value
-
-
-def _messages(value: object, what: str) -> list[tuple[str, str]]:
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise ValueError(f"{what} is not a list of messages")
-    messages = []
-    for pair in value:
-        message = _mapping(pair, "a message")
-        if message.get("role") not in ("system", "user", "assistant"):
-            raise ValueError(f"a message has the role {message.get('role')!r}")
-        messages.append((message["role"], _text(message.get("content"), f"the content of a {message['role']} message")))
-    return messages
-
-
-def _situation(value: object) -> str:
-    messages = _messages(value, "the prompt")
-    if messages[-1][0] != "user":
-        raise ValueError("the prompt must end with a user message")
-    return "\n\n".join(text for role, text in messages if role != "system")
-
-
-def _one_answer(value: object, what: str) -> str:
-    messages = _messages(value, what)
-    if [role for role, _ in messages] != ["assistant"]:
-        raise ValueError(f"{what} must be exactly one assistant message")
-    return messages[0][1]
 
 
 MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"

@@ -231,13 +231,13 @@ def test_every_shape_reads_back(context: str, chosen: str, rejected: str, shape:
     [
         ("{", "no JSON"),
         ("[]", "the line is not an object"),
-        ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected is not text"),
+        ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected: "),
         ('{"prompt": "a", "chosen": "b", "rejected": "b"}', "the same"),
         ('{"input": {"messages": [{"role": "user", "content": "a"}]}, "preferred_output": [], '
-         '"non_preferred_output": []}', "not a list of messages"),
+         '"non_preferred_output": []}', "preferred_output"),
         ('{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}, '
          '{"role": "assistant", "content": "c"}], "rejected": [{"role": "assistant", "content": "d"}]}',
-         "exactly one assistant message"),
+         "chosen"),
         ('{"prompt": [{"role": "assistant", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}], '
          '"rejected": [{"role": "assistant", "content": "d"}]}', "end with a user message"),
         (json.dumps({"prompt": "x" * 200_000, "chosen": "b", "rejected": "c"}), "longer than 200000"),
