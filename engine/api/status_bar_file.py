@@ -13,7 +13,7 @@ from engine.api.documents import instant
 from engine.background import Background
 from engine.events import Subscription
 from engine.files import write_json
-from engine.model import Card, Refusal, sanitise
+from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -31,20 +31,16 @@ MAX_PROMPT_CHARS = 120
 MIN_INTERVAL_S = 1.0
 """Minimum seconds between two writes: events may come by the thousand, and a bar asks every few seconds."""
 
-RELEVANT_KIND_PREFIXES = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
-"""The file is written again after events whose kind begins so."""
-
 
 class StatusBarFile:
-    """Writes the file whenever cards, holds or the state change. Callable from any thread."""
+    """Writes the file whenever what it says has changed. Callable from any thread."""
 
     def __init__(self, engine: Services) -> None:
         self.file = engine.home.status_bar_file
         self._engine = engine
-        self._background = Background("clawpy-status-bar", self._write_if_concerned)
+        self._background = Background("clawpy-status-bar", self._follow)
         self._subscription: Subscription | None = None
         self._last_document: dict[str, Any] | None = None
-        self._dropped = 0
 
     def start(self) -> None:
         """Start to follow events."""
@@ -75,30 +71,16 @@ class StatusBarFile:
                     "expiresAt": instant(card.expires_at),
                     "snoozedUntil": instant(card.snoozed_until),
                 }
-                for card in self._unexpired_cards()[:MAX_CARDS]
+                for card in self._engine.cards.pending(include_snoozed=True)[:MAX_CARDS]
             ],
         }
 
-    def _unexpired_cards(self) -> list[Card]:
-        """Pending cards in order, and snoozed ones: the status bar itself knows when a card wakes up."""
-        cards, now = self._engine.cards, self._engine.clock.now()
-        pending = {card.id for card in cards.pending()}
-        return [card for card in cards.pending(include_snoozed=True) if card.id in pending or card.snoozed(now)]
-
-    def _write_if_concerned(self) -> float | None:
-        """Write the file if an event concerns it. Returns the seconds until the next call, None to wait for an
-        event."""
-        subscription = self._subscription
-        if subscription is None:
+    def _follow(self) -> float | None:
+        """Write the file after events. Returns the seconds until the next call, None to wait for an event."""
+        if self._subscription is None:
             return None
-        events = subscription.drain()
-        missed, self._dropped = subscription.dropped > self._dropped, subscription.dropped
-        if (
-            self._last_document is None
-            or missed
-            or any(event.kind.startswith(RELEVANT_KIND_PREFIXES) for event in events)
-        ):
-            self.write()
+        events = self._subscription.drain()
+        self.write()
         return MIN_INTERVAL_S if events else None
 
     def write(self) -> None:

@@ -17,9 +17,9 @@ import pytest
 from clawpy_console.cli import status_bar
 from clawpy_console.cli.options import split_options
 from clawpy_console.cli.status_bar import line
-from engine.api.status_bar_file import MIN_INTERVAL_S, StatusBarFile
+from engine.api.status_bar_file import StatusBarFile
 from engine.clock import FakeClock
-from engine.events import EventBus, PredictionCreated, SessionEnded
+from engine.events import EventBus
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Hold
@@ -79,27 +79,6 @@ def test_a_hold_is_said_until_it_is_over(world: World, clock: FakeClock) -> None
     assert line(document, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     assert world.says() == "⏸ stop"
-
-
-def test_what_comes_together_is_looked_at_together(world: World, clock: FakeClock, bus: EventBus) -> None:
-    told = PredictionCreated(subject="pred_a", flow="", channel="koji-core", confidence=0.7, source="template")
-    other = SessionEnded(prediction_id="", state="", summary="", cost=0)
-    world.file._subscription = bus.subscribe(lambda: None, capacity=2)
-    assert world.file._write_if_concerned() is None
-    assert _count(world.home) == 0
-    for fact in (told, other):
-        bus.publish(fact)
-        assert world.file._write_if_concerned() == MIN_INTERVAL_S == 1.0, "the next write is a second later"
-    assert world.file._write_if_concerned() is None, "and none when nothing came"
-    written = world.home.status_bar_file.stat().st_mtime_ns
-    bus.publish(told)
-    world.file._write_if_concerned()
-    assert world.home.status_bar_file.stat().st_mtime_ns == written, "nothing changed"
-    world.pending = [card("pred_a", clock.now())]
-    for fact in (told, other, other):
-        bus.publish(fact)
-    world.file._write_if_concerned()
-    assert _count(world.home) == 1, "what was too much to be kept may have concerned it"
 
 
 def _count(home: Home) -> int:

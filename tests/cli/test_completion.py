@@ -108,16 +108,6 @@ def test_nothing_heavy_is_imported_to_answer() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("damage", [b"", b"no database", b"SQLite format 3\0"])
-def test_a_damaged_home_offers_nothing(home: Home, damage: bytes) -> None:
-    for folder in (home.data, home.cache, home.config):
-        folder.mkdir(parents=True)
-    home.database.write_bytes(damage)
-    home.config_file.write_bytes(b"[channels\xff")
-    for kind in ("cards", "sessions", "agents", "channels", "workspaces"):
-        assert completion_names(home, kind) == {}
-
-
 def choices(verb: Verb, name: str) -> set[str]:
     return next(set(argument.settings["choices"]) for argument in verb.arguments if argument.name == name)
 

@@ -19,7 +19,7 @@ import pytest
 
 from engine import Engine, call, open_engine
 from engine.home import Home
-from engine.lock import held_refusal, read_holder
+from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, Said
 from tests.support.forked import Forked, Nursery
@@ -201,27 +201,6 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert "config: crossPollEnabled is false" in (told := clawpy("resume").err)
     assert "turn crossPollEnabled on" in told
     clawpy("config", "set", "crossPollEnabled", "true")
-
-
-@pytest.mark.long
-def test_another_repository_joins_the_engine_that_runs(
-    clawpy: Clawpy,
-    home: Home,
-    holder: Forked,
-    project: Path,
-    demo_project: Callable[[Path], Path],
-    tmp_path: Path,
-) -> None:
-    """As the refusal of a home that is held says."""
-    other = str(demo_project(tmp_path / "other"))
-    fix = held_refusal(home).fix
-    assert "clawpy --workspace DIR predict" in fix
-    assert "clawpy config set 'workspaces.\"DIR\".autonomy' cards" in fix
-    cards = document(clawpy("--workspace", other, "predict", "--json"))["predictions"]
-    assert {card["workspace"] for card in cards} == {other}
-    assert document(clawpy("status", "--json"))["workspaces"] == [str(project)]
-    assert clawpy("config", "set", f'workspaces."{other}".autonomy', "cards").code == 0
-    assert document(clawpy("status", "--json"))["workspaces"] == [str(project), other]
 
 
 @pytest.mark.long

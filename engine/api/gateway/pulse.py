@@ -24,11 +24,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
 from engine.api.documents import status as status_document
-from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import ClientCounts, Limits
+from engine.api.gateway.access import Access, ClientCounts, Limits
 from engine.api.gateway.calls import INVALID_REQUEST, Calls, fault
-from engine.api.gateway.guard import TokenBucket
 from engine.api.gateway.models import RpcCall
+from engine.api.gateway.server import TokenBucket
 from engine.api.operations.operation import describe_fault
 from engine.events import Event
 from engine.model import Refusal

@@ -1,5 +1,8 @@
-"""Operations on cards and tasks: predict, cards, propose, approve, dismiss, muted, snooze, undo, tasks (SPEC 2,
-9.8)."""
+"""Operations on cards and tasks: predict, cards, propose, approve, dismiss, muted, snooze, undo, tasks (SPEC 2, 9.8);
+for phones, scripts and agents: latest, health, crosspoll, trigger, configure, twin (SPEC 10.1).
+
+A trigger without a card's id comes from a program, so it passes every rail like work that runs by itself (SPEC 3.1).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from engine.api.documents import (
     SHOWN_TRANSCRIPT_LINES,
@@ -17,11 +20,14 @@ from engine.api.documents import (
     document,
     document_with_transcript,
     find_target,
+    instant,
     match_prefix,
+    status,
     target_document,
 )
-from engine.api.operations.operation import Limit, NonEmptyText, Seconds, Text, operation, require
-from engine.model import Card, DecidedBy, DismissReason, Refusal, Status
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Seconds, Text, operation, require
+from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
+from engine.prediction.predictors import UnusableReply
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -205,3 +211,200 @@ def tasks(
     if action == "done":
         return {"task": document(engine.tasks.done(require("id", id)))}
     return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}
+
+
+# Phones, scripts, agents
+
+
+TRIGGER_SOURCE = "gateway"
+"""The source of triggers from programs, for the loop rail (SPEC 3.3)."""
+
+CARD_REASONING = "requested over the gateway"
+
+Hour = Annotated[int, Field(ge=0, le=23), ACCEPT_WHOLE_FLOAT]
+
+
+class ChatMessage(BaseModel, extra="forbid", strict=True):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[str, Field(max_length=4_000)]
+
+
+@operation()
+def latest(
+    engine: Services,
+    count: Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=10)] = 3,
+    channel: Annotated[str, Field(min_length=1, max_length=100, examples=["koji-core"])] | None = None,
+    shown: bool = False,
+) -> Document:
+    """Pending predictions, best first. `shown`: a person looks at them, so they may later count as passed over."""
+    pending = engine.cards.pending(channel=channel)[:count]
+    if shown:
+        engine.cards.mark_shown([card.id for card in pending])
+    return {"predictions": document(pending), "count": len(pending), **_timestamp_and_status(engine)}
+
+
+@operation()
+def health(engine: Services) -> Document:
+    """That the engine answers, and how it stands."""
+    return {"status": "ok", "version": engine.version, **_timestamp_and_status(engine)}
+
+
+@operation()
+def crosspoll(engine: Services) -> Document:
+    """The state, costs and triggers."""
+    return status(engine)
+
+
+def _timestamp_and_status(engine: Services) -> Document:
+    return {"timestamp": instant(engine.clock.now()), "crossPollStatus": status(engine)}
+
+
+@operation()
+def trigger(
+    engine: Services,
+    target_channel: Text | None = None,
+    channel: Text | None = None,
+    hint: NonEmptyText | None = None,
+    force: bool = False,
+    prediction_id: Text | None = None,
+    from_channel: Text | None = None,
+    workspace: Text | None = None,
+    *,
+    decided_by: DecidedBy,
+) -> Document:
+    """With `predictionId` that card is approved, by you. Without it a program asks: the card that says `hint` (made, if
+    there is none), or else the best one, is run if every rail lets it; `force` skips the rate alone. With `fromChannel`
+    an agent asks that works on that channel, and is no approval either: what goes in circles is stopped. `channel` is
+    the same as `targetChannel`."""
+    channel = target_channel or channel
+    for name in (channel, from_channel):
+        check_channel(engine, name)
+    card: Card | None
+    if prediction_id is not None:
+        card = engine.cards.get(prediction_id)
+    elif hint:
+        card = _card_of_hint(engine, hint, channel, workspace)
+    else:
+        engine.predictions.run_cycle(requested=True)
+        card = next(iter(engine.cards.pending(channel=channel)), None)
+    if card is None:
+        where = f" for #{channel}" if channel else ""
+        return _trigger_document(engine, None, channel, f"nothing to propose{where} now")
+    try:
+        if prediction_id is not None and from_channel is None:
+            work = card.assignment
+            if channel not in (None, work.channel) or hint not in (None, work.prompt):
+                message = f"{card.id} is “{work.prompt}” on {work.channel}"
+                raise Refusal("another_card", message, "read it again, then approve it")
+            engine.autonomy.heard("gateway trigger")
+            engine.cards.approve(card.id, by=decided_by)
+        else:
+            engine.cards.trigger(card.id, force=force, by=from_channel or TRIGGER_SOURCE)
+    except Refusal as refusal:
+        if refusal.code not in ("blocked", "needs_acknowledgement", "no_runner"):
+            raise
+        return _trigger_document(engine, card.id, channel, f"it is pending as a card: {refusal.message}")
+    return _trigger_document(engine, card.id, channel, "")
+
+
+def _card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:
+    if workspace is not None and workspace not in engine.workspaces:
+        raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
+    where = workspace or next(iter(engine.workspaces), None)
+    if where is None:
+        raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
+    words = sanitise(hint).strip()
+    for card in engine.cards.pending(include_snoozed=True):
+        work = card.assignment
+        if (work.prompt, work.workspace) == (words, where) and channel in (None, work.channel):
+            return card
+    return engine.cards.propose(hint, workspace=where, channel=channel, reasoning=CARD_REASONING)
+
+
+def _trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:
+    about: Document = {"prediction": None, "session": None}
+    if card_id:
+        about = target_document(find_target(engine, card_id))
+        channel = about["prediction"]["targetChannel"]
+    return {
+        "triggered": not obstacle,
+        "prediction": about["prediction"],
+        "targetChannel": channel,
+        "message": obstacle or f"Cross-pollination prompt started on #{channel}",
+        "session": about["session"],
+        "status": status(engine),
+    }
+
+
+@operation(marks_presence=True)
+def configure(
+    engine: Services,
+    enabled: bool | None = None,
+    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), ACCEPT_WHOLE_FLOAT] | None = None,
+    cost_cap_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None = None,
+    auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] | None = None,
+    quiet_hours_start: Hour | None = None,
+    quiet_hours_end: Hour | None = None,
+) -> Document:
+    """Change settings for this run only, all or none; a restart brings the file's back. Dollars, milliseconds, hours of
+    the local day. Holds stay until they are resumed."""
+    values = {
+        "cross_poll_interval_ms": interval_ms,
+        "cross_poll_cost_cap_per_hour": cost_cap_per_hour,
+        "cross_poll_auto_execute_threshold": auto_execute_threshold,
+        "quiet_hours_start": quiet_hours_start,
+        "quiet_hours_end": quiet_hours_end,
+    }
+    if changed := {name: value for name, value in values.items() if value is not None}:
+        engine.settings.set_for_this_run(changed)
+    if enabled is not None:  # last, for it cannot fail
+        engine.safety.kill_switch.set_enabled(enabled)
+    now, settings = status(engine), engine.settings.current
+    return {
+        "config": {
+            "enabled": now["enabled"],
+            "intervalMs": settings.cross_poll_interval_ms,
+            "costCapPerHour": settings.cross_poll_cost_cap_per_hour,
+            "autoExecuteThreshold": settings.cross_poll_auto_execute_threshold,
+            "quietHoursStart": settings.quiet_hours_start,
+            "quietHoursEnd": settings.quiet_hours_end,
+        },
+        "crossPollStatus": now,
+    }
+
+
+@operation()
+def twin(
+    engine: Services,
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10)],
+    model: Annotated[str, Field(max_length=200)] | None = None,
+    temperature: Annotated[float, Field(ge=0, le=1)] = 0.3,
+    max_tokens: Annotated[int, Field(ge=1, le=200, alias="max_tokens"), ACCEPT_WHOLE_FLOAT] = 200,
+) -> Document:
+    """The single most valuable action to take right now, as the Twin sees it (SPEC 2.3): the answer of the configured
+    model within every cap, else the best card. What `user` says is the situation; the engine uses its own instruction
+    in place of `system`."""
+    named = engine.model_twin.named if engine.settings.current.twin_model_enabled else None
+    if model is not None and (named is None or model not in (str(named), named.model)):
+        message = f"the Twin model is {named}" if named else "no Twin model is enabled"
+        raise Refusal("another_model", message, "leave `model` out")
+    if named is not None:
+        situation = "\n\n".join(message.content for message in messages if message.role == "user")
+        try:
+            reply = engine.model_twin.answer(str(named), situation, temperature=temperature, max_tokens=max_tokens)
+            return {"model": str(named), "source": "twin-model", **reply.model_dump()}
+        except (NoAnswer, UnusableReply):
+            pass  # what cannot be asked falls back (SPEC 2.3), as in a cycle
+    best = next(iter(engine.cards.pending()), None)
+    if best is None:
+        raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")
+    return {
+        "model": best.source.value,
+        "source": best.source.value,
+        "prompt": best.assignment.prompt,
+        "channel": best.assignment.channel,
+        "confidence": round(best.confidence, 4),
+        "reasoning": best.reasoning,
+    }

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from engine import open_engine
-from engine.api.gateway.addresses import Limits
+from engine.api.gateway.access import Limits
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import Gateway
 from engine.engine import Engine

@@ -13,13 +13,11 @@ import httpx
 import pytest
 
 from engine.api.control import ask
-from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, gateway_token, rotate_token
-from engine.api.gateway.addresses import Limits
-from engine.clock import SystemClock
+from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, gateway_token, rotate_token
 from engine.config.sections import Surface
 from engine.home import Home
 from engine.keys import Keyring, Keys
-from engine.lock import HomeLock, read_holder
+from engine.lock import read_holder
 from engine.model import DecidedBy, Refusal, SessionState, Status
 from engine.storage import state
 from engine.storage.database import Database
@@ -185,21 +183,6 @@ def test_the_verb_shows_it_and_makes_another(tmp_path: Path) -> None:
     made = gateway_token(home, new=True, in_file=True)
     assert gateway_token(home)["token"] == made["token"]
     assert gateway_token(home, new=True, in_file=True)["token"] != made["token"]
-
-
-def test_a_token_that_is_kept_nowhere_is_told_so_while_its_engine_listens(tmp_path: Path) -> None:
-    home = Home.locate(tmp_path)
-    lock = HomeLock(home, clock=SystemClock())
-    lock.acquire()
-    try:
-        lock.announce_gateway("http://127.0.0.1:8477")
-        with pytest.raises(Refusal) as refused:
-            gateway_token(home)
-        assert "not stored" in refused.value.message
-        assert "clawpy token new --store file" in refused.value.fix
-        assert "15 s" in refused.value.fix
-    finally:
-        lock.release()
 
 
 def test_a_token_of_a_persons_making_is_not_too_short(tmp_path: Path, database: Database) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from engine.api.gateway import models
-from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import ClientCounts, Limits, listen_address
+from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
 from engine.api.gateway.api import build
 from engine.engine import Engine
 from engine.model import Answer, DecidedBy, DecisionSignal, Question, SessionState, Status, TriggerType, Verdict
@@ -67,13 +66,6 @@ def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: E
     assert "gateway" in what
     again = told(served, "POST", f"/predictions/{card.id}/confirm", 409)
     assert again["error"]["code"] == "already_decided"
-
-
-def test_confirm_with_another_prompt(served: Served, engine: Engine) -> None:
-    card = served.card()
-    found = told(served, "POST", f"/predictions/{card.id}/confirm", 409, json={"edit": "colour=blue"})
-    assert found["error"]["code"] == "bad_parameters"
-    assert engine.cards.get(card.id).status is Status.PENDING
 
 
 def test_reject_undo_snooze(served: Served, engine: Engine) -> None:

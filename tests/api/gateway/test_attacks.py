@@ -252,23 +252,6 @@ def test_a_flood_is_told_to_wait_and_the_right_token_is_not(serve: Serve) -> Non
 
 
 @pytest.mark.long
-def test_other_machines_only_on_purpose(serve: Serve, served: Served) -> None:
-    from engine.model import Refusal
-
-    served.gateway.close()
-    try:
-        with pytest.raises(Refusal) as refused:
-            served.gateway.open(host="0.0.0.0", port=0)
-        assert refused.value.code == "unsafe_address"
-        assert not served.gateway.state().listening
-        served.gateway.open(host="0.0.0.0", port=0, tunnel=True)
-        assert "tunnel" in served.gateway.state().words
-    finally:
-        served.gateway.close()
-        served.gateway.open(port=0)
-
-
-@pytest.mark.long
 def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked, and even when something inside breaks with the token in its words."""
     other = serve()

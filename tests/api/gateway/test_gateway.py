@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.api.gateway.addresses import check_certificate, listen_address, override
+from engine.api.gateway.access import check_certificate, listen_address, override
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
 from engine.config.sections import GatewaySettings
@@ -229,28 +229,6 @@ def pair(folder: Path, phrase: bytes = b"") -> tuple[str, str]:
     other = ec.generate_private_key(ec.SECP256R1())
     (folder / "key.pem").write_bytes(other.private_bytes(pem, serialization.PrivateFormat.PKCS8, lock))
     return str(certificate(folder)), str(folder / "key.pem")
-
-
-def test_what_is_wrong_with_a_certificate_is_said_of_the_file(tmp_path: Path) -> None:
-    both, key = pair(tmp_path)
-    rubbish, alone = tmp_path / "rubbish.pem", tmp_path / "alone.pem"
-    rubbish.write_bytes(bytes(range(256)))
-    alone.write_text("-----BEGIN CERTIFICATE-----" + Path(both).read_text().partition("-----BEGIN CERTIFICATE-----")[2])
-    broken = tmp_path / "broken.pem"
-    broken.write_text(alone.read_text().replace("MII", "MIJ", 1))
-    check_certificate(both, both)
-    check_certificate(str(alone), both)
-
-    def wrong(certificate: str | Path, key: str | Path) -> str:
-        with pytest.raises(Refusal) as refused:
-            check_certificate(str(certificate), str(key))
-        assert refused.value.code == "bad_certificate"
-        assert refused.value.fix
-        return refused.value.message
-
-    for certificate, key_file in ((both, key), (rubbish, key), (alone, alone), (broken, both)):
-        assert wrong(certificate, key_file).startswith(f"{certificate} with {key_file} cannot be used: ")
-    assert "cannot be read" in wrong(tmp_path / "none", key)
 
 
 def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from engine.api.gateway.access import Access
-from engine.api.gateway.addresses import ClientCounts
+from engine.api.gateway.access import Access, ClientCounts
 from engine.api.gateway.calls import Calls
 from engine.api.gateway.pulse import Pulse
 from engine.events import PredictionExpired, StateChanged, TaskAdded

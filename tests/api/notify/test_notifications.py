@@ -143,12 +143,15 @@ def test_what_the_operator_did_himself_is_not_told(world: World, event: Event) -
     assert not world.courier.sent
 
 
-def test_a_card_that_was_decided_meanwhile_is_not_told(world: World, clock: FakeClock) -> None:
+def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_told(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.card("pred_a", confidence=0.4)
     world.card("pred_b", confidence=0.4)
     world.happen(created("pred_a", 0.4), created("pred_b", 0.4))
+    world.card("pred_c", confidence=0.4)
+    world.happen(created("pred_c", 0.4))
     world.decide("pred_a")
+    world.cards["pred_c"] = replace(world.cards["pred_c"], snoozed_until=clock.now() + timedelta(hours=2))
     clock.advance(timedelta(minutes=5))
     world.deliver()
     [note] = world.courier.to(Surface.PHONE)
@@ -157,15 +160,6 @@ def test_a_card_that_was_decided_meanwhile_is_not_told(world: World, clock: Fake
 
 
 # -- quiet hours
-
-
-def test_a_card_that_was_snoozed_meanwhile_is_not_told(world: World, clock: FakeClock) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    card = world.card()
-    world.happen(created())
-    world.cards["pred_a"] = replace(card, snoozed_until=clock.now() + timedelta(hours=2))
-    world.deliver()
-    assert not world.courier.sent
 
 
 def test_at_night_only_what_is_urgent_and_the_rest_in_the_morning(world: World, clock: FakeClock) -> None:
@@ -255,18 +249,6 @@ def test_a_fact_that_is_read_twice_is_told_once(
     world.notifications._store([fact for fact in facts if fact.kind == "StateChanged"])
     world.deliver()
     assert len(world.courier.sent) == 1
-
-
-def test_what_was_not_delivered_before_a_crash_is_delivered_after_it(
-    world: World, database: Database, clock: FakeClock, bus: EventBus
-) -> None:
-    world.at(phone=EVERYWHERE["phone"])
-    world.happen(PAUSED)
-    again = World(database, clock, bus)
-    again.at(phone=EVERYWHERE["phone"])
-    again.notifications.catch_up()
-    again.deliver()
-    assert len(again.courier.sent) == 1
 
 
 def test_old_news_is_no_news(world: World, clock: FakeClock) -> None:
