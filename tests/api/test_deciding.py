@@ -14,7 +14,7 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.memory.captures import CaptureRow
-from engine.model import NewMemory
+from engine.model import NewMemory, Trust
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
@@ -42,7 +42,7 @@ def captured(engine: Engine, *texts: str) -> None:
                 CaptureRow(
                     id=f"cap_{number}", kind="fact", text=text, tags=[], digest=str(number), session_id="session_1",
                     line=number, agent="backend_builder", workspace="/home/me/shop", at=MONDAY_MORNING,
-                    last_session="session_1",
+                    last_session="session_1", trust=Trust.QUOTED,
                 )
             )  # fmt: skip
 
