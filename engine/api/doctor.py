@@ -291,7 +291,7 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
 
 def _check_sandbox(settings: Settings) -> Check:
     from engine.execution import process_termination
-    from engine.execution.sandbox import best_sandbox, ladder_reports, limits
+    from engine.execution.sandbox import base, best_sandbox, ladder_reports
 
     rungs = ladder_reports()
     in_force = next(rung for rung in rungs if rung.in_force)
@@ -302,11 +302,11 @@ def _check_sandbox(settings: Settings) -> Check:
         message = "none works here: nothing runs by itself, and you confirm each approval"
         return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
-    memory = settings.sandbox.memory_gb or limits.MAX_MEMORY_BYTES / 1024**3
+    memory = settings.sandbox.memory_gb or base.MAX_MEMORY_BYTES / 1024**3
     by = "limited by a control group" if process_termination.can_limit() else "checked twice a second"
     limited = (
-        f"a session has at most {memory:.1f} GiB of memory and {limits.MAX_PROCESSES:,} processes ({by}),"
-        f" {limits.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
+        f"a session has at most {memory:.1f} GiB of memory and {base.MAX_PROCESSES:,} processes ({by}),"
+        f" {base.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
     )
     return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
 

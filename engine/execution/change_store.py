@@ -18,8 +18,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.events import ChangeSetCommented, Event
 from engine.execution.diffs import file_diffs, printable_text
 from engine.execution.session_store import check_of
-from engine.execution.snapshots import join_paths, missing_objects, printable_path
-from engine.execution.trees import apply_patch, changed_files
+from engine.execution.trees import apply_patch, changed_files, join_paths, missing_objects, printable_path
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
 from engine.storage.database import Database, Transaction

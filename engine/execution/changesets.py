@@ -37,8 +37,15 @@ from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeSet
 from engine.execution.diffs import file_changes
 from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow
-from engine.execution.snapshots import join_paths, missing_objects
-from engine.execution.trees import branch_commit, commit_diff, create_branch, free_branch_name, merge_three_way
+from engine.execution.trees import (
+    branch_commit,
+    commit_diff,
+    create_branch,
+    free_branch_name,
+    join_paths,
+    merge_three_way,
+    missing_objects,
+)
 from engine.execution.worktrees import StartingTreeBuilder, Worktree
 from engine.frozen import frozen
 from engine.git import Git

@@ -15,9 +15,9 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from engine.execution.snapshots import DURABLE, join_paths, printable_path, scratch_index
 from engine.execution.trees import (
     ABSENT,
+    DURABLE,
     EXECUTABLE,
     GITLINK,
     LINK,
@@ -25,8 +25,11 @@ from engine.execution.trees import (
     changed_files,
     diff_trees,
     find_unsupported,
+    join_paths,
     line_counts,
+    printable_path,
     read_patches,
+    scratch_index,
 )
 from engine.git import Git
 from engine.git.command import join_nul, split_nul

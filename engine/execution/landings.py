@@ -16,8 +16,16 @@ from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution import landing, staging
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
 from engine.execution.diffs import file_changes, write_tree_with
-from engine.execution.snapshots import join_paths, keep_object, printable_path, take_snapshot
-from engine.execution.trees import TreeChange, diff_trees, find_unsupported, merge_three_way
+from engine.execution.trees import (
+    TreeChange,
+    diff_trees,
+    find_unsupported,
+    join_paths,
+    keep_object,
+    merge_three_way,
+    printable_path,
+    take_snapshot,
+)
 from engine.execution.worktrees import Worktrees
 from engine.git import Git
 from engine.home import Home

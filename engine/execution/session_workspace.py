@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import Settings, SettingsSource
-from engine.execution import snapshots
+from engine.execution import trees
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
@@ -24,7 +24,7 @@ from engine.execution.runners.toolchains.installing import Installation, find_in
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Caches, Confinement, link_tools, secret_places, written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, Write, attach_changes, continued_session
-from engine.execution.snapshots import Snapshot
+from engine.execution.trees import Snapshot
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
@@ -400,7 +400,7 @@ def bound_check(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
 def snapshot_of(workspace: SessionWorkspace) -> Snapshot | None:
     """A snapshot of the present files; None when git fails, so that tests can still run."""
     try:
-        now = snapshots.take_snapshot(workspace.git)
+        now = trees.take_snapshot(workspace.git)
     except Refusal as refusal:
         log.warning("the state of %s is unknown: %s", workspace.folder, refusal)
         return None

@@ -26,7 +26,7 @@ from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.process_termination import end_processes, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, disk_shortage, limits
+from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base, disk_shortage
 from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels
 from engine.execution.session_run import run_session, session_result, with_worktree_fate
 from engine.execution.session_store import SessionRow, continued_session
@@ -333,7 +333,7 @@ class Sessions(Admission):
         """The session, ready to start, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
         settings = self._settings.current
         confinement = initial_confinement(self._scratch_folder / row.id, row.workspace, settings, self._home)
-        memory = round(settings.sandbox.memory_gb * 1024**3) or limits.MAX_MEMORY_BYTES
+        memory = round(settings.sandbox.memory_gb * 1024**3) or base.MAX_MEMORY_BYTES
         contained = isinstance(sandbox, Bubblewrap)
         return LiveSession(
             row.assignment,

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obstacle, image_of, is_spelled_exactly
-from engine.execution.snapshots import DURABLE, REF_ROOT, scratch_index
-from engine.execution.trees import EXECUTABLE, LINK, TreeChange
+from engine.execution.trees import DURABLE, EXECUTABLE, LINK, REF_ROOT, TreeChange, scratch_index
 from engine.git import Git
 from engine.git.command import join_nul
 from engine.storage.beneath import Beneath, parents

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.execution import snapshots
+from engine.execution import trees
 from engine.files import read_plain, remove_folder
 from engine.frozen import frozen
 from engine.git import Git, GitError
@@ -234,17 +234,17 @@ class Worktrees:
         """
         folder = self.folder_of(session_id)
         git = Git(workspace).pin()
-        snapshots.require_merge_tree()
+        trees.require_merge_tree()
         payload = {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
         self._database.write(lambda tx: begin_intent(tx, INTENT, session_id, payload))
         try:
             with self.locks.hold(str(workspace)):
-                snapshot = snapshots.take_snapshot(git)
+                snapshot = trees.take_snapshot(git)
             tree = onto(git, snapshot.tree) if onto is not None else snapshot.tree
             start = snapshot.head
             if tree != snapshot.tree or not (snapshot.clean and snapshot.head):
-                start = snapshots.commit_of(git, tree, *([snapshot.head] if snapshot.head else []))
-            snapshots.keep_object(git, session_id, "base", snapshot.tree)
+                start = trees.commit_of(git, tree, *([snapshot.head] if snapshot.head else []))
+            trees.keep_object(git, session_id, "base", snapshot.tree)
             folder.parent.mkdir(parents=True, exist_ok=True)
             (git.repository.common / "worktrees").mkdir(exist_ok=True)
             git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
@@ -284,19 +284,19 @@ class Worktrees:
 
     def folder_of(self, session_id: str) -> Path:
         """The folder of a session's worktree, which may not exist."""
-        return self._home.worktrees / snapshots.validate_id(session_id)
+        return self._home.worktrees / trees.validate_id(session_id)
 
-    def capture(self, worktree: Worktree) -> snapshots.Snapshot:
+    def capture(self, worktree: Worktree) -> trees.Snapshot:
         """Store the worktree's files as a tree in the operator's repository, under the session's refs, without the
         ignored files that were copied into it."""
         git = Git(worktree.workspace).pin()
         admin = _admin_folder(git, worktree.folder)
         included_list = admin / _INCLUDED
         without = frozenset(split_nul(included_list.read_bytes())) if included_list.is_file() else frozenset()
-        result = snapshots.take_snapshot(
+        result = trees.take_snapshot(
             git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
         )
-        snapshots.keep_object(git, worktree.session_id, "result", result.tree)
+        trees.keep_object(git, worktree.session_id, "result", result.tree)
         return result
 
     def remove(self, session_id: str) -> None:
@@ -310,7 +310,7 @@ class Worktrees:
         """Let git collect the trees of a session, if they and the repository still exist."""
         if workspace.is_dir():
             with contextlib.suppress(GitError):  # no repository any more
-                snapshots.release_objects(Git(workspace).pin(), session_id)
+                trees.release_objects(Git(workspace).pin(), session_id)
 
     def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
         """At start-up: remove the worktrees of an earlier run, except for the sessions in `keep`, and release their

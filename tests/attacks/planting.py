@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.execution import snapshots
+from engine.execution import trees
 from engine.execution.diffs import file_changes, file_diffs
 from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows import FLOWS
@@ -109,7 +109,7 @@ def read_tree(folder: Path, scratch: Path) -> list[str]:
         lambda: run_flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
         lambda: run_flow("report_branches", folder, scratch),
         lambda: run_flow("draft_changelog", folder, scratch, since="upstream"),
-        lambda: snapshots.take_snapshot(Git(folder).pin()),
+        lambda: trees.take_snapshot(Git(folder).pin()),
         lambda: _diff(folder),
     ]
     for step in steps:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import snapshots
+from engine.execution import trees
 from engine.execution.prompts import ProjectPart
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import protected_git_paths
@@ -149,7 +149,7 @@ def test_in_an_uninitialised_submodule_of_a_sessions_worktree(world: World, outs
         git = Git(folder).pin()
         plant(folder, trap)
         trap.assert_works(folder, proof)
-        snapshots.take_snapshot(git.pin())
+        trees.take_snapshot(git.pin())
         assert not trap.pop_mark()
         use_worktree(world, folder, git)
         if not (folder / "sub/.git").exists():
@@ -193,7 +193,7 @@ def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exch
         (folder / "a.txt").write_text("worked\n")
         exchange(folder, trap)
         trap.assert_works(folder, STATUS)
-        snapshots.take_snapshot(git.pin())
+        trees.take_snapshot(git.pin())
 
     change = world.changed(work)
     assert not trap.pop_mark()

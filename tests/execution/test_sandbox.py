@@ -20,8 +20,8 @@ from engine.execution.sandbox import (
     Bubblewrap,
     Confinement,
     NoSandbox,
+    base,
     best_sandbox,
-    limits,
     secret_places,
     session_environment,
 )
@@ -240,7 +240,7 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
 def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     view = world.start(lambda live: shell(live, "import time; time.sleep(60)"))
     until(lambda: world.state(view) is SessionState.RUNNING)
-    monkeypatch.setattr(limits, "MIN_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(base, "MIN_FREE_BYTES", 1 << 60)
     view = world.sessions.wait(view.id, 5)
     assert view.state is SessionState.FAILED
     assert "are free on the disk" in view.summary

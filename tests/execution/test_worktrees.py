@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import snapshots
+from engine.execution import trees
 from engine.files import remove_folder
 from engine.git import Git, GitError
 from engine.model import ChangeState
@@ -33,8 +33,8 @@ def content(repository: Repository, tree: str, path: str) -> bytes:
     return subprocess.run(["git", "cat-file", "blob", oid], cwd=repository.path, check=True, capture_output=True).stdout
 
 
-def take(repository: Repository) -> snapshots.Snapshot:
-    return snapshots.take_snapshot(Git(repository.path).pin())
+def take(repository: Repository) -> trees.Snapshot:
+    return trees.take_snapshot(Git(repository.path).pin())
 
 
 def test_staged_unstaged_and_untracked_are_in_it_ignored_are_not(repository: Repository) -> None:
@@ -197,7 +197,7 @@ def test_a_split_index_and_an_unusual_git_folder(repository: Repository, tmp_pat
     (other / "b").write_text("3")
 
     assert content(repository, take(repository).tree, "a") == b"2"
-    linked = snapshots.take_snapshot(Git(other).pin())
+    linked = trees.take_snapshot(Git(other).pin())
     assert content(repository, linked.tree, "b") == b"3"
     assert sorted(file.name for file in (repository.path / ".git").glob("sharedindex.*")) == shared
 
@@ -205,11 +205,11 @@ def test_a_split_index_and_an_unusual_git_folder(repository: Repository, tmp_pat
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
 def test_session_ids_are_checked(name: str) -> None:
     with pytest.raises(ValueError, match="session id"):
-        snapshots.validate_id(name)
+        trees.validate_id(name)
 
 
 def test_paths_are_shown_harmlessly() -> None:
-    assert snapshots.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
+    assert trees.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
 
 
 def test_a_file_of_an_unknown_encoding_is_taken_byte_for_byte(repository: Repository) -> None:
@@ -225,8 +225,8 @@ UNREADABLE = """
 import sys
 from pathlib import Path
 from engine.git import Git
-from engine.execution import snapshots
-print(snapshots.take_snapshot(Git(Path(sys.argv[1])).pin()).tree)
+from engine.execution import trees
+print(trees.take_snapshot(Git(Path(sys.argv[1])).pin()).tree)
 """
 
 

@@ -8,14 +8,13 @@ from engine.execution.sandbox.base import (
     NoSandbox,
     RungReport,
     Sandbox,
+    disk_shortage,
 )
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.caches import Caches
 from engine.execution.sandbox.gate import HostGate
 from engine.execution.sandbox.host_paths import CACHED_PACKAGES, link_tools, secret_places, session_environment
 from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
-from engine.execution.sandbox.limits import disk_shortage
-from engine.execution.sandbox.mounts import written_files
+from engine.execution.sandbox.mounts import Caches, written_files
 
 __all__ = [
     "CACHED_PACKAGES",

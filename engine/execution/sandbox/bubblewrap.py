@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import caches, host_paths, landlock, limits, mounts, port_forwarder
+from engine.execution.sandbox import base, host_paths, landlock, mounts, port_forwarder
 from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, Sandbox, try_command
 from engine.execution.sandbox.gate import local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
@@ -105,7 +105,7 @@ class Bubblewrap(Sandbox):
         if layers is not None:
             script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
             command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
-        return ["/bin/sh", "-c", limits.limit_script() + _LAUNCH, program or "/dev/null", *command]
+        return ["/bin/sh", "-c", base.limit_script() + _LAUNCH, program or "/dev/null", *command]
 
     def _base_options(self) -> list[str]:
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
@@ -115,10 +115,10 @@ class Bubblewrap(Sandbox):
             options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
             *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
-            *self._memory_options("/dev/shm", limits.SHARED_MEMORY_BYTES),
+            *self._memory_options("/dev/shm", base.SHARED_MEMORY_BYTES),
         ]  # fmt: skip
 
-    def _memory_options(self, path: str, max_bytes: int = limits.PLACEHOLDER_BYTES) -> list[str]:
+    def _memory_options(self, path: str, max_bytes: int = base.PLACEHOLDER_BYTES) -> list[str]:
         """A folder in memory, of at most `max_bytes` where this bwrap can limit it."""
         return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 
@@ -134,7 +134,7 @@ class Bubblewrap(Sandbox):
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
             placed = dict(confinement.bind_mounts)
-            kept_caches = caches.caches_in_tree(confinement)
+            kept_caches = mounts.caches_in_tree(confinement)
             moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _link_options()
         planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)

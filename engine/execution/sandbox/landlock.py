@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.execution.sandbox import limits, mounts
+from engine.execution.sandbox import base, mounts
 from engine.execution.sandbox.base import Confinement, Sandbox, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
@@ -336,7 +336,7 @@ class Landlock(Sandbox):
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
             arguments.append(f"git={git}")
-        return limits.supervised_command([*arguments, f"cwd={cwd}"], argv)
+        return base.supervised_command([*arguments, f"cwd={cwd}"], argv)
 
     @functools.cached_property
     def problem(self) -> str:
@@ -352,7 +352,7 @@ class Landlock(Sandbox):
             planned = [Mount(MountKind.READ, place, place) for place in SYSTEM if place.exists()]
             planned.append(Mount(MountKind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
-            argv = limits.supervised_command(
+            argv = base.supervised_command(
                 [*self._supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
             trial = try_command(argv)
