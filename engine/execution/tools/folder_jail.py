@@ -278,18 +278,11 @@ def _read_content(descriptor: int, path: str) -> Content:
         )
     if status.st_size > MAX_FILE_BYTES:
         raise _too_large_refusal(path, status.st_size)
-    data = _read_all(descriptor)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)  # one byte more, so that a file that grows meanwhile is noticed
     if len(data) > MAX_FILE_BYTES:
         raise _too_large_refusal(path, len(data))
     return Content(data, _file_stamp(status))
-
-
-def _read_all(descriptor: int) -> bytes:
-    """Read up to one byte more than `MAX_FILE_BYTES`, so that a file that grows meanwhile is noticed."""
-    data = bytearray()
-    while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
-        data += piece
-    return bytes(data)
 
 
 def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if: Content | None) -> None:

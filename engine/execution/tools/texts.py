@@ -91,7 +91,7 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
             after = new.replace("\r\n", "\n").replace("\n", "\r\n").encode()
     if not count:
         raise Refusal(
-            "not_found", f"old_text is not in the file{_hint_of_similar(data, old)}", "read it again and copy exactly"
+            "not_found", "old_text is not in the file", "read it again and copy exactly, spaces and line ends too"
         )
     if count > 1:
         raise Refusal(
@@ -100,17 +100,6 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
             "give more of the lines around it, so that it is one",
         )
     return data.replace(before, after), data[: data.index(before)].count(b"\n") + 1
-
-
-def _hint_of_similar(data: bytes, old: str) -> str:
-    """A hint at a line that differs from `old` in its spaces only, "" for none."""
-    first = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    if not first:
-        return ""
-    for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
-        if line.strip() == first:
-            return f" (line {number} has the same words with other spaces, or what follows it differs)"
-    return ""
 
 
 def unified_diff(before: str, after: str, path: str) -> str:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import shlex
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,14 +91,11 @@ class Toolbelt:
             self._check_offered(tool, name)
             self._note_call(tool, arguments)
             outcome = self._handlers[tool](check_arguments(tool, arguments))
-        except Refusal as refusal:
-            result = self._report_failure(tool or "tool", arguments, refusal)
-        except CommandBlocked as blocked:
-            result = self._report_failure(tool, arguments, Refusal("blocked", blocked.message, blocked.fix))
-        except FlowError as error:
-            result = self._report_failure(tool, arguments, Refusal("unable", error.message, error.fix))
-        else:
             result = outcome if isinstance(outcome, ToolResult) else ToolResult(outcome)
+        except (Refusal, FlowError) as error:
+            if isinstance(error, FlowError):
+                error = Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
+            result = self._report_failure(tool or "tool", arguments, error)
         self._live.check_running()
         return replace(result, text=self._live.without_secrets(result.text))
 
@@ -125,24 +123,26 @@ class Toolbelt:
 
         Raises `Refusal` (outside, not there, not allowed, binary, too large), `SessionStopped`.
         """
-        self._live.check_running()
-        try:
+        with self._reported("read", path):
             self._begin_read(path)
             text = _decode_text(path, self._jail.read(path).data)
-        except Refusal as refusal:
-            self._report_failure("read", {"path": path}, refusal)
-            raise
         lines = texts.split_lines(text)
         start = max(1, line or 1) - 1
         return "".join(lines[start : None if limit is None else start + max(0, limit)])
 
     def write_text(self, path: str, content: str) -> None:
         """Write a text file of the folder for an agent. Raises `Refusal`, `SessionStopped`."""
+        with self._reported("write", path):
+            self._write(check_arguments("write", {"path": path, "content": content}))
+
+    @contextmanager
+    def _reported(self, tool: str, path: str) -> Iterator[None]:
+        """Report a refusal of the block, and let it through. Raises `SessionStopped`."""
         self._live.check_running()
         try:
-            self._write(check_arguments("write", {"path": path, "content": content}))
+            yield
         except Refusal as refusal:
-            self._report_failure("write", {"path": path}, refusal)
+            self._report_failure(tool, {"path": path}, refusal)
             raise
 
     # The tools

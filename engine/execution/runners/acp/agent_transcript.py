@@ -52,32 +52,23 @@ class AgentTranscript:
         self._streamed = StreamedText(write, clean, max_line=MAX_PARAGRAPH)
         self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
-        self._message_parts: list[str] = []
-        self._message_size = 0
-
-    @property
-    def message(self) -> str:
-        """The message of the present turn, at least its last `MAX_MESSAGE_CHARACTERS` characters."""
-        return "".join(self._message_parts)
+        self.message = ""
+        """The message of the present turn, at most its last `MAX_MESSAGE_CHARACTERS` characters."""
 
     @property
     def has_acted(self) -> bool:
         """True once the agent said or did anything."""
-        return bool(self._message_parts or self._calls)
+        return bool(self.message or self._calls)
 
     def begin_turn(self) -> None:
         """Empty the message: a turn begins."""
-        self._message_parts, self._message_size = [], 0
+        self.message = ""
 
     def add_chunk(self, kind: str, content: Any) -> None:
         """Add a piece of "say" or "thought": whole lines are written, the rest waits for its end."""
         text = _block_text(content)
         if kind == "say":
-            self._message_parts.append(text)
-            self._message_size += len(text)
-            if self._message_size > 2 * MAX_MESSAGE_CHARACTERS:
-                self._message_parts = ["".join(self._message_parts)[-MAX_MESSAGE_CHARACTERS:]]
-                self._message_size = MAX_MESSAGE_CHARACTERS
+            self.message = (self.message + text)[-MAX_MESSAGE_CHARACTERS:]
         self._streamed.add(kind, text)
 
     def flush(self) -> None:

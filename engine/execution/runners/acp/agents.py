@@ -8,48 +8,40 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from engine.execution.sandbox import Confinement
-from engine.frozen import frozen
 from engine.model import FoundAgent
 
+Words = Annotated[tuple[str, ...], BeforeValidator(str.split)]
+"""A command, in the table one text."""
 
-@frozen
-class KnownAgent:
+
+class KnownAgent(BaseModel):
     """A public agent, a table of `agents.toml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     title: str
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[Words, ...]
     """Commands that may start it; the first one that is installed does."""
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
     """The hosts of its provider."""
-    login: tuple[str, ...]
+    login: Words = ()
     """The command that logs it in, empty for none."""
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ()
     """Environment variables that may hold its key."""
-    program: str
+    program: str = ""
     """The program of an agent that needs an adapter, "" for one that needs none."""
-    adapter: str
+    adapter: str = ""
     """How to install the adapter."""
 
 
-def _parse_agent(name: str, row: Mapping[str, Any]) -> KnownAgent:
-    return KnownAgent(
-        name,
-        row["title"],
-        tuple(tuple(command.split()) for command in row["commands"]),
-        tuple(row.get("hosts", ())),
-        tuple(row.get("login", "").split()),
-        tuple(row.get("keys", ())),
-        row.get("program", ""),
-        row.get("adapter", ""),
-    )
-
-
 _TABLES = tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encoding="utf-8"))
-KNOWN_AGENTS = tuple(_parse_agent(name, row) for name, row in _TABLES.items())
+KNOWN_AGENTS = tuple(KnownAgent(name=name, **row) for name, row in _TABLES.items())
 
 
 def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:

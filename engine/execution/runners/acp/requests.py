@@ -1,12 +1,14 @@
-"""Answers the requests and notifications of a coding agent, by the rails of its session (SPEC 3.5, 3.8, 9.3).
+"""Answers the requests and notifications of a coding agent, by the rails of its session (SPEC 3.5, 3.8, 9.3), and runs
+the commands of its terminals, each ended alone or with the session.
 
-Everything it sends is treated as hostile: each request is validated, each is of this session or refused,
-and what blocks (a person, a file, a command) waits in a thread of its own, never in the loop.
+Everything it sends is treated as hostile: each request is validated, each is of this session or refused, and what
+blocks (a person, a file, a command) waits in a thread of its own, never in the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import logging
@@ -30,9 +32,6 @@ from engine.execution.tools.texts import unified_diff
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import MAX_KEY_LENGTH
-
-# Runs the commands of an agent's terminals, each ended alone or with the session (SPEC 3.8).
-
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 """Bytes of the end of a terminal's output that are kept, unless the agent asks for fewer."""
@@ -106,12 +105,7 @@ class Terminals:
             terminal_id = f"term_{next(self._numbers)}"
             self._terminals[terminal_id] = terminal
         allowed = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
-        threading.Thread(
-            target=self._run,
-            args=(terminal, list(argv), folder, allowed),
-            name=f"clawpy-{self._live.id}-{terminal_id}",
-            daemon=True,
-        ).start()
+        run_in_thread(f"clawpy-{self._live.id}-{terminal_id}", lambda: self._run(terminal, argv, folder, allowed))
         return terminal_id
 
     def get(self, terminal_id: str) -> Terminal:
@@ -131,12 +125,11 @@ class Terminals:
     def close(self) -> None:
         """End all of them."""
         with self._lock:
-            open_terminals = list(self._terminals.values())
-            self._terminals.clear()
-        for terminal in open_terminals:
+            open_terminals, self._terminals = self._terminals, {}
+        for terminal in open_terminals.values():
             terminal.cancel.set()
 
-    def _run(self, terminal: Terminal, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
+    def _run(self, terminal: Terminal, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         try:
             result = self._live.execute(
                 argv,
@@ -263,37 +256,36 @@ class ClientRequests:
         if self.session_id is not None and note.session_id != self.session_id:
             self.warn_once("the agent sent updates for another session; they are left out")
             return
-        update, transcript = note.update, self._transcript
-        if isinstance(update, schema.AgentMessageChunk):
-            transcript.add_chunk("say", update.content)
-        elif isinstance(update, schema.AgentThoughtChunk):
-            transcript.add_chunk("thought", update.content)
-        elif isinstance(update, schema.ToolCallStart | schema.ToolCallProgress):
-            transcript.add_tool_call(update)
-        elif isinstance(update, schema.AgentPlanUpdate):
-            transcript.add_plan(update.entries)
-        elif isinstance(update, schema.UsageUpdate):
-            self._on_usage(update.used, update.cost)
-        elif isinstance(update, schema.CurrentModeUpdate):
-            self._live.write("note", f"its mode is now {update.current_mode_id}")
+        match note.update:
+            case schema.AgentMessageChunk(content=content):
+                self._transcript.add_chunk("say", content)
+            case schema.AgentThoughtChunk(content=content):
+                self._transcript.add_chunk("thought", content)
+            case schema.ToolCallStart() | schema.ToolCallProgress() as call:
+                self._transcript.add_tool_call(call)
+            case schema.AgentPlanUpdate(entries=entries):
+                self._transcript.add_plan(entries)
+            case schema.UsageUpdate(used=used, cost=cost):
+                self._on_usage(used, cost)
+            case schema.CurrentModeUpdate(current_mode_id=mode):
+                self._live.write("note", f"its mode is now {mode}")
 
     # Requests
 
     async def _answer_permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
-        if self.stopping.is_set():
-            return _permission_response(None)
+        allowed: bool | None = None
         kind, title, detail, arguments = self._describe_call(request.tool_call)
-        try:
-            allowed = await self._run_in_thread(lambda: self._belt.is_allowed(kind, title, detail, arguments))
-        except SessionStopped:
-            return _permission_response(None)
-        command = arguments.get("command")
-        if allowed and isinstance(command, str):
-            self._granted_commands[command] += 1
-        option = choose_option(request.options, allowed)
-        if option is None:
+        with contextlib.suppress(SessionStopped):
+            if not self.stopping.is_set():
+                allowed = await self._run_in_thread(lambda: self._belt.is_allowed(kind, title, detail, arguments))
+        option = None if allowed is None else choose_option(request.options, allowed)
+        if allowed and isinstance(arguments.get("command"), str):
+            self._granted_commands[arguments["command"]] += 1
+        if allowed is not None and option is None:
             self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
-        return _permission_response(option)
+        if option is None:
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
 
     async def _read_file(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
         text = await self._run_in_thread(lambda: self._belt.read_text(request.path, request.line, request.limit))
@@ -404,20 +396,13 @@ def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> 
     return None
 
 
-def _permission_response(option_id: str | None) -> schema.RequestPermissionResponse:
-    if option_id is None:
-        return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-    return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option_id))
-
-
 def _request_error(message: str) -> RequestError:
     return RequestError.internal_error({"details": message})
 
 
 def _refusal_error(refusal: Refusal) -> RequestError:
-    if refusal.code in ("not_there", "unknown_terminal"):
-        return RequestError(-32002, refusal.message, {"details": str(refusal)})
-    return RequestError(-32603, refusal.message, {"details": str(refusal)})
+    code = -32002 if refusal.code in ("not_there", "unknown_terminal") else -32603
+    return RequestError(code, refusal.message, {"details": str(refusal)})
 
 
 def _truncate_detail(detail: str) -> str:

@@ -153,11 +153,9 @@ class RemoveLeftovers(Flow):
         every = find_projects(job.folder, job.workspace, git=job.git)
         plan: list[tuple[Toolchain, list[str]]] = []
         for project in every:
-            of_project = [path for path in paths if project_of(every, path) is project]
-            inside = [short for path in of_project if (short := project.path_inside(path)) is not None]
+            own = [project.path_inside(path) or path for path in paths if project_of(every, path) is project]
             for tool in project.tools:
-                covered = [path for path in inside if tool.covers(path)]
-                if covered:
+                if covered := [path for path in own if tool.covers(path)]:
                     plan.append((tool, all_tests(tool.tests_for(covered))))  # without any the whole suite is run
         if not plan:
             return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from engine.execution.runners.flows.steps import (
     last_line,
     resolve_commit,
     restore_tree,
-    stage_all_files,
     store_tree,
 )
 from engine.execution.runners.flows.test_runs import find_project, run_command
@@ -93,10 +91,8 @@ class _LintRun:
     linter: Linter
     targets: list[str]
     findings: list[Finding]
-    known_count: int = 0
-    """The number of findings that the base has as well, which are left out."""
-    compared: bool = True
-    """False when the base could not be linted."""
+    known: int | None = None
+    """The number of findings that the base has as well, which are left out; None when it was not compared."""
 
 
 class _LintFlow(ProjectFlow):
@@ -169,87 +165,75 @@ class Lint(_LintFlow):
                 return FlowResult("Nothing to lint: the project's linters read none of these files")
             if self.paths and any(result.findings for result in runs):
                 runs = self._compare_with_base(job, runs)
-        return self._make_result(job, runs, [unable.message for unable in errors])
+        return self._make_result(job, runs, "".join(f"; {unable.message}" for unable in errors[:1]))
 
     def _compare_with_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
         """`runs` without the findings that the base has as well."""
-        base = resolve_commit(job, self.base)
-        now = store_tree(job)
-        pairs = map(self.paths_inside, _renamed_files(job, base, now))
-        new_names = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+        base, now = resolve_commit(job, self.base), store_tree(job)
+        items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, now)
+        renames = [self.paths_inside(pair) for pair in zip(items[1::3], items[2::3], strict=True)]
+        old_names = {after: before for before, after in (pair for pair in renames if len(pair) == 2)}
         keys = [_finding_keys(run.linter.folder, run.findings, {}) for run in runs]
         job.say(f"Linting the same files at {base[:10]}, to see what is new")
         try:
             restore_tree(job, base)
-            return [self._without_known_findings(job, *pair, new_names) for pair in zip(runs, keys, strict=True)]
+            return [_without_known(job, run, own, old_names) for run, own in zip(runs, keys, strict=True)]
         finally:
             restore_tree(job, now)
 
-    def _without_known_findings(
-        self, job: Job, run: _LintRun, keys: list[tuple[str, ...]], new_names: dict[str, str]
-    ) -> _LintRun:
-        """`run` without what its linter finds in the files of the base. `keys` identify its findings; `new_names` has
-        the present names of renamed files."""
-        if not run.findings:
-            return run
-        old_names = {after: before for before, after in new_names.items()}
-        old_paths = [old_names.get(path, path) for path in run.targets]
-        old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
-        if not old_paths:
-            return run
-        try:
-            findings = _run_linter(job, run.linter, old_paths)
-        except CannotRun as error:
-            job.say(f"{error.message}: old findings cannot be told apart from new ones")
-            remaining = [finding for finding in run.findings if finding.path in run.targets]
-            return replace(run, findings=remaining, compared=False)
-        known_keys = Counter(_finding_keys(run.linter.folder, findings, new_names))
-        new: list[Finding] = []
-        for finding, key in zip(run.findings, keys, strict=True):
-            if known_keys[key]:
-                known_keys[key] -= 1
-            else:
-                new.append(finding)
-        return replace(run, findings=new, known_count=len(run.findings) - len(new))
-
-    def _make_result(self, job: Job, runs: list[_LintRun], errors: list[str]) -> FlowResult:
+    def _make_result(self, job: Job, runs: list[_LintRun], unable: str) -> FlowResult:
         findings = [
             replace(finding, path=f"{self.path_prefix}{finding.path}") for result in runs for finding in result.findings
         ]
-        rules = Counter(finding.rule for finding in findings)
-        ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
-        for rule, number in ordered:
+        rules = dict(
+            sorted(Counter(finding.rule for finding in findings).items(), key=lambda pair: (-pair[1], pair[0]))
+        )
+        for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
         tools = join_names(result.linter.name for result in runs)
-        linted = len({path for result in runs for path in result.targets})
-        scope = count(linted, "file") if linted else "the project"
-        compared = bool(self.paths) and all(result.compared for result in runs)
-        files = len({finding.path for finding in findings})
-        known_count = sum(result.known_count for result in runs)
+        known = sum(result.known or 0 for result in runs)
         if findings:
-            top_rules = ", ".join(f"{rule} {number}" for rule, number in ordered[:3])
-            verb = "is" if len(findings) == 1 else "are"
-            new = f" {verb} new" if compared else ""
-            summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
+            files = count(len({finding.path for finding in findings}), "file")
+            is_new = self.paths and all(result.known is not None for result in runs if result.findings)
+            new = f" {'is' if len(findings) == 1 else 'are'} new" if is_new else ""
+            top_rules = ", ".join(f"{rule} {number}" for rule, number in list(rules.items())[:3])
+            summary = f"{tools}: {count(len(findings), 'finding')} in {files}{new} ({top_rules})"
         else:
-            summary = f"{tools} found nothing{' new' if known_count else ''} in {scope}"
-        if errors:
-            summary += f"; {errors[0]}"
-        can_fix = any(result.linter.fix_commands_for((), job.scratch) and result.findings for result in runs)
+            linted = len({path for result in runs for path in result.targets})
+            scope = count(linted, "file") if linted else "the project"
+            summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
         facts: dict[str, object] = {
-            "rules": dict(ordered),
+            "rules": rules,
             "findings": as_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
-            "known": known_count,
+            "known": known,
         }
         if findings:
+            can_fix = any(result.linter.fix_commands_for((), job.scratch) and result.findings for result in runs)
             facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
-        return FlowResult(summary, sound=not findings, facts=facts)
+        return FlowResult(summary + unable, sound=not findings, facts=facts)
 
 
-def _renamed_files(job: Job, base: str, tree: str) -> Iterable[tuple[str, str]]:
-    """Files that the base has under another name: old name and present name."""
-    items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, tree)
-    return zip(items[1::3], items[2::3], strict=True)
+def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:
+    """`run` without what its linter finds in the files of the base. `keys` identify its findings; `old_names` has the
+    names of renamed files in the base."""
+    old_paths = [old_names.get(path, path) for path in run.targets]
+    old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
+    if not run.findings or not old_paths:
+        return replace(run, known=0)
+    try:
+        old = _run_linter(job, run.linter, old_paths)
+    except CannotRun as error:
+        job.say(f"{error.message}: old findings cannot be told apart from new ones")
+        return replace(run, findings=[finding for finding in run.findings if finding.path in run.targets])
+    new_names = {before: after for after, before in old_names.items()}
+    known = Counter(_finding_keys(run.linter.folder, old, new_names))
+    new: list[Finding] = []
+    for finding, key in zip(run.findings, keys, strict=True):
+        if known[key]:
+            known[key] -= 1
+        else:
+            new.append(finding)
+    return replace(run, findings=new, known=len(run.findings) - len(new))
 
 
 class FixLint(_LintFlow):
@@ -263,7 +247,7 @@ class FixLint(_LintFlow):
         return self._describe_scope("Format the project{where} and apply its linter's safe fixes", "Format and fix")
 
     def run(self, job: Job) -> FlowResult:
-        before = _file_states(job)
+        before = store_tree(job)
         used: list[str] = []
         every = self._find_linters(job)
         with linked_packages(job, every):
@@ -273,7 +257,7 @@ class FixLint(_LintFlow):
                     if done.exit_code not in command.exit_codes:
                         raise _linter_failure(linter, done)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
-        changed = sorted(path for path, state in _file_states(job).items() if before.get(path) != state)
+        changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used))
         if not used:
             return FlowResult("Nothing to fix: the project's linters fix none of these files")
@@ -282,9 +266,3 @@ class FixLint(_LintFlow):
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
-
-
-def _file_states(job: Job) -> dict[str, str]:
-    """Mode and blob id of every file as it is now."""
-    entries = job.git.items("ls-files", "--stage", "-z", environment=stage_all_files(job))
-    return {path: state for state, _, path in (entry.partition("\t") for entry in entries)}

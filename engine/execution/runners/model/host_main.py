@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 
 from engine.execution.runners.model import host_protocol
@@ -19,13 +18,10 @@ def main() -> None:
     output_fd = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not get between the messages
     input_lines: SimpleQueue[bytes] = SimpleQueue()
-    listeners: list[Callable[[], object]] = []
 
     def read() -> None:
         for line in sys.stdin.buffer:
             input_lines.put(line)
-            for on_line in listeners:
-                on_line()
         os._exit(0)
 
     # Read from the first moment, also while the heavy modules are loaded.
@@ -33,7 +29,7 @@ def main() -> None:
     try:
         from engine.execution.runners.model import host_server
 
-        host_server.serve(input_lines, listeners.append, output_fd)
+        host_server.serve(input_lines, output_fd)
     except BaseException as error:
         message = host_protocol.encode({"type": "broken", "message": f"{type(error).__name__}: {error}"})
         os.write(output_fd, message)

@@ -30,9 +30,6 @@ Message = dict[str, Any]
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Bytes of one answer of a provider; one that is longer is broken off."""
 
-BATCH_SECONDS = 0.05
-"""Seconds in which pieces of text are gathered into one message."""
-
 ALIVE_SECONDS = 2.0
 """Seconds after which a message `alive` reports that bytes came meanwhile."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from pydantic_ai.direct import model_request_stream
@@ -44,112 +44,34 @@ from engine.execution.runners.model.host_http import failure_of
 from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, Kind, Message
 from engine.model.secrets import CUT, redact_json
 
-# Sends the text of a model's answer to the engine while it comes, a few messages a second.
-#
-# Runs in the model host only.
-
-
 Send = Callable[[Message], None]
-
-
-class StreamOutput:
-    """Collects the text of a stream, and sends at most one message every `host_protocol.BATCH_SECONDS` seconds."""
-
-    def __init__(self, send: Send) -> None:
-        self.received = 0
-        self.ending = host_http.EndDetector()
-        self._send = send
-        self._kind = ""
-        self._pending: list[str] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._sent_at = 0.0
-
-    def handle_event(self, event: Any) -> None:
-        """Collect the text of an event of the stream."""
-        match event:
-            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
-                self._add("text", text)
-            case PartStartEvent(part=ThinkingPart(content=text)):
-                self._add("thought", text)
-            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                self._add("thought", text)
-            case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
-                self.received += len(text)
-
-    def note_bytes(self, chunk: bytes) -> None:
-        """Report at most every `ALIVE_SECONDS` that bytes came, if only to keep the connection open."""
-        self.ending.add(chunk)
-        if time.monotonic() - self._sent_at >= host_protocol.ALIVE_SECONDS:
-            self._send_now({"type": "alive"})
-
-    def flush(self) -> None:
-        """Send the text that is collected."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._pending:
-            text, self._pending = "".join(self._pending), []
-            self._send_now({"type": self._kind, "text": text})
-
-    def _add(self, kind: str, text: str) -> None:
-        if not text:
-            return
-        self.received += len(text)
-        if kind != self._kind:
-            self.flush()
-            self._kind = kind
-        self._pending.append(text)
-        since = time.monotonic() - self._sent_at
-        if since >= host_protocol.BATCH_SECONDS:
-            self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(host_protocol.BATCH_SECONDS - since, self.flush)
-
-    def _send_now(self, message: Message) -> None:
-        self._sent_at = time.monotonic()
-        self._send(message)
-
 
 CALL_NOT_RUN = "This call was not carried out: the session ended before."
 
 MAX_CHARACTERS_PER_TOKEN = 16
 """The most characters a model writes with a token on average; one that writes more ignores its limit."""
 
-OnLine = Callable[[], object]
-"""Called when a line arrives."""
+
+def serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
+    """Answer the messages in `input_lines` for ever."""
+    asyncio.run(_serve(input_lines, output_fd))
 
 
-def serve(input_lines: SimpleQueue[bytes], set_on_line: Callable[[OnLine], None], output_fd: int) -> None:
-    """Answer the messages in `input_lines` for ever. `set_on_line` receives the function to call for a new line."""
-    asyncio.run(_serve(input_lines, set_on_line, output_fd))
+async def _serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
+    output = os.fdopen(output_fd, "wb")
 
+    def send(message: Message) -> None:
+        output.write(host_protocol.encode(message))
+        output.flush()
 
-async def _serve(input_lines: SimpleQueue[bytes], set_on_line: Callable[[OnLine], None], output_fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    host = _Host(partial(_write, output_fd))
-
-    def handle_lines() -> None:
-        while True:
-            try:
-                line = input_lines.get_nowait()
-            except Empty:
-                return
-            message = host_protocol.decode(line)
-            try:
-                host.handle(message)
-            except Exception as error:  # of one conversation; the others go on
-                failure = Failure(Kind.HOST, f"{type(error).__name__}: {error}")
-                host.send_to(message.get("conversation"), host_protocol.failure_message(failure))
-
-    set_on_line(lambda: loop.call_soon_threadsafe(handle_lines))
-    handle_lines()
-    await asyncio.Event().wait()
-
-
-def _write(output_fd: int, message: Message) -> None:
-    data = memoryview(host_protocol.encode(message))
-    while data:
-        data = data[os.write(output_fd, data) :]
+    host = _Host(send)
+    while True:
+        message = host_protocol.decode(await asyncio.to_thread(input_lines.get))
+        try:
+            host.handle(message)
+        except Exception as error:  # of one conversation; the others go on
+            failure = Failure(Kind.HOST, f"{type(error).__name__}: {error}")
+            host.send_to(message.get("conversation"), host_protocol.failure_message(failure))
 
 
 class _Host:
@@ -241,6 +163,20 @@ def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
     return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**options)), profile=profile)
 
 
+def _text_of(event: Any) -> tuple[str, str]:
+    """Kind and text of an event of the stream; of what is not shown only that it came."""
+    match event:
+        case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+            return "text", text
+        case PartStartEvent(part=ThinkingPart(content=text)):
+            return "thought", text
+        case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+            return "thought", text
+        case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
+            return "alive", text
+    return "alive", ""
+
+
 def _read_history(file: Path) -> list[ModelMessage]:
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     return ModelMessagesTypeAdapter.validate_json(f"[{','.join(lines)}]")
@@ -257,6 +193,9 @@ class _Conversation:
     messages: list[ModelMessage]
     send: Send
     _request_task: asyncio.Task[None] | None = field(default=None, init=False)
+    _received: int = field(default=0, init=False)
+    """Characters of the answer that came so far."""
+    _sent_at: float = field(default=0.0, init=False)
 
     def ask(self, message: Message) -> None:
         """Begin a request."""
@@ -273,36 +212,50 @@ class _Conversation:
 
     async def _ask(self, message: Message) -> None:
         request = ModelRequest(parts=self._parts(message), instructions=self.instructions or None)
-        stream = StreamOutput(self.send)
-        host_http.on_bytes.set(stream.note_bytes)
+        self._received = 0
         try:
-            response = await self._request(request, message, stream)
+            response = await self._request(request, message)
         except Exception as error:
-            stream.flush()
-            failure = failure_of(error, self.model.key, received=stream.received)
+            failure = failure_of(error, self.model.key, received=self._received)
             self.send(host_protocol.failure_message(failure))
             return
-        stream.flush()
         self.messages += [request, response]
         self.send(self._answer(request, response))
 
-    async def _request(self, request: ModelRequest, message: Message, stream: StreamOutput) -> ModelResponse:
+    async def _request(self, request: ModelRequest, message: Message) -> ModelResponse:
         parameters = ModelRequestParameters(function_tools=self.tools, allow_text_output=True)
         max_tokens, temperature = message["max_tokens"], message["temperature"]
         settings = ModelSettings(max_tokens=max_tokens)
         if temperature is not None:
             settings["temperature"] = temperature
         max_characters = max(65_536, max_tokens * MAX_CHARACTERS_PER_TOKEN)
+        ending = host_http.EndDetector()
+
+        def on_bytes(chunk: bytes) -> None:
+            ending.add(chunk)
+            self._tell("alive", "")
+
+        host_http.on_bytes.set(on_bytes)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
-                stream.handle_event(event)
-                if stream.received > max_characters:
+                self._tell(*_text_of(event))
+                if self._received > max_characters:
                     raise host_http.AnswerTooBig
-            if not stream.ending.is_seen:
+            if not ending.is_seen:
                 raise host_http.AnswerCutShort("the answer ended in the middle")
             return streamed.get()
+
+    def _tell(self, kind: str, text: str) -> None:
+        """Pass on a piece of the answer, and at most every `ALIVE_SECONDS` that anything came."""
+        self._received += len(text)
+        now = time.monotonic()
+        if kind == "alive" and now - self._sent_at < host_protocol.ALIVE_SECONDS:
+            return
+        if kind == "alive" or text:
+            self._sent_at = now
+            self.send({"type": kind, "text": text})
 
     def _parts(self, message: Message) -> list[ModelRequestPart]:
         """The parts of the next request. Calls that were never answered, in a conversation that was cut, come first."""

@@ -1,4 +1,4 @@
-"""Detects the test runners and linters of one folder by the table. Runs no program of the folder."""
+"""Detects the package managers, test runners and linters of one folder by the table. Runs no program of the folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from engine.execution.runners.toolchains import python_projects
 from engine.execution.runners.toolchains.project_tools import Linter, Placeholders, Toolchain, fill_command
@@ -29,8 +28,6 @@ from engine.execution.runners.toolchains.tool_table import (
 )
 from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
-
-# One folder in which tools are searched: its files, its interpreters and its programs.
 
 
 @dataclass
@@ -130,7 +127,7 @@ def first_executable(folders: Iterable[Path], name: str) -> str | None:
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
 
 
-# Detects the package managers of a folder by the table, with the commands that install its packages.
+# -- Package managers ------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -283,34 +280,58 @@ def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
     return not row.package_folders or any((folder.workspace / name).exists() for name in row.package_folders)
 
 
-def _detect_module(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
-    for where, interpreter in folder.interpreters:
-        folder.searched.append(f"{row.program} in {where}")
-        if folder.has_pytest(where, interpreter):
-            return {"python": (str(interpreter),)}
-    folder.missing.append((row.kind, "pytest"))
-    return None
+# -- Test runners and linters ----------------------------------------------------------------------------------------
 
 
-def _detect_unittest(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+def _find_tool(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+    """The placeholders of a tool's commands, None when the folder does not have it; `files` are the matching manifests
+    of a test runner, or those that configure a linter."""
+    match row.detected_by:
+        case "module":
+            for where, interpreter in folder.interpreters:
+                folder.searched.append(f"{row.program} in {where}")
+                if folder.has_pytest(where, interpreter):
+                    return {"python": (str(interpreter),)}
+            folder.missing.append((row.kind, "pytest"))
+            return None
+        case "unittest":
+            return _find_unittest(folder, files)
+        case "script":
+            return _find_script(folder, row)
+        case "lint script":
+            return _script_words(_node_manager(folder)) if "lint" in folder.scripts else None
+        case "wrapper":  # it runs in the sandbox like every other program of the project
+            name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
+            for above in folders_up_to(folder.workspace, folder.top):
+                if os.access(above / name, os.X_OK):
+                    path = os.path.relpath(above / name, folder.workspace)
+                    return {"program": (path.replace(name, f"./{name}", 1),)}
+        case "bundle":
+            if row.program in folder.read_file("Gemfile") and folder.find_program("bundle"):
+                return {"program": ("bundle", "exec", row.program)}
+    # Among the project's own packages, else the operator's: a linter only where the project is configured for it, and
+    # never one that belongs to the packages of Node.
+    own = _program_folders(folder, row)
+    is_own = row.detected_by == "program" and (row.kind == "node" or not files)
+    program = first_executable(own, row.program) if is_own else folder.find_program(row.program, own=own)
+    if isinstance(row, TestRunnerRow):
+        folder.searched.append(f"{row.program}{ON_PATH}")
+        folder.missing += [] if program else [(row.kind, row.program)]
+    if program is None:
+        return None
+    target = folder.search_files(files, row.manifest_pattern) if row.detected_by == "target" else None
+    return {"program": (program,), **({"target": (target["target"],)} if target else {})}
+
+
+def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders | None:
     """Only where nothing says that the project wants pytest."""
-    wants = folder.search_files(
-        folder.find_files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt")), "pytest"
-    )
-    if wants or folder.search_files(files, r"^\s*(?:import|from) pytest\b") or not folder.interpreters:
+    settings = folder.find_files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt"))
+    wants = folder.search_files(settings, "pytest") or folder.search_files(files, r"^\s*(?:import|from) pytest\b")
+    if wants or not folder.interpreters:
         return None
     start = next((name for name in ("tests", "test") if any(file.startswith(f"{name}/") for file in files)), ".")
     inside = start != "." and (folder.folder / start / "__init__.py").is_file()
     return {"python": (str(folder.interpreters[0][1]),), "start": ("." if inside else start,)}
-
-
-def _detect_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    """A program among the project's own packages, else the operator's. The operator's linter only where the project is
-    configured for it, and never one that belongs to the packages of Node."""
-    bins = _program_folders(folder, row)
-    if row.kind == "node" or not files:
-        return _note_program(folder, row, first_executable(bins, row.program))
-    return _note_program(folder, row, folder.find_program(row.program, own=bins))
 
 
 def _program_folders(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> list[Path]:
@@ -319,67 +340,34 @@ def _program_folders(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> l
         return [above / "node_modules" / ".bin" for above in folders_up_to(folder.workspace, folder.top)]
     if row.kind == "php":
         return [folder.workspace / "vendor" / "bin"]
-    if row.kind != "python":
-        return []
-    interpreters = folder.interpreters
+    homes = [(where, interpreter.parent) for where, interpreter in folder.interpreters if row.kind == "python"]
     if isinstance(row, LinterRow):
-        interpreters = [pair for pair in interpreters if not pair[0].endswith(ON_PATH)]
-        interpreters = [pair for pair in interpreters if (pair[1].parent.parent / "pyvenv.cfg").exists()]
-    return [interpreter.parent for _, interpreter in interpreters]
+        homes = [pair for pair in homes if not pair[0].endswith(ON_PATH) and (pair[1].parent / "pyvenv.cfg").exists()]
+    return [home for _, home in homes]
 
 
-def _note_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, program: str | None) -> Placeholders | None:
-    if isinstance(row, TestRunnerRow):
-        folder.searched.append(f"{row.program}{ON_PATH}")
-        if program is None:
-            folder.missing.append((row.kind, row.program))
-    return None if program is None else {"program": (program,)}
-
-
-def _detect_wrapper(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
-    """gradlew or mvnw of the project; it runs in the sandbox like every other program of the project."""
-    name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
-    for above in folders_up_to(folder.workspace, folder.top):
-        if os.access(above / name, os.X_OK):
-            return {"program": (os.path.relpath(above / name, folder.workspace).replace(name, f"./{name}", 1),)}
-    return _note_program(folder, row, folder.find_program(row.program))
-
-
-def _detect_bundle(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    if "Gemfile" in folder.names and row.program in folder.read_file("Gemfile") and folder.find_program("bundle"):
-        return {"program": ("bundle", "exec", row.program)}
-    return _note_program(folder, row, folder.find_program(row.program))
-
-
-def _detect_script(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
+def _find_script(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Placeholders | None:
     """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program takes
     any other. The script that `npm init` writes is no test."""
     script = folder.scripts.get("test", "")
     if not script or "no test specified" in script:
         folder.searched.append("a test script in package.json")
         return None
-    rest = _script_arguments(script, row.program)
-    if rest is None:
-        return None
+    rest = [script]
+    if begin := row.program.split():
+        try:
+            words = shlex.split(script)
+        except ValueError:
+            return None
+        if words[: len(begin)] != begin or any(sign in script for sign in ("&&", "||", ";", "|")):
+            return None
+        rest = words[len(begin) :]
     manager = _node_manager(folder)
     if not folder.find_program(manager):
         folder.searched.append(f"{manager}{ON_PATH}")
         folder.missing.append((row.kind, manager))
         return None
-    return {**_manager_placeholders(manager), "script": tuple(rest)}
-
-
-def _script_arguments(script: str, runner: str) -> list[str] | None:
-    """The words of a script after its runner; None when it starts another program, or more than one."""
-    if not runner:
-        return [script]
-    try:
-        words = shlex.split(script)
-    except ValueError:
-        return None
-    begin = runner.split()
-    alone = not any(sign in script for sign in ("&&", "||", ";", "|"))
-    return words[len(begin) :] if alone and words[: len(begin)] == begin else None
+    return {**_script_words(manager), "script": tuple(rest)}
 
 
 def _node_manager(folder: ProjectFolder) -> str:
@@ -387,33 +375,9 @@ def _node_manager(folder: ProjectFolder) -> str:
     return next((package.manager for package in detect_packages(folder) if package.kind == "node"), "npm")
 
 
-def _manager_placeholders(name: str) -> Placeholders:
-    run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(name, (name, "run"))
-    return {"run": run, "--": ("--",) if name == "npm" else ()}
-
-
-def _detect_target(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
-    match = folder.search_files(files, row.manifest_pattern)
-    words = _note_program(folder, row, folder.find_program(row.program))
-    return None if match is None or words is None else {**words, "target": (match["target"],)}
-
-
-def _detect_lint_script(folder: ProjectFolder, row: LinterRow, files: Sequence[str]) -> Placeholders | None:
-    return _manager_placeholders(_node_manager(folder)) if "lint" in folder.scripts else None
-
-
-DETECTORS: Mapping[str, Callable[[ProjectFolder, Any, Sequence[str]], Placeholders | None]] = {
-    "module": _detect_module,
-    "unittest": _detect_unittest,
-    "program": _detect_program,
-    "wrapper": _detect_wrapper,
-    "bundle": _detect_bundle,
-    "script": _detect_script,
-    "target": _detect_target,
-    "lint script": _detect_lint_script,
-}
-"""The functions that detect a tool, by the value of `detected_by` in the table. Each gets the folder, the row and the
-matching manifests, and returns the placeholders of the tool's commands, None when the folder does not have the tool."""
+def _script_words(manager: str) -> Placeholders:
+    run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(manager, (manager, "run"))
+    return {"run": run, "--": ("--",) if manager == "npm" else ()}
 
 
 def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
@@ -427,22 +391,16 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
             if row.kind == FALLBACK:
                 folder.searched.append(f"a `test` or `check` target in the {files[0]}")
             continue
-        words = DETECTORS[row.detected_by](folder, row, files)
+        words = _find_tool(folder, row, files)
         if words is None:
             continue
         if row.kind == "rust":
             words["workspace"] = ("--workspace",) if folder.search_files(files, r"^\[workspace\]") else ()
-        title = _tool_title(row, words)
+        title = f"{row.program} {words['target'][0]}" if "target" in words else row.title or f"{words['run'][0]} test"
         tools[row.kind] = Toolchain(
             row=row, folder=folder.folder, workspace=folder.workspace, top=folder.top, title=title, words=words
         )
     return tuple(tools.values())
-
-
-def _tool_title(row: TestRunnerRow, words: Placeholders) -> str:
-    if row.detected_by == "target":
-        return f"{row.program} {words['target'][0]}"
-    return row.title or f"{words['run'][0]} test"
 
 
 def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
@@ -451,17 +409,17 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
     linters: list[Linter] = []
     python_here = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
     chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(folder, row)}
+    groups: set[tuple[str, str]] = set()
     for row in LINTERS:
-        same_group = [
-            linter for linter in linters if row.group and (linter.row.kind, linter.row.group) == (row.kind, row.group)
-        ]
-        if same_group or (row.kind == FALLBACK and linters) or (row.kind == "python" and not python_here):
+        is_taken = bool(row.group) and (row.kind, row.group) in groups
+        if is_taken or (row.kind == FALLBACK and linters) or (row.kind == "python" and not python_here):
             continue
         configured = _is_configured(folder, row)
         if not configured and not (row.runs_unconfigured and not chosen):
             continue
-        words = DETECTORS[row.detected_by](folder, row, ["configured"] if configured else [])
+        words = _find_tool(folder, row, ["configured"] if configured else [])
         if words is not None:
+            groups.add((row.kind, row.group))
             words |= _find_formatter(folder, row, words)
             linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, words=words))
     return tuple(linters)

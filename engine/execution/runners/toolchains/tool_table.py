@@ -32,11 +32,13 @@ class ToolRow:
     kind: str
     """Its language."""
     detected_by: str = "program"
-    """How the tool is found: a key of `detection.DETECTORS`."""
+    """How the tool is found: a case of `detection._find_tool`."""
     output_format: str = "words"
     """A reader of `output_readers`."""
     program: str = ""
     """The name of the program."""
+    manifest_pattern: str = ""
+    """A regular expression that one of the manifests must match."""
     suffixes: tuple[str, ...] = ()
     """Endings of files that matter to it; () = any."""
     exit_codes: tuple[int, ...] = (0, 1)
@@ -58,8 +60,6 @@ class TestRunnerRow(ToolRow):
     """Runs single tests, where `test_command` cannot."""
     title: str = ""
     """The name on screens; "" is made of the package manager."""
-    manifest_pattern: str = ""
-    """A regular expression that one of the manifests must match."""
     test_files: str = ""
     """A regular expression for files that hold tests; "" = names do not tell."""
     extra_file: tuple[str, str] = ("", "")
