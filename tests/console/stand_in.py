@@ -74,12 +74,11 @@ from tests.console.stand_in_port import Port
 
 
 class Cards(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all = {card.id: card for card in [*cards(), *recent()]}
         self.mutes: list[Mute] = []
 
-    def pending(self, *, workspace: str | None = None, channel: str | None = None, include_snoozed: bool = False):
+    def pending(self, **_: object) -> list[Card]:
         return [item for item in self.all.values() if item.status is Status.PENDING and item.snoozed_until is None]
 
     def get(self, id: str) -> Card:
@@ -89,8 +88,8 @@ class Cards(Port):
         self.note("refresh_runners")
         return 0
 
-    def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
-        return [item for item in self.all.values() if item.status is not Status.PENDING][:limit]
+    def recent(self, **_: object) -> list[Card]:
+        return [item for item in self.all.values() if item.status is not Status.PENDING]
 
     def _decide(self, id: str, status: Status) -> Card:
         self.all[id] = dataclasses.replace(
@@ -99,13 +98,12 @@ class Cards(Port):
         return self.all[id]
 
     def approve(
-        self, id: str, *, edit: str | None = None, parameters: Mapping[str, Any] | None = None,
-        by: DecidedBy = DecidedBy.OPERATOR, without_sandbox: bool = False,
-    ) -> Card:  # fmt: skip
+        self, id: str, *, edit: str | None = None, parameters: Mapping[str, Any] | None = None, **_: object
+    ) -> Card:
         self.note("approve", id, edit if edit is not None else parameters)
         return self._decide(id, Status.CONFIRMED)
 
-    def dismiss(self, id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+    def dismiss(self, id: str) -> Card:
         self.note("dismiss", id)
         return self._decide(id, Status.REJECTED)
 
@@ -132,7 +130,7 @@ class Cards(Port):
         self.all[id] = dataclasses.replace(self.all[id], status=Status.PENDING, snoozed_until=None, decided_by=None)
         return self.all[id]
 
-    def propose(self, text: str, *, workspace: str, channel: str | None = None, continues: str = "") -> Card:
+    def propose(self, text: str, *, workspace: str, continues: str = "") -> Card:
         self.note("propose", text, workspace, *([continues] if continues else []))
         made = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
         self.all[made.id] = made
@@ -149,8 +147,7 @@ class Cards(Port):
 
 
 class Sessions(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all = sessions()
         self.sandbox = SimpleNamespace(
             confines=True, describe=lambda network: "bubblewrap: read-only system, no network"
@@ -160,11 +157,8 @@ class Sessions(Port):
             for id, lines in TRANSCRIPTS.items()
         }
 
-    def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
+    def list(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         return [item for item in self.all if agent in (None, item.agent)][:limit]
-
-    def get(self, id: str) -> SessionView:
-        return next(item for item in self.all if item.id == id)
 
     def transcript(self, id: str, *, after: int = 0, limit: int = 2000) -> list[TranscriptLine]:
         return self.transcripts.get(id, [])[after : after + limit]
@@ -177,21 +171,19 @@ class Sessions(Port):
 
 
 class Permissions(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all: list[PermissionRequest] = []
 
     def waiting(self) -> list[PermissionRequest]:
         return list(self.all)
 
-    def answer(self, id: str, answer: PermissionAnswer, by: str = "operator") -> None:
+    def answer(self, id: str, answer: PermissionAnswer) -> None:
         self.note("answer", id, str(answer))
         self.all = [item for item in self.all if item.id != id]
 
 
 class ChannelSetup(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
         self.local = LocalModels()
@@ -214,8 +206,7 @@ class ChannelSetup(Port):
 
 
 class Calls(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all: dict[str, list[ModelCall]] = {}
 
     def for_session(self, id: str) -> list[ModelCall]:
@@ -255,12 +246,11 @@ class ChangeComments:
 
 
 class Changes(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all = change_sets()
         self.comments = ChangeComments(self)
 
-    def list(self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50):
+    def list(self, *, limit: int = 50) -> list[ChangeSet]:
         return self.all[:limit]
 
     def diff(self, id: str) -> list[Any]:
@@ -294,8 +284,7 @@ class Changes(Port):
 class Settings(Port):
     fault = ""
 
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.current: Any = SimpleNamespace(
             keys={},
             channels=("koji-core",),
@@ -391,7 +380,7 @@ class StandIn:
             phase=lambda: self.phase,
         )
 
-    def _run_cycle(self, *, workspaces: list[str] | None = None, requested: bool = False) -> Any:
+    def _run_cycle(self, *, requested: bool) -> CycleReport:
         self.noted.append(("run_cycle", requested))
         return CycleReport(seconds=0.2)
 

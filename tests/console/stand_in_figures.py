@@ -27,7 +27,7 @@ from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, allow, burns
 from tests.console.stand_in_port import Port
 
 if TYPE_CHECKING:
-    from tests.console.stand_in import StandIn
+    pass
 
 
 # The safety port of the still engine.
@@ -42,8 +42,7 @@ LEVELS = (
 
 
 class Safety(Port):
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self._holds: list[Hold] = []
         self.lifted: set[str] = set()
         self.costs = SimpleNamespace(
@@ -168,8 +167,7 @@ def run(number: int, state: str, **more: object) -> TrainingRunView:
 class Figures(Port):
     """The port `insights`."""
 
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.cards = decided()
         self.training = TrainingView(
             31, 100, "69 more pairs, or any by 28 January, until the next training", None, (run(1, "adopted"),),

@@ -41,7 +41,7 @@ from tests.console.stand_in_data import SHOP, ago
 from tests.console.stand_in_port import Port
 
 if TYPE_CHECKING:
-    from tests.console.stand_in import StandIn
+    pass
 
 
 # Candidates behind the still engine: one of each type and of each standing, with what they rest on.
@@ -160,18 +160,13 @@ PREVIEW = EffectPreview((*HEAD, f"2. {LOOK}"), (*HEAD, f"2. {ROUND}", f"3. {LOOK
 class Adaptation(Port):
     """The port of the candidates. `lift` is that of whatever is in force."""
 
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all = {item.id: item for item in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
         self.before: dict[str, Candidate] = {}
         self.lift: Lift | None = LIFT
 
-    def candidates(
-        self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
-    ) -> list[Candidate]:
-        return [item for item in self.all.values() if status in (None, item.status) and type in (None, item.type)][
-            :limit
-        ]
+    def candidates(self, **_: object) -> list[Candidate]:
+        return list(self.all.values())
 
     def view(self, id: str) -> CandidateView:
         item = self.all[id]
@@ -280,46 +275,15 @@ OLD = entry(
 class Learnings(Port):
     """The port of the learnings."""
 
-    def __init__(self, engine: StandIn) -> None:
-        super().__init__(engine)
+    def fill(self) -> None:
         self.all = {item.id: item for item in (GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM)}
 
     def scopes(self) -> list[ScopeState]:
-        def state(scope: LearningScope, scope_id: str, workspace: str, **more: object) -> ScopeState:
-            members = [item for item in self.all.values() if (item.scope, item.scope_id) == (scope, scope_id)]
-            kinds = [member.kind for member in members if member.active]
-            return ScopeState(
-                scope, scope_id, workspace, f"learnings/{scope.value}/{scope_id}",
-                kinds.count(LearningKind.INSTITUTIONAL),
-                kinds.count(LearningKind.TASK), kinds.count(LearningKind.PROXY),
-                sum(not member.active for member in members),
-                max((member.created_at for member in members if member.created_at), default=None), **more,  # type: ignore[arg-type]
-            )  # fmt: skip
-
         fault = "learnings/session/institutional.md:14: no id in the front matter; the entry is left alone"
-        return [
-            state(LearningScope.GLOBAL, "", ""),
-            state(LearningScope.PROJECT, "shop-1a2b3c", SHOP),
-            *(
-                state(LearningScope.SESSION, session, SHOP, faults=(fault,) if session == SESSIONS[2] else ())
-                for session in SESSIONS
-            ),
-            state(LearningScope.TEAM, "backend_lead", SHOP),
-        ]
+        return [ScopeState(LearningScope.SESSION, SESSIONS[2], SHOP, "learnings/session", 1, 0, 0, 0, None, (fault,))]
 
-    def entries(
-        self, scope: str = "", workspace: str = "", session: str = "", kind: str = "", words: str = "", limit: int = 200
-    ) -> list[LearningEntry]:  # fmt: skip
-        self.note("entries", scope, workspace, session, kind, words)
-        return [
-            item
-            for item in self.all.values()
-            if scope in ("", item.scope)
-            and kind in ("", item.kind)
-            and session in ("", item.session_id)
-            and (not workspace or item.workspace == workspace)
-            and all(word in item.text.lower() for word in words.lower().split())
-        ][:limit]
+    def entries(self, *, words: str = "", limit: int = 200) -> list[LearningEntry]:
+        return [item for item in self.all.values() if all(word in item.text.lower() for word in words.lower().split())]
 
     def view(self, id: str) -> LearningView:
         item = self.all[id]

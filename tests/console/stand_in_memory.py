@@ -37,11 +37,10 @@ from engine.model import (
     ScorePart,
     SourceKind,
 )
+from tests.console.stand_in_port import Port
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from tests.console.stand_in import StandIn
 
 SHOP = "/home/ada/src/shop"
 AGENTS = PurePosixPath("/home/ada/.local/share/clawpy/agents")
@@ -65,9 +64,8 @@ def files() -> dict[tuple[str, str], str]:
     }
 
 
-class Files:
-    def __init__(self, engine: StandIn) -> None:
-        self._engine = engine
+class Files(Port):
+    def fill(self) -> None:
         self.folder = AGENTS
         self.all = files()
 
@@ -85,9 +83,7 @@ class Files:
     def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
         if self._file(agent, name).digest != read:
             raise Refusal("changed_meanwhile", f"{agent}/{name} was changed by another program", "look at both")
-        self._engine.noted.append(("wrote", agent, name))
-        if (refusal := self._engine.refuse.pop("wrote", None)) is not None:
-            raise refusal
+        self.note("wrote", agent, name)
         self.all[agent, name] = text
         return self._file(agent, name)
 
@@ -174,12 +170,11 @@ PARTS = (
 )  # fmt: skip
 
 
-class Remembering:
+class Remembering(Port):
     """The services `engine.memory` and `engine.knowledge`."""
 
-    def __init__(self, engine: StandIn) -> None:
-        self._engine = engine
-        now = engine.now
+    def fill(self) -> None:
+        now = self._engine.now
         self.all = memories(now)
         self.building = 0.0
         self.captures = SimpleNamespace(entries=self._captures, entry=lambda id: self._one(captures(now), id))
@@ -215,7 +210,7 @@ class Remembering:
         ]
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
-        self._engine.noted.append(("entries", layer, words, before))
+        self.note("entries", layer, words, before)
         found = [item for item in self.all if item.layer is layer and (before is None or item.seq < before)]
         return [item for item in found if all(word in item.text.lower() for word in words.lower().split())][:limit]
 
@@ -223,7 +218,7 @@ class Remembering:
         return next((item for item in self.all if item.id == id and item.layer is layer), None)
 
     def recall(self, query: RecallQuery) -> Recall:
-        self._engine.noted.append(("recall", query.text, query.layers))
+        self.note("recall", query.text, query.layers)
         found = [recalled(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
         layers = query.layers or frozenset(Layer)
         return Recall(tuple(item for item in found if item.layer in layers), ("graph: no answer within 0.2 s",))
@@ -247,12 +242,12 @@ class Remembering:
         return [self._one(self.facts, item) for item in (chain if id in chain else [id])]
 
     def _promote(self, id: str) -> ParaFact:
-        self._engine.noted.append(("promote", id))
+        self.note("promote", id)
         self.waiting = [item for item in self.waiting if item.id != id]
         return self.facts[0]
 
     def _reject(self, id: str) -> None:
-        self._engine.noted.append(("reject", id))
+        self.note("reject", id)
         self.waiting = [item for item in self.waiting if item.id != id]
 
     def preview(self, id: str) -> ForgetPreview:
@@ -264,7 +259,7 @@ class Remembering:
         )  # fmt: skip
 
     def forget(self, wanted: tuple[str, ...]) -> ForgetReport:
-        self._engine.noted.append(("forget", *wanted))
+        self.note("forget", *wanted)
         stub = {"text": "", "forgotten": True}
         self.all = [dataclasses.replace(item, **stub) if item.text in wanted else item for item in self.all]
         return ForgetReport((("vectors", 1), ("transcripts", 2)))
@@ -278,14 +273,11 @@ def recalled(memory: Memory, score: float) -> RecallMatch:
     )  # fmt: skip
 
 
-class Recalling:
+class Recalling(Port):
     """The port `engine.recall_part`."""
 
-    def __init__(self, engine: StandIn) -> None:
-        self._engine = engine
-
     def preview(self, request: PromptRequest) -> Injection:
-        self._engine.noted.append(("preview", request.task, request.workspace, request.agent))
+        self.note("preview", request.task, request.workspace, request.agent)
         found = self._engine.memory.recall(RecallQuery(request.task))
         ours = PromptSource(SourceKind.RUNNER, "", "clawpy")
         lines = [PromptLine("<recalled-memory>", ours), PromptLine("Remembered from earlier work.", ours)]

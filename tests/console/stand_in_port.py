@@ -13,6 +13,10 @@ class Port:
 
     def __init__(self, engine: StandIn) -> None:
         self._engine = engine
+        self.fill()
+
+    def fill(self) -> None:
+        """Put in what the port has to show."""
 
     def note(self, name: str, *arguments: Any) -> None:
         self._engine.noted.append((name, *arguments))

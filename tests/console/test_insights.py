@@ -26,16 +26,15 @@ from engine.model import (
     Group,
     Insights,
     Phase,
-    Refusal,
     Shift,
     Slice,
-    TrainingOffer,
 )
-from tests.console.conftest import at, live, screen_text, toasts, until, wait_for_text
+from tests.console.conftest import live, until
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_figures import run
+from tests.console.stories import CLOSED, Given, Step, Until, called, hides, never_called, play, refused, sees
 from tests.support.helpers import assert_contains
 
 
@@ -75,58 +74,68 @@ def test_before_any_card(console: ConsoleApp, engine: StandIn, compare_snapshot:
     compare_snapshot(console, size, go=open_insights)
 
 
-async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(console: ConsoleApp) -> None:
-    async with at(console, open_insights):
-        text = screen_text(console)
-        assert_contains(
-            text,
-            "error       ✓ 0.041",
-            "acts from   0.80: you approved 100% of 8 cards",
-            "phase       2: its calibration holds on 212",
-        )
+def training(**more: object) -> Given:
+    """The training is like this; `newer` is its last run."""
+
+    def change(engine: StandIn) -> None:
+        view = engine.insights.training
+        runs = (*(item for item in (more.pop("newer", None),) if item), *view.runs)
+        engine.insights.training = dataclasses.replace(view, runs=runs, **more)  # type: ignore[arg-type]
+
+    return Given(change)
 
 
-async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: ConsoleApp, engine: StandIn) -> None:
-    newest = engine.insights.cards[-1]
-    outcomes = [Outcome.WITHDRAWN, Outcome.WITHDRAWN, Outcome.EXPIRED, Outcome.CANNOT_RUN]
-    engine.insights.cards = [dataclasses.replace(newest, outcome=outcome) for outcome in outcomes]
-    async with at(console, open_insights) as pilot:
-        told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
-        shown = console.screen.query_one("#left-text").render
-        await until(pilot, lambda: told in " ".join(shown().plain.split()))
+def outcomes(*outcomes: Outcome) -> Given:
+    def change(engine: StandIn) -> None:
+        newest = engine.insights.cards[-1]
+        engine.insights.cards = [dataclasses.replace(newest, outcome=outcome) for outcome in outcomes]
+
+    return Given(change)
 
 
-async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, engine: StandIn) -> None:
-    async with at(console, open_insights) as pilot:
-        assert ("insights", 30, "") in engine.noted
-        await pilot.press("p")
-        await wait_for_text(pilot, "last 90 days:")
-        await pilot.press("p")
-        await wait_for_text(pilot, "all time:")
-        await pilot.press("w")
-        await until(pilot, lambda: ("insights", None, SHOP) in engine.noted)
-        await wait_for_text(pilot, "Cards of shop")
+def swappable(state: str) -> Given:
+    return training(newer=run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
 
 
-# The training on the insights screen: nothing is sent before it was said what, and models are swapped.
-
-
-WHAT_IS_SENT = (
-    "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B", "$1.00 is reserved",
-    "26 decisions",
-)  # fmt: skip
+READ = Until("the figures", lambda app: app.screen._insights)
+STORIES: dict[str, tuple[Step, ...]] = {
+    "the error stands beside the threshold, and the phase says why": (
+        sees("error       ✓ 0.041", "acts from   0.80: you approved 100% of 8 cards",
+             "phase       2: its calibration holds on 212"),
+    ),
+    "cards that were withdrawn are told, so that all add up": (
+        outcomes(Outcome.WITHDRAWN, Outcome.WITHDRAWN, Outcome.EXPIRED, Outcome.CANNOT_RUN),
+        Until("the counts", lambda app: "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
+              in " ".join(app.screen.query_one("#left-text").render().plain.split())),
+    ),
+    "period and workspace change what is read": (
+        called("insights", 30, ""), "p", sees("last 90 days:"), "p", sees("all time:"), "w",
+        called("insights", None, SHOP), sees("Cards of shop"),
+    ),
+    "nothing is sent before it is said what and where": (
+        "t", sees("Train a Twin model?", "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)",
+                  "Qwen/Qwen3-8B", "$1.00 is reserved", "26 decisions"),
+        "up", "enter", "t", never_called("launch"), "X", called("launch"),
+    ),
+    "what is missing for a training is said": (
+        refused("offer", "together has no key", "clawpy key set together"), "t", sees("clawpy key set together")
+    ),
+    "a training under way is stopped by the same key": (
+        training(newer=run(2, "started"), active=run(2, "started")), "s", hides("Swap"), "t",
+        sees("Stop the training?"), "X", called("cancel"),
+    ),
+    "a model is swapped in": (
+        swappable("kept_old"), "s", sees("me/twin-2"), never_called("adopt"), "y", called("adopt")
+    ),
+    "a model is swapped out": (swappable("adopted"), "s", sees("me/twin-2"), "y", called("restore_former")),
+}  # fmt: skip
 
 
 @pytest.mark.long
-async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
-    async with at(console, open_insights, "t") as pilot:
-        await wait_for_text(pilot, "Train a Twin model?")
-        text = " ".join(screen_text(console).replace("│", " ").split())
-        assert_contains(text, *WHAT_IS_SENT)
-        await pilot.press("up", "enter", "t")
-        assert ("launch",) not in engine.noted
-        await pilot.press("X")
-        await until(pilot, lambda: ("launch",) in engine.noted)
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    given = [step for step in steps if isinstance(step, Given)]
+    await play(console, *given, "7", READ, *steps)
 
 
 @pytest.mark.long
@@ -134,68 +143,27 @@ async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
     console: ConsoleApp, engine: StandIn
 ) -> None:
     looked, offer = threading.Event(), engine.training.offer
-
-    def offer_later() -> TrainingOffer:
-        looked.wait(5)
-        return offer()
-
-    engine.training.offer = offer_later  # type: ignore[method-assign]
-    async with at(console, open_insights, "t", "t") as pilot:
-        looked.set()
-        await until(pilot, lambda: len(console.screen_stack) > 1)
-        await until(pilot, lambda: not any(worker.is_running for worker in console.workers))
-        assert len(console.screen_stack) == 2
-        await pilot.press("escape")
-        assert len(console.screen_stack) == 1
-        await pilot.press("t")
-        await until(pilot, lambda: len(console.screen_stack) == 2)  # and the next press asks anew
-
-
-async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engine: StandIn) -> None:
-    engine.refuse["offer"] = Refusal("no_key", "together has no key", "clawpy key set together")
-    async with at(console, open_insights, "t", size=(80, 24)) as pilot:
-        await wait_for_text(pilot, "clawpy key set together")
-
-
-async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleApp, engine: StandIn) -> None:
-    view = engine.insights.training
-    engine.insights.training = dataclasses.replace(view, active=run(2, "started"), runs=(run(2, "started"), *view.runs))
-    async with at(console, open_insights, "s", size=(80, 24)) as pilot:
-        assert "Swap" not in screen_text(console)
-        await pilot.press("t")
-        await wait_for_text(pilot, "Stop the training?")
-        await pilot.press("X")
-        await until(pilot, lambda: ("cancel",) in engine.noted)
-
-
-@pytest.mark.parametrize(("state", "called"), [("kept_old", "adopt"), ("adopted", "restore_former")])
-async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandIn, state: str, called: str) -> None:
-    newer = run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1")
-    view = engine.insights.training
-    engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
-    async with at(console, open_insights, "s") as pilot:
-        await wait_for_text(pilot, "me/twin-2")
-        assert (called,) not in engine.noted
-        await pilot.press("y")
-        await until(pilot, lambda: (called,) in engine.noted)
+    engine.training.offer = lambda: (looked.wait(5), offer())[1]  # type: ignore[method-assign]
+    one = Until(
+        "one dialog", lambda app: len(app.screen_stack) == 2 and not any(item.is_running for item in app.workers)
+    )
+    await play(console, "7", READ, "t", "t", lambda app: looked.set(), one, "escape", CLOSED, "t", one)
 
 
 async def test_the_end_of_a_training_is_told_and_read(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(insights, "DEBOUNCE_S", 0.05)
-    async with at(console, open_insights) as pilot:
+
+    def ends(app: ConsoleApp) -> None:
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
-        said = "agrees with 71% of 23 held-back decisions"
-        engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note=said))
-        told = "training: the new model is not used; agrees with 71%"
-        await until(pilot, lambda: told in toasts(console))
-        await pilot.press("shift+tab")
-        await wait_for_text(pilot, "7 of 100 new")
+        engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note="agrees with 71% of 23"))
+
+    told = sees("training: the new model is not used; agrees with 71%")
+    await play(console, "7", READ, ends, told, "shift+tab", sees("7 of 100 new"))
 
 
-# How good the predictions are, as the insights screen and `clawpy metrics` tell it.
-
+# Fields
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
