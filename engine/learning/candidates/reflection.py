@@ -6,7 +6,6 @@ its entry and its subject, so that reading an entry again after a crash adds not
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import Counter, defaultdict
@@ -140,8 +139,6 @@ def poisson_tail(count: int, mean: float) -> float:
     return min(1.0, total)
 
 
-log = logging.getLogger(__name__)
-
 ENTRY_CURSOR = "adaptation.reflection"
 CALL_CURSOR = "adaptation.sequences"
 
@@ -203,11 +200,7 @@ class Reflection:
             def count_before(label: str, scope: Scope, ledger_id: int = entry.id) -> int:
                 return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
 
-            try:
-                new = list(READERS[entry.kind](Reading(entry, self._sources, count_before)))
-            except (KeyError, TypeError, ValueError):  # written by an older version: skip it
-                log.warning("fact %d, a %s, says too little to learn from", entry.id, entry.kind, exc_info=True)
-                continue
+            new = list(READERS[entry.kind](Reading(entry, self._sources, count_before)))
             unwritten.update((each.source_label, (each.scope_type, each.scope_id)) for each in new)
             records += new
         return records

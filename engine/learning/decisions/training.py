@@ -316,31 +316,26 @@ class Training:
             self._move(run.id, state, note=f"the provider says {job.status}", settle=_priced(job))
 
     def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
-        """End the job at the provider, where it goes on costing money, because of the kill switch (SPEC 3.7)."""
-        try:
-            ended = self._cancelled(run, api)
-        except TrainingError as error:
-            if error.transient:
-                raise
-            if run.job_id:
-                self._follow(run, api)  # it is over already; read how it ended
-            else:
-                log.warning("training %s could not be ended: %s", run.id, error)
-                self._move(run.id, run.state, note=f"{why}; it could not be ended at the provider: {error}")
-            return
-        self._move(run.id, RunState.CANCELLED, note=why, settle=ended)
+        """End the job at the provider, where it goes on costing money, because of the kill switch (SPEC 3.7); one that
+        is over already is followed to its end."""
+        job = self._job(run, api)
+        if job is not None and job.state != "running":
+            self._follow(self._move(run.id, RunState.STARTED, job_id=job.id), api)
+        else:
+            self._move(run.id, RunState.CANCELLED, note=why, settle=self._cancelled(run, api))
 
     @staticmethod
-    def _cancelled(run: TrainingRun, api: Provider) -> Job | None:
-        """End the job and return it if it has a price. A crash may have hidden the start of the job from the table."""
-        job_id = run.job_id
-        if not job_id:
-            job = api.find_job(run.file_id)
-            if job is None:
-                return None
-            job_id = job.id
-        api.cancel(job_id)
-        return _priced(api.job(job_id))
+    def _job(run: TrainingRun, api: Provider) -> Job | None:
+        """The job of a run. A crash may have hidden its start from the table."""
+        return api.job(run.job_id) if run.job_id else api.find_job(run.file_id)
+
+    def _cancelled(self, run: TrainingRun, api: Provider) -> Job | None:
+        """End the job and return it if it has a price."""
+        job = self._job(run, api)
+        if job is None:
+            return None
+        api.cancel(job.id)
+        return _priced(api.job(job.id))
 
     def _measure(self, run: TrainingRun, api: Provider) -> None:
         pairs = split(self._exporter.load_preferences())[1][-MAX_MEASURED:]

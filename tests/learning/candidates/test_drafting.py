@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.learning.candidates.drafting import Draft, NothingToDraft, StillRunning, draft_candidate
+from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
 from engine.learning.candidates.evaluation import Opportunity, types_of
 from engine.learning.candidates.records import ModelPrice, ModelsUsed
 from engine.model.adaptation import (
@@ -15,7 +15,6 @@ from engine.model.adaptation import (
     CandidateType,
     FixTemplate,
     FlowOffload,
-    KnownFix,
     LearningRecord,
     PolicyTweak,
     PromptFragment,
@@ -105,34 +104,6 @@ def test_a_landed_fix_keeps_its_diff_and_the_cause() -> None:
 
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
-
-
-@pytest.mark.parametrize(
-    ("test", "signature", "causes", "alike"),
-    [
-        (TOTAL, "", (), True),
-        ("t.py::other", "", (), False),
-        (TOTAL, "TypeError: x in a.py", (), True),  # what it was then is not known
-        (TOTAL, "", ("TypeError: x in a.py",), True),  # what it is now is not known
-        ("t.py::other", "TypeError: x in a.py", ("TypeError: x in a.py",), True),
-        (TOTAL, "TypeError: x in b.py", ("TypeError: x in a.py",), False),
-    ],
-)
-def test_a_failure_is_alike_by_its_signature_or_else_by_its_test(
-    test: str, signature: str, causes: tuple[str, ...], alike: bool
-) -> None:
-    fix = KnownFix("cand_1", "a change", MONDAY_MORNING, FixTemplate((TOTAL,), ("fix",), MEND, causes))
-    assert fix.alike(test, signature) is alike
-
-
-def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> None:
-    told = Told(summaries={"sess_1": "Rounded once, at the end."})
-    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), ("Rounded once, at the end.",))
-    with pytest.raises(NothingToDraft, match="does not say how"):
-        drafted(heal("sess_2"), told=told)
-    told.running.add("sess_1")
-    with pytest.raises(StillRunning):
-        drafted(heal(), told=told)
 
 
 # -- models

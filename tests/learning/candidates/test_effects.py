@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -120,14 +119,3 @@ def test_everything_else_is_refused_in_words(status: CandidateStatus, move: Cand
     # where an undo leads follows from what happened: see test_undo.py
     known = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
     assert refused.value.code in known
-
-
-@given(st.lists(st.sampled_from(list(CandidateMove)), max_size=30))
-@settings(max_examples=40, deadline=None)
-def test_whatever_is_tried_an_effect_was_reviewed_first(moves: list[CandidateMove]) -> None:
-    status, reviewed = CandidateStatus.DRAFTED, False
-    for move in moves:
-        with suppress(Refusal):
-            status = candidate_after("cand_x", status, move)
-        reviewed = reviewed or status is CandidateStatus.REVIEW
-        assert reviewed or status not in (CandidateStatus.PROMOTED, CandidateStatus.ROLLED_BACK)

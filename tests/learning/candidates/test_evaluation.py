@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -20,9 +20,7 @@ from engine.events import EventBus
 from engine.learning.candidates.candidates import load_candidates
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
-    MAX_UNCORROBORATED,
     MIN_NEW_EVIDENCE,
-    MIN_REVIEW_SCORE,
     corroborated_score,
     evaluate,
     has_new_evidence,
@@ -206,28 +204,6 @@ def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
     assert MAX_DRAFTS == 5
 
 
-records = st.lists(
-    st.builds(
-        lambda number, score, scope: record(number, score=score, scope_id=f"agent_{scope}"),
-        st.integers(1, 99),
-        st.floats(0, 100),
-        st.integers(0, 9),
-    ),
-    max_size=20,
-)
-
-
-@given(records)
-@settings(max_examples=40, deadline=None)
-def test_whatever_happened_at_most_five_distinct_and_strong(happened: list[LearningRecord]) -> None:
-    found = select_opportunities(happened)
-    assert len(found) == min(5, len({record.scope_id for record in happened if record.score >= 60}))
-    assert len({opportunity.key for opportunity in found}) == len(found)
-    for opportunity in found:
-        scope = opportunity.record.scope_id
-        assert opportunity.record.score == max(record.score for record in happened if record.scope_id == scope)
-
-
 # -- corroborate
 
 
@@ -249,24 +225,6 @@ def test_whatever_happened_at_most_five_distinct_and_strong(happened: list[Learn
 )
 def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
     assert corroborated_score(drafted, scores) == expected
-
-
-@given(st.floats(0, 100), st.lists(st.floats(0, 100), max_size=20))
-@settings(max_examples=40, deadline=None)
-def test_alone_it_never_passes_and_no_score_leaves_the_scale(drafted: float, scores: list[float]) -> None:
-    score = corroborated_score(drafted, scores)
-    assert 0 <= score <= 100
-    if not scores:
-        assert score <= MAX_UNCORROBORATED < MIN_REVIEW_SCORE
-
-
-@given(st.permutations([record(number, score=80 + number) for number in range(2, 8)]))
-@settings(max_examples=20, deadline=None)
-def test_the_order_of_records_does_not_matter(others: list[LearningRecord]) -> None:
-    first = record(1)
-    evaluation = evaluate(candidate(first), [first], [first, *others])
-    assert evaluation.score == pytest.approx(0.85 * 84.5 + 15, abs=0.01)
-    assert set(evaluation.corroborated_by) == {f"rec_{number}" for number in range(2, 8)}
 
 
 def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:

@@ -23,19 +23,6 @@ def kinds(world: World, like: str = "Candidate") -> list[str]:
     return [one.kind for one in Ledger(world.database).since(0, 10_000) if one.kind.startswith(like)]
 
 
-def test_one_heal_is_drafted_from_its_own_words_and_waits_for_more(world: World) -> None:
-    world.heal("sess_1")
-    (drafted,) = world.adaptation.run_round()
-    assert drafted.status is CandidateStatus.DRAFTED
-    assert drafted.effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
-    assert drafted.dedupe_key == f"fix_template:workspace:{SHOP}:successful_heal/{TOTAL}"
-    assert (drafted.score, drafted.agent_id, drafted.workspace, drafted.run_kind) == (45.0, "", SHOP, "heal")
-    assert world.adaptation.waiting() == []
-    with pytest.raises(Refusal) as refused:
-        world.adaptation.approve(drafted.id)
-    assert refused.value.code == "not_corroborated"
-
-
 def test_a_second_session_bears_it_out_and_the_operator_decides(world: World) -> None:
     world.heal("sess_1")
     world.adaptation.run_round()
@@ -87,20 +74,6 @@ def test_red_tests_get_the_repair_that_healed_them_elsewhere(world: World) -> No
     world.heal("sess_5")
     world.adaptation.run_round()
     assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 0
-
-
-def test_what_was_rejected_comes_up_again_only_when_new_evidence_outweighs(world: World) -> None:
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.adaptation.run_round()
-    (rejected,) = world.adaptation.candidates(CandidateStatus.REVIEW)
-    world.adaptation.reject(rejected.id, "not now")
-    statuses = []
-    for number in range(3, 6):
-        world.heal(f"sess_{number}")
-        world.adaptation.run_round()
-        statuses.append(world.adaptation.candidates()[0].status)
-    assert statuses == [CandidateStatus.REJECTED, CandidateStatus.REJECTED, CandidateStatus.REVIEW]
 
 
 def test_old_records_go_but_for_those_that_a_candidate_names(world: World) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, split_command, validate_effect
+from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, validate_effect
 from engine.model import Refusal
 from engine.model.adaptation import (
     CandidateType,
@@ -64,30 +61,6 @@ def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
     assert get(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
 
 
-@given(st.lists(st.integers(0, 3), max_size=10))
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_behaviour_depends_on_what_is_in_force_alone(world: World, toggled: list[int]) -> None:
-    """However it was promoted and rolled back: the same effects in force make the same prompt."""
-    world.adapt(withheld=0.0)
-    candidates = [world.candidate(PromptFragment((f"Line {number}.",))) for number in range(4)]
-    in_force: list[str] = []
-    empty = world.part()
-    for number in toggled:
-        candidate = candidates[number]
-        if candidate.id in in_force:
-            world.withdraw(candidate.id)
-            in_force.remove(candidate.id)
-        else:
-            world.clock.advance(timedelta(seconds=1))
-            world.promote(candidate)
-            in_force.append(candidate.id)
-        part = world.part().part
-        assert [line.source.ref for line in part.lines[2:-1]] == in_force if part else not in_force
-    for candidate_id in in_force:
-        world.withdraw(candidate_id)
-    assert world.part() == empty
-
-
 def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(world: World) -> None:
     long = "a" * 40
     names = ("check_release", "check_release", "run_tests", long, long)
@@ -133,15 +106,6 @@ def test_an_effect_that_cannot_work_is_refused_and_says_why(effect: Effect, said
     with pytest.raises(Refusal, match=said) as refused:
         validate_effect(effect)
     assert refused.value.code == "bad_effect"
-
-
-@given(st.text(max_size=40))
-@settings(deadline=None)
-def test_a_command_is_words_or_refused(command: str) -> None:
-    with suppress(Refusal):
-        found = split_command(command)
-        assert found
-        assert not found[0].startswith("-")
 
 
 # -- previews

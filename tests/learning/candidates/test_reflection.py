@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from engine.events import (
     BudgetExceeded,
@@ -30,7 +29,6 @@ from engine.events import (
 from engine.learning.candidates.entry_readers import OPPORTUNITY
 from engine.learning.candidates.records import HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR
-from engine.model.adaptation import RecordKind
 from engine.storage import state
 from tests.learning.candidates.world import (
     AGENT,
@@ -185,32 +183,6 @@ def test_what_came_before_weighs_also_within_one_reading(world: World) -> None:
     world.happened(erred("sess_3", message, "edit"))
     world.adaptation.read_ledger()
     assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
-
-
-def test_a_fact_that_says_too_little_is_passed_over(world: World) -> None:
-    """Written by another version: what came after it is read all the same."""
-    world.happened(erred("sess_1"), retried("sess_2"))
-    world.database.write(
-        lambda tx: tx.session.connection().execute(
-            text("UPDATE memory_events SET payload = '{}' WHERE kind = 'AgentErred'")
-        )
-    )
-    assert world.adaptation.read_ledger() == 1
-    assert [record.kind for record in world.adaptation.records()] == [RecordKind.REPEATED_RETRY]
-
-
-def test_what_was_not_written_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.happened(erred("sess_1"), retried("sess_2"))
-    write = world.database.write
-
-    def no_disk(work: object) -> object:
-        raise RuntimeError("the power went")
-
-    monkeypatch.setattr(world.database, "write", no_disk)
-    with pytest.raises(RuntimeError):
-        world.adaptation.read_ledger()
-    monkeypatch.setattr(world.database, "write", write)
-    assert world.adaptation.read_ledger() == 2
 
 
 # -- sequences

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.candidates.entry_readers import FULL_COST, OPPORTUNITY, READERS, Reading, add_parts, heal_parts
-from engine.learning.candidates.reflection import EXEC, MIN_RUNS, CallSequence, poisson_tail
+from engine.learning.candidates.reflection import EXEC, MIN_RUNS, CallSequence
 from engine.learning.candidates.reflection import find_sequences as detect_commands
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
@@ -168,11 +167,6 @@ def test_what_is_planted_is_found_and_chance_makes_nothing() -> None:
     assert max(others.values()) <= 4, others
 
 
-@pytest.mark.parametrize("sticky", [0.3, 0.6])
-def test_doing_the_same_on_end_is_no_sequence(sticky: float) -> None:
-    assert sum(len(find_sequences(made_up(seed, sticky=sticky))) for seed in range(10)) == 0
-
-
 def test_the_longest_wins_and_a_part_only_by_what_is_its_own() -> None:
     whole = [["p", "a", "b", "c", "d", "e", "q"]] * 8
     assert [one.calls for one in find_sequences(whole)] == [("p", "a", "b", "c", "d")], "of equals, what comes first"
@@ -215,19 +209,3 @@ def test_commands_are_taken_out_of_what_stands_around_them() -> None:
     assert [one.calls for one in find_sequences([steps] * 8)] == [("exec:git status", "exec:git diff", "exec:pytest")]
     assert detect_commands([["read", "edit", "write", "grep"]] * 8) == [], "no flow could take it"
     assert find_sequences([]) == []
-
-
-@given(st.permutations(range(6)))
-@settings(max_examples=20, deadline=None)
-def test_the_order_of_sessions_does_not_matter(order: list[int]) -> None:
-    runs = [["s", "a", "b", "c", f"n{number}", f"m{number}"] for number in range(6)]
-    (found,) = find_sequences([runs[number] for number in order])
-    assert found.calls == ("s", "a", "b", "c")
-    assert len(found.runs) == 6
-
-
-@given(st.integers(1, 30), st.floats(0.01, 20))
-@settings(max_examples=40, deadline=None)
-def test_the_tail_is_that_of_poisson(count: int, mean: float) -> None:
-    below = sum(math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(count))
-    assert count <= mean or poisson_tail(count, mean) == pytest.approx(1 - below, abs=1e-9)

@@ -62,34 +62,6 @@ def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     assert harmful.id in world.trials.lifts(), "what was measured is still to be seen"
 
 
-@pytest.mark.long
-def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world: World) -> None:
-    """All that was hard came while few went without: what the settings did is not laid to the effect."""
-    overlay = world.guide()
-    for share, good in ((0.1, False), (0.5, True)):
-        world.adapt(withheld=share)
-        for number in range(80):
-            world.run(f"ses_{good}_{number}", good=good)
-    world.trials.catch_up()
-    lift = world.trials.lifts()[overlay.id]
-    assert lift.with_good / lift.with_runs < lift.without_good / lift.without_runs - 0.3
-    assert lift.verdict == "not enough evidence"
-    assert world.trials.harmful() == []
-
-
-def test_what_was_handled_comes_again_after_a_crash_and_changes_nothing(world: World) -> None:
-    world.guide()
-    for number in range(6):
-        world.run(f"ses_{number}", good=bool(number % 2))
-    world.trials.catch_up()
-    before = {session: row.state for session, row in rows(world).items()}
-    again = World(world.database, world.clock)
-    again.trials._cursor._cursor = 0  # as if the cursor had not been stored
-    again.trials.catch_up()
-    assert {session: row.state for session, row in rows(world).items()} == before
-    assert set(before.values()) == {"good", "bad"}
-
-
 def test_repairs_are_on_trial_too(world: World) -> None:
     playbook = world.trials
     overlay = world.put(FixTemplate(("test_total",), ("Round once.",)))

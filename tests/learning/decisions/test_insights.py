@@ -9,8 +9,6 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.learning.decisions.insights import (
@@ -164,27 +162,6 @@ def test_rates_are_of_what_a_person_decided() -> None:
     assert found.confidence == pytest.approx(4.3 / 7)
 
 
-@given(
-    st.lists(
-        st.builds(
-            card,
-            st.sampled_from(["approved", "rejected", "expired", ""]),
-            st.floats(0, 1),
-            autonomous=st.booleans(),
-            undone=st.booleans(),
-            source=st.sampled_from("ab"),
-        )
-    )
-)
-@settings(max_examples=25, deadline=None)
-def test_the_parts_add_up(cards: list[CardFigures]) -> None:
-    found = metrics(cards)
-    assert sum(source.predictions for source in found.sources) == found.total
-    assert sum(channel.predictions for channel in found.channels) == found.total
-    assert sum(bucket.predictions for bucket in found.calibration) <= found.approved + found.rejected
-    assert found.auto_undone <= found.auto_executed
-
-
 @pytest.mark.parametrize(
     ("confidence", "bucket"),
     [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
@@ -259,12 +236,6 @@ def test_a_taste_that_turned_is_named_with_what_was_usual_before() -> None:
     found = drift([*before, *now])
     assert found.shifts == (Shift("garden", 1, 30, 0.8),)
     assert "taste changed" in found.words
-
-
-@given(st.lists(st.booleans(), min_size=NEWEST, max_size=NEWEST))
-@settings(max_examples=15, deadline=None)
-def test_the_same_decisions_again_are_no_change_of_taste(decisions: list[bool]) -> None:
-    assert not drift([("lint", decision) for decision in [*decisions, *decisions]]).changed
 
 
 @pytest.mark.parametrize(("lately", "told"), [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.decisions.calibration import (
-    CREDIBLE_BELOW,
     MIN_UNANIMOUS,
     Calibration,
     KindCalibration,
@@ -20,7 +19,7 @@ from engine.learning.decisions.calibration import (
     calibration_error,
 )
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
-from engine.learning.decisions.learner import WORD_BUCKETS, Habits, shrink_share
+from engine.learning.decisions.learner import WORD_BUCKETS, Habits
 from engine.model import PartOfDay
 
 # What decisions add up to: shrunk shares, levels, time, words (SPEC 2.3b, 2.5).
@@ -50,12 +49,6 @@ def of(past: Sequence[PastDecision]) -> Habits:
     return habits
 
 
-@given(st.lists(ANY, max_size=40))
-def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision]) -> None:
-    before, after = of(past), of([*past, YES])
-    assert 0 < before.time_share(ASKED) <= after.time_share(ASKED) < 1
-
-
 @pytest.mark.long
 def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
     many = [replace(ASKED, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
@@ -74,15 +67,6 @@ def test_time_relevance_knows_part_of_day_week_and_hour() -> None:
     assert early.time_share(ASKED) > 0.6 > 0.4 > early.time_share(replace(ASKED, hour=6))
 
 
-def test_words_say_how_often_and_when() -> None:
-    morning = [YES] * 6 + [NO]
-    assert of(morning).explain(ASKED) == ("you approved 6 of 7 like this in the morning",)
-    assert of(morning).explain(replace(ASKED, part=PartOfDay.NIGHT)) == ("you approved 6 of 7 like this",)
-    assert of(morning).explain(replace(ASKED, channel="garden")) == ("you approved 6 of 7 like this on any channel",)
-    ignored = [replace(NO, weight=0.3)]
-    assert of(morning + ignored).explain(ASKED) == ("you approved 6 of 7 like this in the morning",)
-
-
 def test_the_usual_wait_is_learnt_from_five_approvals_on() -> None:
     assert of([YES] * 4).usual_wait("run_tests") is None
     assert of([YES] * 5).usual_wait("run_tests") == timedelta(hours=2)
@@ -96,13 +80,6 @@ def test_a_channel_is_named_after_enough_approvals_there(there: int, against: in
     assert habits.usual_channel("run_tests", ["koji-core"]) is None
 
 
-@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
-def test_a_shrunk_share_lies_between_share_and_prior(share: float, decided: float, prior: float) -> None:
-    low, high = (min(share, prior), max(share, prior)) if decided else (prior, prior)
-    assert low - 1e-9 <= shrink_share(share * decided, decided, prior) <= high + 1e-9
-
-
 SCORE = st.floats(0, 1)
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
 
@@ -114,26 +91,12 @@ def fitted(truth: float, score: float, many: int, calibration: Calibration | Non
     return calibration
 
 
-def test_before_the_first_case_scores_up_to_care_stay_as_they_are() -> None:
-    calibration = Calibration(level=0.0, slope=0.0)
-    assert [calibration.calibrate(score) for score in (0.1, 0.5, CREDIBLE_BELOW)] == pytest.approx(
-        [0.1, 0.5, CREDIBLE_BELOW]
-    )
-    assert calibration.calibrate(0.95) == CREDIBLE_BELOW
-
-
 @pytest.mark.parametrize(("cases", "believed"), [(11, False), (12, True)])
 def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: bool) -> None:
     calibration = Calibration(level=0.0, slope=0.0)
     for _ in range(cases):
         calibration.learn(0.9, True)
     assert (calibration.calibrate(0.9) >= 0.8) is believed
-
-
-@pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CREDIBLE_BELOW)])
-def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
-    only_the_cap = Calibration(level=0.0, slope=0.0)
-    assert fitted(truth, 0.95, 200, only_the_cap).calibrate(0.95) == pytest.approx(believed, abs=0.005)
 
 
 def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:

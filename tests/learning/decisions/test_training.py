@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.learning.decisions.exporting import Exporter
@@ -25,7 +23,6 @@ from engine.learning.decisions.training_runs import (
     TrainingPlan,
     TwinModel,
     agreement,
-    is_held_back,
     may_replace,
     similarity,
     split,
@@ -50,17 +47,6 @@ def test_about_a_fifth_is_held_back_whatever_comes_later() -> None:
     assert 70 <= len(apart) <= 130
     _, later = split([*first, *(pair(n) for n in range(500, 900))])
     assert set(apart) <= set(later)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("uvwxyz")), max_size=40))
-def test_no_situation_stands_on_both_sides_and_none_changes_sides_later(drawn: list[tuple[str, str]]) -> None:
-    every = [pair(n, context, chosen) for n, (context, chosen) in enumerate(drawn)]
-    train, apart = split(every)
-    assert sorted([*train, *apart], key=lambda one: one.id) == every
-    for count in range(len(every)):
-        trained_on = {one.context for one in split(every[:count])[0]}
-        assert not trained_on & {one.context for one in apart}
-    assert all(is_held_back(one.context) for one in apart)
 
 
 def test_likeness_is_half_the_channel_half_the_words() -> None:
@@ -467,22 +453,6 @@ def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
     world.provided.says = Job("", "done", "succeeded", "ft:new", 0.5)
     assert (run := world.training.step()) is not None
     assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
-
-
-def test_a_job_of_which_nothing_is_known_that_cannot_be_ended_is_told_and_kept(world: World) -> None:
-    world.pairs(60)
-    world.training.begin()
-    world.to(RunState.UPLOADED)
-    world.provided.cut = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        world.training.step()
-    world.open()
-    world.stopped = "stopped by the operator"
-    world.provided.fault = TrainingError("the key is not taken", transient=False)
-    assert (run := world.training.step()) is not None
-    told = "stopped by the operator; it could not be ended at the provider: the key is not taken"
-    assert (run.state, run.note) == (RunState.UPLOADED, told)
-    assert world.training.reserved() == {0}, "what it may cost stays set aside"
 
 
 def test_while_everything_is_stopped_nothing_begins_that_costs(world: World) -> None:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.events import SessionEnded, SessionStarted
 from engine.files import write_atomic
-from engine.learning.learnings import chain as chain_module
-from engine.learning.learnings import promotion
 from engine.learning.learnings.chain import NO_JUDGE
-from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict, session_text
+from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict
 from engine.learning.learnings.rules import Impact, SessionRecord
 from engine.learning.learnings.store import add_entry
-from engine.model import Answer, LearningEntry, LearningScope, LearningStatus, Question, Refusal, RetractReport
+from engine.model import Answer, LearningEntry, LearningScope, LearningStatus, Question, Refusal
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import MAX_ATTEMPTS
@@ -91,18 +87,6 @@ def test_what_the_operator_retired_in_the_project_does_not_come_back(world: Worl
     assert known.reinforcement_count == 0
 
 
-def test_what_the_operator_worded_better_is_still_the_same(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}", UV, by="operator")
-    (known,) = world.learnings.entries("project")
-    path = world.data / known.path
-    path.write_bytes(path.read_bytes().replace(UV.encode(), b"Everything is installed by uv, never by pip"))
-    world.session("s3", UV, by="operator")
-    (better,) = world.learnings.entries("project")
-    assert better.text == "Everything is installed by uv, never by pip"
-    assert better.reinforced_by == ("s3",)
-
-
 def test_meaning_makes_what_is_worded_otherwise_the_same(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     words = WordMeaning()
     world = World(tmp_path / "data", database, clock, make=words.vectors)
@@ -170,16 +154,6 @@ def test_no_secret_is_written(world: World) -> None:
     world.session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
     assert all(b"sk-test" not in data for data in world.files().values())
     assert "[secret cut]" in world.learnings.entries()[0].text
-
-
-def test_an_entry_that_is_in_two_files_counts_once_and_is_named(world: World) -> None:
-    world.session("s1", UV)
-    (known,) = world.learnings.entries()
-    copy = world.data / "learnings/projects/other/institutional.md"
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes((world.data / known.path).read_bytes())
-    assert [entry.id for entry in world.learnings.entries()] == [known.id]
-    assert "is in" in world.learnings.faults()[0]
 
 
 def test_whenever_it_dies_the_next_start_comes_to_the_same(
@@ -287,34 +261,6 @@ def test_what_cannot_be_written_waits_and_is_neither_lost_nor_asked_of_a_model_a
     assert [one.text for one in world.learnings.entries()] == [UV]
     assert unfinished_intents(database, "learnings") == []
     assert len(world.events("LearningsExtracted")) == 1
-
-
-def test_what_is_retracted_while_the_gates_are_open_does_not_go_through_them(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever retracts waits for the plan that was made of what he retracts, and finds what came of it."""
-    world.session("s1", UV)
-    world.session("s2", UV)
-    below = world.learnings.entries("team", session="s1")[0]
-    reports: list[RetractReport] = []
-    real = promotion.plan_project
-
-    def planned(*given: Any) -> Any:
-        plan = real(*given)
-        if plan.promoted:
-            thread = threading.Thread(target=lambda: reports.append(world.learnings.retract(below.id)), daemon=True)
-            thread.start()
-            thread.join(0.05)
-            waiting.append(thread)
-        return plan
-
-    waiting: list[threading.Thread] = []
-    monkeypatch.setattr(chain_module, "plan_project", planned)
-    world.session("s3", UV)
-    waiting[0].join(5)
-    (known,) = world.learnings.entries("project")
-    assert reports[0].queued == (known.id,)
-    assert world.learnings.view(known.id).entry.review
 
 
 # From a project to all of them: only at a clear yes (SPEC 6.4). And what a model says of a session (SPEC 6.6).
@@ -472,8 +418,3 @@ def test_claims_are_taken_in_the_form_that_was_asked_for_and_no_other() -> None:
         with pytest.raises(ValueError, match="the answer"):
             read_claims(bad, Impact())
     assert read_verdict("```\n" + YES + "\n```").holds is True
-
-
-def test_a_session_is_told_bounded() -> None:
-    record = SessionRecord(view("s1", prompt="p" * 9_000, summary="s" * 9_000, error="e" * 9_000))
-    assert len(session_text(record, [])) <= 8_001

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine import Engine
 from engine.clock import FakeClock
-from engine.model import BubbleState, Pattern
+from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
 from engine.model.learnings import added_sentences, distil, distil_rules, lesson_id, remove_lessons, topics_of
 from tests.execution.model.world import KEY, ModelWorld
@@ -104,19 +104,6 @@ def test_a_rule_says_itself_and_has_the_identity_of_its_sentence(text: str) -> N
     assert lesson_id(rule.text) == lesson_id(text)
 
 
-@pytest.mark.parametrize(
-    ("original", "edited", "expected"),
-    [
-        ("Fix it", "Fix it and run the tests", ["and run the tests"]),
-        ("Fix it", "fix it.", []),
-        ("Fix the cart", "Check the cart", ["Check the cart"]),
-        ("Fix it. Be quick", "Be quick", []),
-    ],
-)
-def test_what_goes_on_with_a_sentence_is_told_alone(original: str, edited: str, expected: list[str]) -> None:
-    assert added_sentences(original, edited) == expected
-
-
 def test_what_was_put_in_is_told_sentence_by_sentence() -> None:
     edited = "Write the docs. Docs end with a full stop. And keep summaries short"
     assert added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
@@ -130,11 +117,6 @@ def test_what_was_put_in_is_told_sentence_by_sentence() -> None:
 def test_the_topics_of_a_lesson_are_those_it_names_and_those_of_the_work() -> None:
     assert topics_of("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
     assert topics_of("be kind") == ""
-
-
-def test_a_pattern_that_is_named_by_its_lesson_says_its_text_alone() -> None:
-    assert Pattern("money_in_cents", "Whole cents").text_with_name == "money_in_cents: Whole cents"
-    assert Pattern(lesson_id("Whole cents"), "Whole cents").text_with_name == "Whole cents"
 
 
 @pytest.mark.parametrize(

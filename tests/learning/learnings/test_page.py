@@ -115,15 +115,6 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
     assert not page.set_fields("lrn_b", {"status": "retired"})
 
 
-def test_a_line_of_dashes_in_a_text_splits_no_entry() -> None:
-    page, text = Page(), "above\n---\nid: lrn_false\n---\nbelow\n\\---"
-    page.append("lrn_a", {"type": "declarative"}, text)
-    page.append("lrn_b", {"type": "declarative"}, "other")
-    found = Page(page.data).entries
-    assert [part.id for part in found] == ["lrn_a", "lrn_b"]
-    assert found[0].text == text
-
-
 def test_an_entry_that_is_there_twice_counts_once() -> None:
     data = b"---\nid: lrn_a\n---\nfirst\n"
     with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
@@ -147,18 +138,6 @@ def test_a_value_that_makes_no_sense_is_named(front: str, words: str) -> None:
     page = Page(f"---\nid: lrn_a\n{front}\n---\ntext\n".encode())
     with pytest.raises(ValueError, match=words.replace("[", r"\[").replace(".", r"\.")):
         read_entry(page.entries[0], *PLACE)
-
-
-def test_an_entry_that_was_half_written_hides_none_behind_it() -> None:
-    for cut in range(5, 60):
-        whole = Page()
-        whole.append("lrn_a", {"type": "directive", "title": "a title", "status": "active"}, "first")
-        page = Page(whole.data[:cut])
-        page.append("lrn_b", {"type": "declarative"}, "second")
-        found = Page(page.data)
-        part = found.part("lrn_b")
-        assert part is not None, whole.data[:cut]
-        assert part.text == "second"
 
 
 def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:

@@ -102,21 +102,6 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
     assert second == PromotionPlan()
 
 
-def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_into_once() -> None:
-    one, other = (
-        replace(
-            make_entry("a0 w0", "", id=f"lrn_{number}", scope=LearningScope.PROJECT),
-            promoted_from=(EntrySource(f"lrn_x{number}", f"s{number}"),),
-            reinforced_by=("r1", again),
-            reinforcement_count=2,
-        )
-        for number, again in enumerate(["r2", "s0"])
-    )
-    [cluster] = find_duplicates([one, other], Angles().vectors)
-    (into, _) = merge_duplicates(cluster)
-    assert (into.fields["reinforced_by"], into.fields["reinforcement_count"]) == (["r1", "r2"], 2)
-
-
 @given(st.lists(told, max_size=12))
 @settings(max_examples=30, deadline=None)
 def test_compaction_loses_no_source_no_session_and_no_entry(
@@ -151,16 +136,3 @@ def test_compaction_loses_no_source_no_session_and_no_entry(
         assert {(member.kind, member.type) for member in cluster.members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
     assert find_duplicates(left.values(), Angles().vectors) == []
-
-
-def test_the_same_words_as_two_types_become_one_entry_at_once() -> None:
-    types = (LearningType.DIRECTIVE, LearningType.CORRECTIVE)
-    sessions = [
-        make_entry("a0 w0", f"s{session}", id=f"lrn_{type}_{session}", type=type, lesson="les_1")
-        for number, type in enumerate(types)
-        for session in range(number, number + 3)
-    ]
-    plan = plan_project(sessions, [], PROJECT, Angles().vectors, MONDAY_MORNING)
-    assert len(plan.promoted) == len(plan.reinforced) == 1
-    after = carried_out([], plan)
-    assert plan_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING) == PromotionPlan()

@@ -66,15 +66,6 @@ def test_what_waits_for_review_is_neither_reinforced_nor_said_nor_promoted_until
     assert refused.value.code == "not_waiting"
 
 
-def test_ids_by_their_beginning_and_none_by_chance(climbed: World) -> None:
-    known = climbed.learnings.entries("project")[0]
-    assert climbed.learnings.view(known.id[4:14]).entry == known
-    for wanted, code in (("lrn_", "ambiguous_id"), ("nothing", "unknown_learning"), ("", "unknown_learning")):
-        with pytest.raises(Refusal) as refused:
-            climbed.learnings.view(wanted)
-        assert refused.value.code == code
-
-
 def test_what_is_forgotten_leaves_empty_stubs_and_whole_provenance(climbed: World) -> None:
     known = next(entry for entry in climbed.learnings.entries("project") if entry.text == UV)
     before = climbed.learnings.view(known.id)

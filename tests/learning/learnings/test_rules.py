@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from engine.learning.learnings.extraction import find_assumptions, find_risks, is_realised
 from engine.learning.learnings.rules import (
     Finding,
     SessionRecord,
@@ -18,16 +16,14 @@ from engine.learning.learnings.rules import (
 )
 from engine.model import (
     LearningKind,
-    LearningScope,
     LearningType,
     PermissionAnswer,
     PermissionRequest,
     SessionState,
-    TranscriptLine,
 )
 from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import fact, make_entry, view
+from tests.learning.learnings.world import fact, view
 
 TEST = "tests/test_cart.py::test_total"
 
@@ -125,38 +121,3 @@ def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> 
     assert [each.type.value for each in (one, two, three)] == ["directive", "declarative", "corrective"]
     assert [each.kind for each in (three, four)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
     assert three.importance.value > two.importance.value, "to go against it is work that is thrown away"
-
-
-def test_what_might_go_wrong_comes_from_what_was_known_and_says_when_it_did() -> None:
-    record = SessionRecord(view("s9", prompt="Round cart totals"), failing=(TEST,))
-    known = [
-        make_entry("Run it", "s1", about=f"healed/{TEST}", session_task="round cart TOTALS"),
-        make_entry("elsewhere", "s1", about="unmended/tests/other.py", session_task="write docs"),
-        make_entry("of the project", "", about="overlap/cart.py", scope=LearningScope.PROJECT),
-        make_entry("words", "s1"),
-    ]
-    found_now = find_risks(record, known)
-    assert [one.about for one in found_now] == [f"risk/red/{TEST}", "risk/overlap/cart.py", f"risk/healed/{TEST}"]
-    assert all(one.phase == "prospective" for one in found_now)
-    fear = make_entry("fear", about=f"risk/healed/{TEST}", phase="prospective")
-    happened = learnt(entries=(fact("ValidationFailed", "s1", failing=[TEST]),))
-    assert is_realised(fear, happened)
-    assert not is_realised(fear, learnt(entries=(fact("ValidationFailed", "s1", failing=["tests/b.py"]),)))
-
-
-def test_what_an_agent_assumes_is_noted_with_the_milestone() -> None:
-    texts = [
-        ("say", "I look around. I assume that the prices are net."),
-        ("tool", "edit cart.py"),
-        ("say", "I'm assuming Python 3.11 here. Shall I assume more?"),
-        ("output", "I assume nothing"),
-    ]
-    lines = [
-        TranscriptLine(number, MONDAY_MORNING + timedelta(seconds=number), kind, text)
-        for number, (kind, text) in enumerate(texts)
-    ]
-    one, two = find_assumptions(lines)
-    assert (one.text, one.title) == ("I assume that the prices are net.", "assumed before the first change")
-    assert (two.text, two.title) == ("I'm assuming Python 3.11 here.", "assumed while changing files")
-    assert one.confidence.value == 0.4
-    assert find_assumptions(lines, ["that the prices are net"]) == [two]
