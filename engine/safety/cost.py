@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import accumulate
 
 from engine.frozen import frozen
 from engine.model import MICRO, Burn, CostState, RailVerdict, Verdict
@@ -127,13 +126,9 @@ def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, ca
     span = PACE_SPAN[window]
     recent_spending = sum(amount for at, amount in spent if now - span < at)
     total, pace = sum(buckets), int(recent_spending / (span / HOUR))
-    if window == "hour":
-        reached_at = _reached_in_sliding_hour(
-            now, [price for price in spent if price[0] >= edges[0]], reserved, cap, pace
-        )
-    else:
-        reached_at = _reached_at(now, cap - total - reserved, pace)
-        reached_at = reached_at if reached_at is not None and reached_at < edges[-1] else None
+    end = now + HOUR if window == "hour" else edges[-1]
+    reached_at = _reached_at(now, cap - total - reserved, pace)
+    reached_at = reached_at if reached_at is not None and reached_at < end else None
     elapsed = sum(mark <= now for mark in edges[:-1])
     return Burn(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
 
@@ -144,20 +139,6 @@ def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
         return now
     hours = remaining / pace if pace > 0 else float("inf")
     return now + hours * HOUR if hours < 24 * 366 else None
-
-
-def _reached_in_sliding_hour(
-    now: datetime, spent: Sequence[Spent], reserved: int, cap: int, pace: int
-) -> datetime | None:
-    """When the cap of the sliding hour is reached: each price leaves the window an hour later."""
-    counted = reserved + sum(amount for _, amount in spent)
-    left_by_then = [0, *accumulate(amount for _, amount in spent)]
-    expiries = [*(at + HOUR for at, _ in spent), now + HOUR]
-    for expired, expiry in zip(left_by_then, expiries, strict=True):
-        reached_at = _reached_at(now, cap - counted + expired, pace)
-        if reached_at is not None and reached_at <= expiry:
-            return reached_at
-    return None
 
 
 def _midnight(day: date, local: datetime) -> datetime:

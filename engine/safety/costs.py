@@ -10,11 +10,9 @@ import logging
 from collections.abc import Callable, Set
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import ScalarSelect, Select, bindparam, func
+from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
@@ -24,7 +22,7 @@ from engine.model import Burn, CostState, Refusal, SessionState, SessionView, Tr
 from engine.safety import cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, ask, load, load_all, select_all, utc_field
+from engine.storage.rows import Row, as_stored, ask, load, load_all, select_all, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -105,23 +103,17 @@ class Costs:
         """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
         local = self._clock.local()
         oldest = min(cost.cost_windows(local).month, local.astimezone(UTC) - max(cost.PACE_SPAN.values()))
-        prices = select(CostEntry.at, CostEntry.amount_microusd).where(
-            CostEntry.state == SETTLED, col(CostEntry.at) >= oldest, col(CostEntry.amount_microusd) > 0
-        )
-        reserved_sum = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(CostEntry.state == RESERVED)
         with self._database.read() as session:
-            spent = [(at, amount) for at, amount in session.exec(prices.order_by(col(CostEntry.at)))]
-            reserved = int(session.exec(reserved_sum).one())
+            rows = ask(session, _PRICES, {"oldest": as_stored(oldest)})
+            (reserved,) = ask(session, _RESERVED_IN_ALL).one()
             caps = self.spent(session).caps
+        spent = [(datetime.fromisoformat(at), amount) for at, amount in rows]
         return tuple(cost.burn(window, local, spent, reserved, cap) for window, cap in caps.items())
 
     def settled_since(self, instant: datetime) -> int:
         """Micro-dollars that were settled after `instant`, for whatever purpose."""
-        total = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(
-            CostEntry.state == SETTLED, col(CostEntry.at) > instant
-        )
         with self._database.read() as session:
-            return int(session.exec(total).one())
+            return int(ask(session, _SETTLED_SINCE, {"instant": as_stored(instant)}).scalar())
 
     def budget(self, session: Session, agent: str) -> cost.AgentBudget:
         """The costs of `agent` today, and its budget."""
@@ -321,11 +313,25 @@ class Costs:
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost.cost_windows(self._clock.local())
-        values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
-        reserved, hour, day, month = ask(session, _sums_query(agent is not None), values).one()
+        values = {name: as_stored(getattr(begin, name)) for name in ("hour", "day", "month")}
+        reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
         return reserved + hour, reserved + day, reserved + month
 
 
+_SUMS = """
+    SELECT coalesce(sum(amount_microusd) FILTER (WHERE state = 'reserved'), 0),
+           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :hour), 0),
+           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :day), 0),
+           coalesce(sum(amount_microusd) FILTER (WHERE state = 'settled' AND at >= :month), 0)
+    FROM cost_entries
+    WHERE (state = 'reserved' OR (state = 'settled' AND at >= min(:hour, :month))) AND agent = ifnull(:agent, agent)
+"""
+_PRICES = """
+    SELECT at, amount_microusd FROM cost_entries
+    WHERE state = 'settled' AND at >= :oldest AND amount_microusd > 0 ORDER BY at
+"""
+_RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
+_SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
 _RESERVED = select_all(CostEntry).where(col(CostEntry.state) == RESERVED).order_by(col(CostEntry.id))
 _RESERVED_FOR_PREDICTION = _RESERVED.where(col(CostEntry.prediction_id) == bindparam("prediction"))
 _RESERVED_FOR_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("session"))
@@ -335,20 +341,3 @@ def _final_price(view: SessionView, entry: CostEntry) -> int:
     """The price of a session. Nobody counted to the end of one that a crash cut short: it may have spent all that was
     set aside for it, so that is what it cost (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
-
-
-@cache
-def _sums_query(of_agent: bool) -> Select[int, int, int, int]:
-    """Reserved in all, settled since `hour`, `day` and `month`; built once, since building costs more than asking."""
-
-    def total(state_of: str, since: str | None) -> ScalarSelect[int]:
-        query = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(CostEntry.state == state_of)
-        if since is not None:
-            query = query.where(col(CostEntry.at) >= bindparam(since, type_=UtcDateTime()))
-        if of_agent:
-            query = query.where(col(CostEntry.agent) == bindparam("agent"))
-        return query.scalar_subquery()
-
-    return sqlalchemy.select(
-        total(RESERVED, None), total(SETTLED, "hour"), total(SETTLED, "day"), total(SETTLED, "month")
-    )

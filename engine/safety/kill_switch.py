@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import select
-from sqlmodel import Field, Session, col
+from sqlmodel import Field, Session
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -114,7 +113,7 @@ class HoldRow(Row, table=True):
     until: datetime | None = utc_field(nullable=True)
 
 
-_HOLDS = select(col(HoldRow.word), col(HoldRow.reason), col(HoldRow.since), col(HoldRow.until), col(HoldRow.by))
+_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 
 class KillSwitch:
@@ -357,4 +356,7 @@ class KillSwitch:
 
 
 def _read(session: Session) -> tuple[Hold, ...]:
-    return tuple(Hold(*row) for row in ask(session, _HOLDS))
+    return tuple(
+        Hold(word, reason, datetime.fromisoformat(since), until and datetime.fromisoformat(until), by)
+        for word, reason, since, until, by in ask(session, _HOLDS)
+    )

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import sqlalchemy
-from sqlmodel import Field, Session, col, delete, desc, select
+from sqlmodel import Field, Session
 
 from engine.frozen import frozen
 from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, ask, shallow_dict, utc_field
+from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
 
 # The rate limiter (SPEC 3.2): at most one trigger in ten minutes that no operator asked for, without bursts.
 
@@ -98,18 +97,10 @@ class ChainLink(Row, table=True):
     ran: bool = True
 
 
-_NEWEST_LINKS = (
-    sqlalchemy.select(
-        col(ChainLink.from_channel),
-        col(ChainLink.to_channel),
-        col(ChainLink.prediction_id),
-        col(ChainLink.workspace),
-        col(ChainLink.at),
-        col(ChainLink.ran),
-    )
-    .order_by(col(ChainLink.at).desc(), col(ChainLink.id).desc())
-    .limit(500)
-)
+_NEWEST_LINKS = """
+    SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
+    ORDER BY at DESC, id DESC LIMIT 500
+"""
 
 
 def chain_depth(links: Sequence[Link], channel: str) -> int:
@@ -177,7 +168,8 @@ def make_link(trigger: Trigger, now: datetime, *, ran: bool = True) -> Link:
 
 def recent_links(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
-    links = [Link(*row) for row in ask(session, _NEWEST_LINKS)]
+    rows = ask(session, _NEWEST_LINKS)
+    links = [Link(a, b, card, where, datetime.fromisoformat(at), bool(ran)) for a, b, card, where, at, ran in rows]
     oldest = [link for link in links if link.ran][:MAX_LINKS][-1:]
     counted = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
     return counted[::-1]
@@ -190,11 +182,8 @@ def record_link(transaction: Transaction, link: Link) -> None:
 
 def forget_links(transaction: Transaction) -> None:
     """Delete links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
-    session = transaction.session
-    oldest = session.exec(
-        select(ChainLink.id).where(col(ChainLink.ran)).order_by(desc(col(ChainLink.id))).offset(MAX_LINKS - 1).limit(1)
-    ).first()
-    if oldest is not None:
-        session.exec(
-            delete(ChainLink).where(col(ChainLink.id) < oldest, col(ChainLink.at) <= transaction.now - PAIR_WINDOW)
-        )
+    oldest = "SELECT id FROM chain_links WHERE ran ORDER BY id DESC LIMIT 1 OFFSET ?"
+    transaction.driver.execute(
+        f"DELETE FROM chain_links WHERE id < ({oldest}) AND at <= ?",
+        (MAX_LINKS - 1, as_stored(transaction.now - PAIR_WINDOW)),
+    )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import sqlalchemy
-from sqlalchemy import bindparam
 from sqlmodel import Field, col, select
 
 from engine.events import PermitIssued
 from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType, Verdict
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, ask, enum_field, load, shallow_dict, utc_field, value_of
+from engine.storage.rows import Row, as_stored, ask, enum_field, load, shallow_dict, utc_field, value_of
 
 LIFETIME = timedelta(minutes=15)
 
@@ -32,11 +30,11 @@ class PermitRow(Row, table=True):
     revoked_at: datetime | None = utc_field(nullable=True)
 
 
-_EXPIRED = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).where(
-    col(PermitRow.consumed_at).is_(None),
-    col(PermitRow.revoked_at).is_(None),
-    col(PermitRow.expires_at) <= bindparam("now", type_=UtcDateTime()),
-)
+_OPEN = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
+_EXPIRE = """
+    UPDATE permits SET revoked_at = :now
+    WHERE consumed_at IS NULL AND revoked_at IS NULL AND expires_at <= :now RETURNING prediction_id
+"""
 
 
 class Permits:
@@ -97,11 +95,7 @@ class Permits:
     def revoke(self, transaction: Transaction, prediction_id: str) -> int:
         """Make every permit of a card void that was not used; returns how many."""
         open_rows = transaction.session.exec(
-            select(PermitRow).where(
-                PermitRow.prediction_id == prediction_id,
-                col(PermitRow.consumed_at).is_(None),
-                col(PermitRow.revoked_at).is_(None),
-            )
+            select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN)
         ).all()
         for row in open_rows:
             row.revoked_at = transaction.now
@@ -109,17 +103,11 @@ class Permits:
 
     def expired(self, transaction: Transaction) -> list[str]:
         """Void what expired unused; returns the cards' ids, whose reservations the caller gives back."""
-        expired = ask(transaction.session, _EXPIRED, {"now": transaction.now})
-        for permit_id, _ in expired:
-            transaction.session.get_one(PermitRow, permit_id).revoked_at = transaction.now
-        return [prediction_id for _, prediction_id in expired]
+        expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
+        return [prediction_id for (prediction_id,) in expired]
 
     def unconsumed(self) -> list[Permit]:
         """Permits neither used nor revoked, oldest first, expired or not: what a crash left between two steps."""
         with self._database.read() as session:
-            rows = session.exec(
-                select(PermitRow)
-                .where(col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
-                .order_by(col(PermitRow.issued_at))
-            ).all()
+            rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
         return [value_of(row, Permit) for row in rows]

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-import sqlalchemy
 from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
@@ -97,18 +96,14 @@ _LAST_PASSED = (
     .order_by(desc(col(CrosspollLog.id)))
     .limit(1)
 )
-_LAST_UNATTENDED = (
-    sqlalchemy.select(col(CrosspollLog.created_at))
-    .where(col(CrosspollLog.unattended).is_(True), _LET_THROUGH)
-    .order_by(desc(col(CrosspollLog.created_at)))
-    .limit(1)
-)
-_REACHED = (
-    sqlalchemy.select(col(CrosspollLog.id))
-    .where(col(CrosspollLog.target_channel) == bindparam("channel"), _LET_THROUGH)
-    .limit(1)
-)
-_PAIR = _REACHED.where(col(CrosspollLog.from_channel) == bindparam("start"))
+_LAST_UNATTENDED = """
+    SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
+"""
+_PAIR = """
+    SELECT 1 FROM crosspoll_log
+    WHERE target_channel = :channel AND from_channel = ifnull(:start, from_channel) AND blocked IS 0 LIMIT 1
+"""
+"""Whether a trigger from `start`, None for any, ever reached a channel."""
 
 
 class Pipeline:
@@ -296,9 +291,10 @@ class Pipeline:
     def _novel(self, session: Session, trigger: Trigger) -> bool:
         """Whether no trigger of this pair of channels ever passed. Within one channel, and for a program, the channel
         itself counts."""
-        channel, start = trigger.assignment.channel, loops.chain_start(trigger)
+        channel = trigger.assignment.channel
+        start: str | None = loops.chain_start(trigger)
         if start == channel or start not in (loops.OWNER, *self.settings.current.channels):
-            return ask(session, _REACHED, {"channel": channel}).first() is None
+            start = None
         return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
 
     def _blocked(
@@ -339,8 +335,8 @@ class Pipeline:
 
 def last_unattended(session: Session) -> datetime | None:
     """The time of the last trigger without an operator's approval that passed, for the rate limiter."""
-    last: datetime | None = ask(session, _LAST_UNATTENDED).scalar()
-    return last
+    last = ask(session, _LAST_UNATTENDED).scalar()
+    return None if last is None else datetime.fromisoformat(last)
 
 
 def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:

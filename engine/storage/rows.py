@@ -264,13 +264,17 @@ def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
     return cached[1]
 
 
-def ask(session: Session, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
-    """Execute a module's constant in the session's transaction; what the session has not written yet is, first.
+def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Rows:
+    """Execute a module's constant, or plain SQL, in the session's transaction; what the session has not written yet is,
+    first.
 
-    An insert names the same columns each time. Raises what the driver raises.
+    An insert names the same columns each time. Plain SQL takes and gives what the driver does: an instant is text, as
+    `as_stored` has it. Raises what the driver raises.
     """
     if not session.info[READS]:
         session.flush()
+    if isinstance(statement, str):
+        return Rows(driver_of(session).execute(statement, values or {}))
     prepared = _prepared(statement, values or {})
     return prepared.rows(prepared.run(driver_of(session), values or {}))
 

@@ -31,7 +31,6 @@ from engine.config import Settings
 from engine.events import EventBus
 from engine.model import Hold, RailVerdict, Verdict
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
 
 # SPEC 7.1: the table is what the state machine does, and every path through it is legal.
 
@@ -145,20 +144,6 @@ def make(database: Database, clock: FakeClock, holds: SetHolds) -> Callable[...,
         return Autonomy(database, chosen, clock, holds=holds, acting=SimpleNamespace(predict=card_cycle))
 
     return build
-
-
-def test_it_watches_primes_and_wakes_when_the_operator_speaks(
-    make: Callable[..., Autonomy], clock: FakeClock, database: Database
-) -> None:
-    autonomy = make()
-    assert autonomy.state().state is AutonomyState.WATCHING
-    clock.advance(timedelta(minutes=30))
-    assert autonomy.state().state is AutonomyState.PRIMING
-    autonomy.heard("key")
-    causes = [entry.payload["cause"] for entry in Ledger(database).latest(kinds=("StateChanged",))]
-    assert causes == ["you are back", "you are inactive", "enabled and not stopped"]
-    assert autonomy.state().state is AutonomyState.WATCHING
-    assert autonomy.silence() == timedelta(0)
 
 
 def test_holds_pause_and_disable_and_the_state_survives_a_restart(

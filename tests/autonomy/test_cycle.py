@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from engine.api.operations import dispatch
 from engine.autonomy.autonomous_runs import reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
 from tests.autonomy.world import World
-from tests.cli.conftest import collide
 
 
 @pytest.fixture
@@ -89,19 +87,6 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     assert world.cycle().acted
 
 
-@pytest.mark.long
-def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
-    world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
-    done = world.cycle()
-    assert done.acted == ""
-    assert done.kept
-    assert all("quiet hours" in line for line in done.kept)
-    world.clock.advance(datetime(2026, 1, 6, 7, 59, 59, tzinfo=UTC) - world.clock.now())
-    assert world.cycle().acted == ""
-    world.clock.advance(timedelta(seconds=1))
-    assert world.cycle().acted
-
-
 def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.somebody_writes()
@@ -147,33 +132,6 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
         assert world.engine.cards.get(card.id).status is Status.PENDING
         world.ended(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
-
-
-@pytest.mark.long
-def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World) -> None:
-    collide(world.repository)
-    world.earn(kind="forecast_conflicts", channel="research", others=0)
-    world.clock.advance(timedelta(minutes=1))
-    left = world.clock.now()
-    world.engine.autonomy.heard("key")
-    world.away()
-    acted = world.cycle().acted
-    world.ended(acted)
-    world.clock.advance(timedelta(minutes=5))
-    world.cycle()  # the next one comes too soon
-    world.clock.advance(timedelta(hours=8))
-    world.engine.autonomy.heard("key")
-    then = world.engine.since()
-    assert then.instant == left
-    assert [item.prediction_id for item in then.ran] == [acted]
-    assert [(line.rail, line.decided_by) for line in then.blocked] == [("rate", "autonomy")]
-    assert "the last trigger was at" in then.blocked[0].reason
-    assert (then.approved, then.approved_by_itself, then.rejected) == (1, 1, 0)
-    assert [wait.id for wait in then.waits] == [item.id for item in world.engine.changes.list()]
-    document = dispatch(world.engine, "status", {})["since"]
-    assert [line["rail"] for line in document["blocked"]] == ["rate"]
-    later = world.engine.since(world.clock.now())
-    assert (later.ran, later.blocked, later.approved) == ((), (), 0)
 
 
 @pytest.mark.parametrize(

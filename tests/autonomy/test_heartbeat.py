@@ -25,7 +25,7 @@ from engine.autonomy.heartbeat import (
     parse_items,
 )
 from engine.clock import FakeClock
-from engine.model import Card, Outcome, Randomness, Refusal, TriggerType
+from engine.model import Card, Randomness, Refusal, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
@@ -186,38 +186,8 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
     return World(tmp_path, clock, monkeypatch)
 
 
-def comes_due(world: World, item: str, agent: str = "backend_builder") -> None:
-    """The agent's file has the item, and its time has come."""
-    page = world.engine.home.agents / agent / "heartbeat.md"
-    if not page.exists() or item not in page.read_text():
-        page.write_text(f"- [ ] every 20m: {item}\n")
-        os.utime(page, (world.clock.now().timestamp(),) * 2)
-        world.engine.autonomy.schedule.run(PULSE)
-    world.clock.advance(timedelta(minutes=20))
-    world.engine.autonomy.schedule.run(PULSE)
-
-
 def heartbeats(world: World) -> list[Card]:
     return [card for card in world.engine.cards.pending() if is_heartbeat(card.kind)]
-
-
-@pytest.mark.long
-def test_a_due_item_is_a_card_of_its_agents_channel_and_done_with_it(world: World) -> None:
-    with world.opened() as engine:
-        comes_due(world, ITEM, agent="chronicler")
-        engine.predictions.run_cycle()
-        engine.predictions.run_cycle()
-        [card] = heartbeats(world)
-        [task] = engine.tasks.list()
-        assert (card.assignment.flow, card.assignment.channel) == ("report_branches", "chronicle-hub")
-        assert (card.task_id, card.agent, task.source) == (task.id, "chronicler", "heartbeat")
-        assert engine.sessions.list() == [], "nothing runs for being due"
-        engine.cards.approve(card.id)
-        world.ended(card.id)
-        assert engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
-        assert engine.tasks.get(task.id).state == "done"
-        engine.predictions.run_cycle()
-        assert heartbeats(world) == []
 
 
 @pytest.mark.long

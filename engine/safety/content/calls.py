@@ -197,7 +197,7 @@ def _inner_programs(base: str, args: list[str], simple: Simple, result: Unwrappe
     elif base in RUNNERS:
         yield _run_by_runner(base, args)
     elif base in ("find", "fd"):
-        yield from _executed_by_find(args)
+        yield from executed_by_find(args)
     elif base in ("trap", "alias") and args:
         yield args[0] if base == "trap" else args[0].partition("=")[2]
 
@@ -391,7 +391,7 @@ def _contained(base: str, args: list[str]) -> list[str]:
     return after_options(args[verb + 1 :], CONTAINER_VALUES)[1:]
 
 
-def _executed_by_find(args: list[str]) -> Iterator[list[str]]:
+def executed_by_find(args: list[str]) -> Iterator[list[str]]:
     """The commands behind `-exec` and the like."""
     index = 0
     while index < len(args):

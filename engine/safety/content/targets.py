@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 
-from engine.safety.content.calls import Call, after_options
+from engine.safety.content.calls import Call, after_options, executed_by_find
 from engine.safety.content.leaks import judge_http, sent_request
 from engine.safety.content.outputs import output_of, program_of
 from engine.safety.content.rule_files import SHELLS, WRAPPERS, Hit, Rule, read_rules
@@ -71,8 +71,6 @@ def is_disastrous_loss(path: str) -> bool:
 
 def judge_rm(call: Call) -> Hit | None:
     """`rm`, `unlink`, `rimraf`: recursive anywhere but in throw-away folders; the system; everything."""
-    if has_option(call.args, "--help", "--version"):
-        return None
     if "--no-preserve-root" in call.args:
         return BLOCK, "rm-root", "deletes the root folder"
     recursive = has_option(call.args, "-r", "-R", "--recursive") or call.base in ("rimraf", "del-cli")
@@ -124,37 +122,22 @@ def judge_windows(call: Call) -> Hit | None:
     return None
 
 
-_EXEC = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
-
-MAX_EXEC_WORDS = 60
-"""Words of what `-exec` runs that are looked at."""
-
-
 def judge_find(call: Call) -> Hit | None:
     """`find … -delete` and `-exec rm` that select nothing, or begin at the root or at home."""
     args = call.args
-    deletes = "-delete" in args
-    destroys = recursive = False
-    end = braces = len(args)  # where the section after `place` ends, and the next word with {} in it
-    for index in range(len(args) - 1, -1, -1):
-        word = args[index]
-        if (
-            word in _EXEC
-            and index < len(args) - 1
-            and (call.base != "find" or braces < min(end, index + MAX_EXEC_WORDS))
-        ):
-            # Without {} it is not given what was found, and what it runs is judged by itself.
-            deletes_files, deep = _runs_deletion(args[index + 1 : min(end, index + MAX_EXEC_WORDS)])
-            destroys, recursive = destroys or deletes_files, recursive or deep
-        if word in (";", "+"):
-            end = index
-        if "{}" in word:
-            braces = index
-    if not deletes and not destroys:
-        return None
-    if not deletes and re.search(r"\brm -[a-z]*i", " ".join(args)):
-        return None  # asks for each
-    return _found_files(args, deletes and not destroys, recursive, filtered=False)
+    # Without {} what `find` runs is not given what was found, and is judged by itself.
+    executed = [argv for argv in executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
+    losses = [_runs_deletion(argv[:MAX_EXEC_WORDS]) for argv in executed]
+    destroys, recursive = any(files for files, _ in losses), any(folders for _, folders in losses)
+    if "-delete" in args:
+        return _found_files(args, not destroys, recursive, filtered=False)
+    if not destroys or re.search(r"\brm -[a-z]*i| -ok(dir)? ", " ".join(args)):
+        return None  # what it asks about one by one is no matter
+    return _found_files(args, False, recursive, filtered=False)
+
+
+MAX_EXEC_WORDS = 60
+"""Words of what `-exec` runs that are looked at."""
 
 
 def _runs_deletion(argv: list[str]) -> tuple[bool, bool]:
@@ -376,8 +359,6 @@ def judge_emptied(call: Call) -> Hit | None:
 
 def judge_truncate(call: Call) -> Hit | None:
     """truncate and shred on the system or on devices; shred destroys for good."""
-    if has_option(call.args, "--help", "--version"):
-        return None
     if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or is_disastrous_loss(word) for word in plain_words(call)):
         return BLOCK, "overwrite", "overwrites permanently"
     return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
