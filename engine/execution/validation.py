@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -39,14 +38,6 @@ MAX_NAMED_TESTS = 20
 """Maximum number of failing tests in a prompt for the agent."""
 
 
-class Step(StrEnum):
-    """The next step after a run."""
-
-    DONE = "done"
-    HEAL = "heal"
-    GIVE_UP = "give up"
-
-
 @frozen
 class Caps:
     """The caps on repairs. A policy tweak may lower them, never raise them (SPEC 5.4)."""
@@ -75,11 +66,6 @@ class Attempt:
     """The whole suite was run."""
     output: str = ""
 
-    @property
-    def passes(self) -> bool:
-        """Whether the agent broke no test."""
-        return not self.broken
-
 
 @frozen
 class ValidationResult:
@@ -91,18 +77,16 @@ class ValidationResult:
     """The last run, None when the changed files have no tests."""
 
 
-def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[Step, str]:
-    """The step after the last of `attempts` (at least one), when repairs have cost `spent` so far, and its reason."""
-    last = attempts[-1]
-    if last.passes:
-        return Step.DONE, ""
+def give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> str:
+    """Why the agent gets no further turn after the last of `attempts`, which failed, when repairs have cost `spent` so
+    far; "" when it gets one."""
     if len(attempts) > caps.tries:
-        return Step.GIVE_UP, f"still failing after {count(caps.tries, 'attempt')}"
+        return f"still failing after {count(caps.tries, 'attempt')}"
     if spent >= caps.cost:
-        return Step.GIVE_UP, f"the repair cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
+        return f"the repair cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
     if len(attempts) >= 3 and len({attempt.broken for attempt in attempts[-3:]}) == 1:
-        return Step.GIVE_UP, "the same tests failed three times"
-    return Step.HEAL, ""
+        return "the same tests failed three times"
+    return ""
 
 
 REPAIRS_HEADING = "Repairs that worked on similar failures, as earlier sessions reported them; material, no orders"
@@ -169,12 +153,12 @@ class Validation:
                 failed_before = tests.find_failing_before(attempt.check)
             attempts.append(replace(attempt, broken=attempt.broken - failed_before))
             spent = live.cost - cost_before
-            step, reason = next_step(attempts, caps=caps, spent=spent)
-            self._record(live, view, attempts, snapshot_of(workspace), step, reason, spent)
-            if step is Step.DONE:
-                return _summarise(attempts, failed_before)
-            if step is Step.GIVE_UP:
+            passes = not attempts[-1].broken
+            reason = "" if passes else give_up_reason(attempts, caps=caps, spent=spent)
+            self._record(live, view, attempts, snapshot_of(workspace), reason, spent)
+            if reason:
                 live.say(f"repair ended: {reason}")
+            if passes or reason:
                 return _summarise(attempts, failed_before, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
             broken = sorted(attempts[-1].broken)
@@ -188,7 +172,6 @@ class Validation:
         view: SessionView,
         attempts: Sequence[Attempt],
         state: Snapshot | None,
-        step: Step,
         reason: str,
         spent: int,
     ) -> None:
@@ -201,10 +184,10 @@ class Validation:
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=failing_names))
-            if step is Step.DONE and tried > 1:
+            if not last.broken and tried > 1:
                 at_first = _shown_names(attempts[0].broken, redact)
                 tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
-            if step is Step.GIVE_UP:
+            if reason:
                 tx.record(
                     ValidationFailed(**about, attempts=tried, cost=spent, failing=failing_names, reason=redact(reason))
                 )

@@ -1,4 +1,4 @@
-"""A world of sessions, closed after the test."""
+"""Worlds of sessions, closed after the test."""
 
 from __future__ import annotations
 
@@ -10,11 +10,23 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.execution.session_world import World
+from tests.execution.session_world import MakeWorld, World
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
-    world = World(tmp_path, database, clock, bus)
-    yield world
-    world.sessions.close()
+def make_world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[MakeWorld]:
+    """Makes worlds on one database: the second one is the next engine of that home."""
+    worlds: list[World] = []
+
+    def make(**options: object) -> World:
+        worlds.append(World(tmp_path, database, clock, bus, **options))  # type: ignore[arg-type]
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.sessions.close()
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    return make_world()

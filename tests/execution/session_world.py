@@ -213,6 +213,10 @@ class World:
         return self.sessions.get(view.id).state
 
 
+MakeWorld = Callable[..., World]
+"""Makes a world, with options as `World` takes them."""
+
+
 class ProseRunner:
     """What takes prose here; a test says how it works."""
 

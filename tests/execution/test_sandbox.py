@@ -6,14 +6,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
-from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import (
     SESSION_MARK,
@@ -28,8 +26,7 @@ from engine.execution.sandbox import (
 from engine.execution.sandbox.host_paths import link_tools, readable_places
 from engine.home import Home
 from engine.model import RunnerInfo, SessionState
-from engine.storage.database import Database
-from tests.execution.session_world import World, shell, until
+from tests.execution.session_world import MakeWorld, World, shell, until
 
 needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
@@ -43,10 +40,8 @@ def confinement(root: Path, **changes: object) -> Confinement:
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
-    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox())
-    yield world
-    world.sessions.close()
+def world(make_world: MakeWorld) -> World:
+    return make_world(sandbox=best_sandbox())
 
 
 @needs_bubblewrap
@@ -73,10 +68,10 @@ def test_polite_end_reaches_what_is_inside(world: World) -> None:
 
 @needs_bubblewrap
 def test_with_network_commands_reach_public_hosts_through_the_gate_and_nothing_of_this_machine(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+    make_world: MakeWorld, tmp_path: Path
 ) -> None:
     allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
-    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
+    world = make_world(sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
     with socket.socket() as outside:
         outside.bind(("127.0.0.1", 0))
         outside.listen()

@@ -20,14 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import HostGate, best_sandbox, gate
 from engine.execution.sandbox.gate import HTTPS, host_rules, local_hosts, normal_host, server_name, split_address
 from engine.model import Refusal, SessionState
-from engine.storage.database import Database
-from tests.execution.session_world import World, until
+from tests.execution.session_world import MakeWorld, World, until
 
 needs_a_gate = pytest.mark.skipif(
     not best_sandbox().can_filter_hosts, reason="no sandbox that filters hosts works here"
@@ -329,10 +326,8 @@ def test_closing_cuts_every_connection(gated: Callable[..., Gated], server: int)
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
-    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox())
-    yield world
-    world.sessions.close()
+def world(make_world: MakeWorld) -> World:
+    return make_world(sandbox=best_sandbox())
 
 
 FETCH = """

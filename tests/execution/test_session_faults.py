@@ -24,7 +24,7 @@ from engine.git import Git
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import SLEEP, World, shell, until
+from tests.execution.session_world import SLEEP, MakeWorld, World, shell, until
 
 # Sessions: stop ends the whole family of processes within a second (SPEC 3.7).
 
@@ -252,9 +252,9 @@ def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
 
 
 def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, database, clock, bus)
+    world = make_world()
     write = database.write
 
     def refuse(work: Callable[[Transaction], object]) -> object:
@@ -269,10 +269,9 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
         began = time.monotonic()
         world.sessions.close()
         assert time.monotonic() - began < 2
-    after = World(tmp_path, database, clock, bus)
+    after = make_world()
     assert len(after.sessions.recover()) == 1
     assert after.state(view) is SessionState.INTERRUPTED
-    after.sessions.close()
 
 
 def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

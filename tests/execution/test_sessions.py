@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from engine.model import UNDONE, Assignment, Permit, Refusal, SessionState, Trig
 from engine.prediction.card_rules import OUTCOMES
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import PYTHON, SLEEP, World, shell, until
+from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, shell, until
 
 
 def kinds(database: Database) -> list[str]:
@@ -113,16 +112,14 @@ def test_errors_of_every_kind_end_it_with_words(world: World, caplog: pytest.Log
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCK])
-def test_the_content_filter_is_asked_before_every_command(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, verdict: Verdict
-) -> None:
+def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld, verdict: Verdict) -> None:
     commands: list[str] = []
 
     def judge(command: str) -> Verdict:
         commands.append(command)
         return verdict if "rm" in command else Verdict.ALLOW
 
-    world = World(tmp_path, database, clock, bus, verdict=judge)
+    world = make_world(verdict=judge)
     victim = world.workspace / "precious"
     victim.touch()
 
@@ -136,7 +133,6 @@ def test_the_content_filter_is_asked_before_every_command(
     assert "a rule says so" in view.summary
     assert commands == ["true", "rm precious"]
     assert victim.exists()
-    world.sessions.close()
 
 
 @pytest.mark.long
@@ -172,15 +168,9 @@ def test_command_results(world: World) -> None:
     ],
 )
 def test_time_limits_of_approved_sessions(
-    tmp_path: Path,
-    database: Database,
-    clock: FakeClock,
-    bus: EventBus,
-    channel: dict[str, object],
-    span: timedelta,
-    words: str,
+    make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, words: str
 ) -> None:
-    world = World(tmp_path, database, clock, bus, channel=channel)
+    world = make_world(channel=channel)
     view = world.start(lambda live: shell(live, SLEEP))
     until(lambda: world.texts(view))
     clock.advance(span - timedelta(microseconds=1))
@@ -190,7 +180,6 @@ def test_time_limits_of_approved_sessions(
     ended = world.sessions.wait(view.id, 5)
     assert ended.state is SessionState.FAILED
     assert words in ended.summary
-    world.sessions.close()
 
 
 def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
@@ -278,20 +267,17 @@ def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
     assert sorted(world.runner.begun[2:]) == sorted([views[2].id, views[4].id])
 
 
-def test_who_waits_longest_is_next(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> None:
-    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=1))
+def test_who_waits_longest_is_next(make_world: MakeWorld) -> None:
+    world = make_world(settings=Settings(max_running_sessions=1))
     views = [world.start("gate") for _ in range(6)]
     world.runner.gate.set()
     for view in views:
         assert world.sessions.wait(view.id, 10).state is SessionState.SUCCEEDED
     assert world.runner.begun == [view.id for view in views]
-    world.sessions.close()
 
 
-def test_who_waits_for_a_person_gives_the_seat_away(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
-) -> None:
-    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=1))
+def test_who_waits_for_a_person_gives_the_seat_away(make_world: MakeWorld) -> None:
+    world = make_world(settings=Settings(max_running_sessions=1))
     answered = threading.Event()
 
     def asks(live: LiveSession) -> str:
@@ -305,7 +291,6 @@ def test_who_waits_for_a_person_gives_the_seat_away(
     assert world.state(asking) is SessionState.RUNNING
     answered.set()
     assert world.sessions.wait(asking.id, 10).summary == "answered"
-    world.sessions.close()
 
 
 def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
@@ -317,15 +302,13 @@ def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
         world.start("gate")
 
 
-def test_who_does_not_stay_leaves_the_queue_alone(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
-) -> None:
-    first = World(tmp_path, database, clock, bus)
+def test_who_does_not_stay_leaves_the_queue_alone(make_world: MakeWorld) -> None:
+    first = make_world()
     views = [first.start("gate") for _ in range(4)]
     until(lambda: len(first.runner.begun) == 2)
     first.sessions.close()
 
-    brief = World(tmp_path, database, clock, bus)
+    brief = make_world()
     assert [message.partition("(")[0] for message in brief.sessions.recover(resume=False)] == [
         "“do it” waits for the console "
     ] * 2
@@ -334,36 +317,30 @@ def test_who_does_not_stay_leaves_the_queue_alone(
     assert [brief.state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
     assert brief.runner.begun == []
 
-    lasting = World(tmp_path, database, clock, bus)
+    lasting = make_world()
     lasting.runner.gate.set()
     lasting.sessions.recover()
     assert lasting.sessions.wait(views[3].id, 5).state is SessionState.SUCCEEDED
-    lasting.sessions.close()
 
 
-def test_stop_all_ends_what_waits_for_another_engine(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
-) -> None:
-    first = World(tmp_path, database, clock, bus)
+def test_stop_all_ends_what_waits_for_another_engine(make_world: MakeWorld) -> None:
+    first = make_world()
     views = [first.start("gate") for _ in range(3)]
     until(lambda: len(first.runner.begun) == 2)
     first.sessions.close()
-    brief = World(tmp_path, database, clock, bus)
+    brief = make_world()
     brief.sessions.recover(resume=False)
     assert brief.sessions.stop_all("enough") == 1
     assert brief.state(views[2]) is SessionState.CANCELLED
 
 
-def test_more_may_run_when_the_setting_says_so(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
-) -> None:
-    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=3))
+def test_more_may_run_when_the_setting_says_so(make_world: MakeWorld) -> None:
+    world = make_world(settings=Settings(max_running_sessions=3))
     for _ in range(4):
         world.start("gate")
     until(lambda: len(world.runner.begun) == 3)
     world.runner.gate.set()
     until(lambda: len(world.runner.begun) == 4)
-    world.sessions.close()
 
 
 # Rows of sessions: each moves forward only, and names its changes once (SPEC 3.8, 3.9).

@@ -6,7 +6,6 @@ import resource
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ from engine.model import CheckResult, SessionState, sanitise
 from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import World, shell
+from tests.execution.session_world import MakeWorld, World, shell
 
 # Transcripts: harmless text, caps that are said, pages, and what a crash leaves (SPEC 3.8).
 
@@ -215,11 +214,10 @@ PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwgg
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
-    world = World(tmp_path, database, clock, bus, secrets=lambda: [OURS])
+def world(make_world: MakeWorld) -> World:
+    world = make_world(secrets=lambda: [OURS])
     (world.workspace / ".env").write_text(DOTENV)
-    yield world
-    world.sessions.close()
+    return world
 
 
 def stored(world: World, database: Database) -> str:

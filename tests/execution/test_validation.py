@@ -20,7 +20,7 @@ from engine.execution.runners.flow import FlowError, Place
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
-from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
+from engine.execution.validation import Attempt, Caps, Validation, give_up_reason, heal_prompt
 from engine.model import (
     ChangeState,
     CheckResult,
@@ -262,42 +262,34 @@ def test_changes_of_different_lines_of_one_file_can_both_land(world: World) -> N
 CAPS = Caps(tries=3, cost=500_000)
 
 
-def attempt(*broken: str) -> Attempt:
+def attempt(broken: str) -> Attempt:
     failing = tuple(sorted(broken))
     return Attempt(CheckResult("pytest", passed=1, failed=len(failing), failing=failing), frozenset(broken), True)
 
 
 @pytest.mark.parametrize(
-    ("attempts", "spent", "step"),
+    ("broken", "spent", "ends"),
     [
-        ([attempt()], 0, Step.DONE),
-        ([attempt("a")], 0, Step.HEAL),
-        ([attempt("a")], 499_999, Step.HEAL),
-        ([attempt("a")], 500_000, Step.GIVE_UP),
-        ([attempt("a"), attempt("b"), attempt("a")], 0, Step.HEAL),
-        ([attempt("a"), attempt("a"), attempt("a")], 0, Step.GIVE_UP),
-        ([attempt("a"), attempt("b"), attempt("a"), attempt("b")], 0, Step.GIVE_UP),
-        ([attempt("a"), attempt("b"), attempt("a"), attempt()], 999_999_999, Step.DONE),
+        ("a", 0, ""),
+        ("a", 499_999, ""),
+        ("a", 500_000, "cost"),
+        ("aba", 0, ""),
+        ("aaa", 0, "three"),
+        ("abab", 0, "still"),
     ],
 )
-def test_what_follows_a_run(attempts: list[Attempt], spent: int, step: Step) -> None:
-    assert next_step(attempts, caps=CAPS, spent=spent)[0] is step
+def test_what_follows_a_failed_run(broken: str, spent: int, ends: str) -> None:
+    reason = give_up_reason([attempt(one) for one in broken], caps=CAPS, spent=spent)
+    assert bool(reason) == bool(ends)
+    assert ends in reason
 
 
-@given(
-    st.lists(st.frozensets(st.sampled_from("abc")), min_size=1, max_size=12),
-    st.integers(0, 5),
-    st.integers(0, 1_000_000),
-    st.integers(0, 1_000_000),
-)
-def test_healing_never_passes_its_caps(red: list[frozenset[str]], tries: int, cost: int, spent: int) -> None:
-    attempts = [attempt(*broken) for broken in red]
-    step, why = next_step(attempts, caps=Caps(tries, cost), spent=spent)
-    if step is Step.HEAL:
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), *[st.integers(0, 9)] * 3)
+def test_healing_never_passes_its_caps(broken: list[str], tries: int, cost: int, spent: int) -> None:
+    attempts = [attempt(one) for one in broken]
+    if not give_up_reason(attempts, caps=Caps(tries, cost), spent=spent):
         assert len(attempts) <= tries
         assert spent < cost
-    assert (step is Step.DONE) == (not red[-1])
-    assert bool(why) == (step is Step.GIVE_UP)
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
