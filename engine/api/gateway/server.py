@@ -17,8 +17,9 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
+import h11
 import uvicorn
 from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
@@ -273,7 +274,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 guard,
-                http=type("Connection", (_Connection,), {"head_seconds": limits.head_seconds}),
+                http=type("Connection", (_Connection,), {"limits": limits, "arrived": {}}),
                 ws="websockets-sansio",
                 loop="asyncio",
                 lifespan="off",
@@ -283,7 +284,6 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=limits.connections,
                 ws_max_size=limits.body,
                 ws_per_message_deflate=False,
                 h11_max_incomplete_event_size=limits.head,
@@ -341,13 +341,30 @@ class Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """An HTTP connection, which is closed when nobody asks for anything on it."""
+    """An HTTP connection, which is closed when nobody asks for anything on it. When there are too many connections, the
+    oldest of those that wait for a request or the rest of it is closed: idle clients keep nobody out."""
 
-    head_seconds: float
+    limits: ClassVar[Limits]
+    arrived: ClassVar[dict[_Connection, None]]
+    """The HTTP connections of the server, the oldest first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(self.head_seconds, self._close_if_silent)
+        self.arrived[self] = None
+        if len(self.connections) > self.limits.connections:
+            waiting = (other for other in self.arrived if other.conn.their_state in (h11.IDLE, h11.SEND_BODY))
+            oldest = next(waiting)  # at the latest this one, which has not asked for anything
+            self.arrived.pop(oldest)
+            oldest.transport.abort()
+        self.loop.call_later(self.limits.head_seconds, self._close_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.arrived.pop(self, None)
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self.arrived.pop(self, None)
+        super().handle_websocket_upgrade(event)
 
     def _close_if_silent(self) -> None:
         request: Any = self.cycle
