@@ -1,4 +1,4 @@
-"""Cycles, cards and tasks, and what the operator decided (SPEC 2)."""
+"""Cycles, cards and tasks, what the operator decided (SPEC 2), triggers, permits, costs and holds (SPEC 3)."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class TrainingMoved(Event, topics="training", says="training {subject} is {state
     note: str
 
 
-# Triggers, permits, costs and holds (SPEC 3).
+# -- rails
 
 
 class TriggerBlocked(Event, topics="cards log", says="blocked by {rail}: {subject}, {reason}"):

@@ -1,4 +1,4 @@
-"""An engine's life, its settings, its doors, and what goes wrong."""
+"""An engine's life, its settings, its doors, what goes wrong; agents and what passes between them (1)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RowsLetGo(Event):
         return f"deleted by age: {', '.join(removed) or 'nothing'}"
 
 
-# Agents, the guidance and findings that pass between them, and what they share (SPEC 1).
+# -- agents
 
 
 class AgentAdded(Event, topics="agents", says="{subject} was added under {reports_to:or nobody}"):

@@ -1,4 +1,4 @@
-"""Money, ids, randomness, the parts of the day, and `Refusal`, the error that says how to fix it."""
+"""Money, ids, randomness, the parts of the day, trust labels, and `Refusal`, the error that says how to fix it."""
 
 from __future__ import annotations
 
@@ -93,10 +93,8 @@ def part_of_day(local: datetime) -> PartOfDay:
     return PartOfDay.NIGHT
 
 
-# Trust labels (SPEC 6.8): where a text comes from, attached where it enters and kept up to the prompt. Pure.
-#
-# Only the operator's words and the engine's own measurements may guide agents by themselves. All other text is
-# evidence, quoted with its source, and guides only after the operator approved it.
+# -- trust (SPEC 6.8): only the operator's words and the engine's own measurements guide agents by themselves; all
+# other text is evidence, quoted with its source, and guides only after the operator approved it
 
 
 class Trust(StrEnum):

@@ -1,4 +1,7 @@
-"""Decisions of the operator, and how far the Twin may be trusted (SPEC 2.6, 8)."""
+"""Decisions of the operator, how far the Twin may be trusted (SPEC 2.6, 8), and the figures shown (8.4 to 8.6).
+
+Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
+"""
 
 from __future__ import annotations
 
@@ -75,9 +78,7 @@ class Phase:
         return f"Learning: {self.decisions} of {self.needed}" if self.number == 0 and self.decisions else ""
 
 
-# Metrics of predictions, as screens, verbs and the API show them (SPEC 8.4 to 8.6).
-#
-# Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
+# -- figures
 
 
 @frozen

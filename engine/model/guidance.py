@@ -1,4 +1,6 @@
-"""Profiles of leaders, and the guidance that agents get from them (SPEC 1.5, 1.6, 1.9, 1.10)."""
+"""Findings that agents send up to their leaders (SPEC 1.7, 1.8), profiles of leaders, and the guidance that agents get
+from them (1.5, 1.6, 1.9, 1.10).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from engine.model.base import Trust, may_guide
 from engine.model.learnings import LESSON, lesson_id
 from engine.model.prompts import PromptLine
 
-# Findings that agents send up to their leaders: scores, gates, and what became of each (SPEC 1.7, 1.8).
+# -- findings
 
 
 @frozen

@@ -1,4 +1,8 @@
-"""Entries of the promotion chain, their scopes, and reports of a run (SPEC 6)."""
+"""Lessons (SPEC 6.8), entries of the promotion chain, their scopes, and reports of a run (SPEC 6).
+
+The id of a lesson follows from the words of its rule, so it is the same in learning entries, patterns, souls and
+prompts.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,7 @@ from enum import StrEnum
 from engine.frozen import frozen
 from engine.model.base import Trust, may_guide
 
-# Lessons (SPEC 6.8): the rule in a sentence, whether it generalises, and its id. Pure.
-#
-# The id follows from the words of the rule, so a lesson has the same id in learning entries, patterns, souls and
-# prompts.
-
+# -- lessons: the rule in a sentence, and whether it generalises
 
 LESSON = "les_"
 """Prefix of the id of a lesson."""

@@ -203,8 +203,7 @@ class Injection:
     seconds: float = 0.0
 
 
-# Values of memory layers D, F and G: captures, the task graph, facts and drafts, and what forgetting affects (SPEC
-# 4.4, 4.6-4.10).
+# -- layers D, F and G (SPEC 4.4, 4.6 to 4.10)
 
 
 @frozen

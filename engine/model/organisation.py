@@ -1,4 +1,4 @@
-"""Tasks, and the agents that do them (SPEC 1.1)."""
+"""Agents and their tasks (SPEC 1.1), and the layers of memory and their state (SPEC 4), which the first frame needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from engine.frozen import frozen
 
-# The layers of memory and their state (SPEC 4): apart from the rest of memory, because the first frame needs them.
+# -- layers of memory
 
 
 class Layer(StrEnum):

@@ -1,4 +1,4 @@
-"""A single question to a model, outside any session's conversation: its request, its answer, and the interface."""
+"""What goes to a model or an agent, with its sources (SPEC 1.10, 3.8, 9.6), and single questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from engine.frozen import frozen
 from engine.model.base import Trust, label
 
-# What goes to a model or an agent, with its sources, and what it asks for (SPEC 1.10, 3.8, 9.6).
+# -- prompts
 
 
 class SourceKind(StrEnum):

@@ -1,4 +1,6 @@
-"""The state of the rails, as screens and verbs show it (SPEC 9.1)."""
+"""Requests to execute, the pipeline's decision on them (SPEC 3.1), and the state of the rails as screens and verbs show
+it (9.1).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 
 from engine.frozen import frozen
 
-# A request to execute, and the decision of the safety pipeline on it (SPEC 3.1).
+# -- requests and decisions
 
 
 class DecidedBy(StrEnum):

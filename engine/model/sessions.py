@@ -1,4 +1,4 @@
-"""Sessions, their states and results (SPEC 2.12, 3.8)."""
+"""Sessions, their states and results (SPEC 2.12, 3.8), change sets (3.9), and what waits for the operator (9.3)."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
 """Between a call and its error in a line of the kind "tool"."""
 
 
-# Change sets: what sessions changed, and what is landed of it (SPEC 3.9).
+# -- change sets
 
 
 class ChangeState(StrEnum):
@@ -279,7 +279,7 @@ class LandPreview:
     files: int = 0
 
 
-# The operator's queue, and the permissions that sessions ask for (SPEC 9.3).
+# -- the queue
 
 
 @frozen

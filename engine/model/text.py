@@ -162,9 +162,8 @@ def words_of(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
-# Reads and writes one marked section of a file that others own; every other byte stays. Pure.
-#
-# The section is the first opening mark that is followed by a closing mark with no other opening mark in between.
+# -- a marked section of a file that others own: the first opening mark that is followed by a closing mark with no
+# other opening mark in between; every other byte stays
 
 
 @frozen

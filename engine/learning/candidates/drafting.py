@@ -35,9 +35,7 @@ from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
 from engine.model.text import count, plain, quote
 
-# Extracts from a session's transcript and diff how failing tests were fixed, the calls after an error, and the
-# commands that ran. Pure.
-
+# -- what a transcript and a diff say
 
 MAX_MESSAGE_LENGTH = 300
 """Maximum number of characters that are quoted of an agent's message."""
@@ -471,7 +469,7 @@ FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], FragmentDraft]] = {
     RecordKind.STALE_GUIDANCE: _fragment_from_stale,
     RecordKind.CLOUD_MEMORY_RECALL_HIT: _fragment_from_recalled,
 }
-"""For the kinds of records that score high enough: what only went well does not (see `scoring`)."""
+"""For the kinds of records that score high enough: what only went well does not (see `entry_readers`)."""
 
 DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
     CandidateType.FIX_TEMPLATE: _draft_fix_template,

@@ -1,4 +1,6 @@
-"""The table of learning records (SPEC 4.2, 5.1). Records are append-only."""
+"""The table of learning records (SPEC 4.2, 5.1), which are append-only, and `Sources`, by which adaptation reads from
+packages above it; `engine.wiring.learning` implements it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of
 
-# The interface through which adaptation reads from packages above it. `engine.wiring.learning` implements it.
+# -- what is read from above
 
 
 @frozen

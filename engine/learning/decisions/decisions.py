@@ -23,9 +23,7 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
 
-# The features of a card that learners compare, past decisions with them, and the part of them that is stored with a
-# decision. Without numpy.
-
+# -- what learners compare, without numpy
 
 EMBEDDING_SIZE = 384
 """Dimensions of an embedding."""

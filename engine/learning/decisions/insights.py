@@ -1,5 +1,8 @@
-"""Reads the figures of predictions (SPEC 8.5) for a period and a workspace, with those of training and calibration
-(SPEC 8.4, 8.6).
+"""The figures of predictions (SPEC 8.5) for a period and a workspace: counts, rates, confidence, calibration (8.6),
+trend, drift, cost, and the state of training (8.4).
+
+Rates are about what a person decided, here or over the API. Cards that ran by themselves are counted separately, and
+prompts typed by the operator only among the sources. A card's time is when it was decided, else when it was made.
 """
 
 from __future__ import annotations
@@ -39,11 +42,7 @@ from engine.statistics import wilson_lower_bound, wilson_upper_bound
 from engine.storage.database import Database
 from engine.storage.rows import UtcDateTime
 
-# Computes the figures of predictions (SPEC 8.5): counts, rates, confidence, calibration, trend, drift, cost. Pure.
-#
-# Rates are about what a person decided, here or over the API. Cards that ran by themselves are counted separately, and
-# prompts typed by the operator only among the sources. A card's time is when it was decided, else when it was made.
-
+# -- computing, without a database
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
 """Ranges of confidence: each includes its lower end and not its upper one, but for the last, which includes 1.0."""

@@ -28,8 +28,7 @@ from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, C
 from engine.learning.decisions.text_features import WORD_DIMENSIONS, dequantise, hash_words
 from engine.model import PartOfDay
 
-# Counts what the operator chose on similar cards: by kind, channel and workspace, by time, and by word. Pure.
-
+# -- counts of similar decisions
 
 NEUTRAL = 0.5
 """Share that is expected to be approved before the first decision."""
@@ -194,9 +193,7 @@ _WHEN = {
 }
 
 
-# Finds the past decisions that are most similar to a card, and the share of them that the operator chose, for
-# `learner`.
-
+# -- the most similar decisions
 
 RING_SIZE = 512
 """Number of the newest decisions that are kept."""

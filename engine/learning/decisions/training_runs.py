@@ -1,6 +1,9 @@
-"""The table of training runs (SPEC 8.4).
+"""Training runs (SPEC 8.4): their examples, their table, and what they need of the Twin model and of the budget.
 
 prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
+
+A fifth of the situations is held back, chosen by a hash, so that no model is measured on its own training examples. A
+model's answer agrees with the operator if it is nearer to the chosen than to the rejected half of the pair.
 """
 
 from __future__ import annotations
@@ -31,11 +34,7 @@ from engine.model.text import count, jaccard
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, utc_field
 
-# Selects the examples for the next training run and those held back to measure it (SPEC 8.4, 8.5).
-#
-# A fifth of the situations is held back, chosen by a hash, so that no model is measured on its own training examples. A
-# model's answer agrees with the operator if it is nearer to the chosen than to the rejected half of the pair.
-
+# -- examples
 
 HELD_BACK = 5
 """One situation in this many is held back."""
@@ -232,7 +231,7 @@ USED_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((RunS
 """Runs whose pairs count as trained on; those of a failed or cancelled run do not."""
 
 
-# What training needs of the Twin model and of the budget (SPEC 3.2, 8.4).
+# -- what is asked of others
 
 
 class BudgetReservation(Protocol):

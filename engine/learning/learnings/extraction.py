@@ -62,8 +62,7 @@ from engine.model.secrets import redact
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry, NotReady
 
-# Finds what might go wrong in a session that begins, and what its agent assumed (SPEC 6.6). Pure.
-
+# -- risks and assumptions
 
 RISK = "risk/"
 MAX_RISKS, MAX_ASSUMPTIONS = 8, 12

@@ -33,7 +33,7 @@ from engine.learning.learnings.store import Change, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import lowest_trust, may_guide
 
-# Tells learnings about the tools of an agent from those about the project (SPEC 6.6). Pure.
+# -- what is the agent’s own
 
 
 def is_about_own_tools(entry: LearningEntry) -> bool:

@@ -35,8 +35,7 @@ from engine.model.learnings import Correction, Rule, added_sentences, distil, no
 from engine.model.text import count, plain
 from engine.storage.ledger import LedgerEntry
 
-# Everything that rules read of one session, and the interface through which it is read (SPEC 6.6).
-
+# -- what is read of a session
 
 ENTRY_KINDS = (
     "ValidationHealed",
@@ -123,7 +122,7 @@ def entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[Ledge
     return [entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))]
 
 
-# Scores of a learning (SPEC 6.7): how certain it is, by its evidence, and how important, by its effects. Pure.
+# -- scores
 
 
 class Basis(StrEnum):
