@@ -44,7 +44,7 @@ from engine.hierarchy.organisation import (
     walk_chain,
     writing,
 )
-from engine.hierarchy.profile_text import without_lessons
+from engine.hierarchy.profile_items import without_lessons
 from engine.model import AgentView, Doing, Refusal, microusd, sanitise
 from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database

@@ -18,8 +18,7 @@ from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBub
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.organisation import AgentTier, Lineage, is_leader
-from engine.hierarchy.profile_rows import APPROVED, TRUST
-from engine.hierarchy.profile_text import item_text
+from engine.hierarchy.profile_items import APPROVED, TRUST, item_text
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     AcceptedFinding,

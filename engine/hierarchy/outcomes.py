@@ -1,4 +1,9 @@
-"""Follows in the ledger how sessions ended that carried guidance or an overlay (SPEC 1.10, 5.7)."""
+"""Follows in the ledger how sessions ended that carried guidance or an overlay (SPEC 1.10, 5.7), and reports guidance
+that is noisy or stale, once (SPEC 5.1).
+
+*Noisy*: an agent's work goes worse with it than without, by more than chance however often it is checked. *Stale*:
+older than the limit of its kind.
+"""
 
 from __future__ import annotations
 
@@ -122,11 +127,7 @@ class SessionFollower(Generic[RowT]):
             self.on_state_change(tx, changed)
 
 
-# Follows sessions that carried guidance, and reports guidance that is noisy or stale, once (SPEC 1.10, 5.1).
-#
-# *Noisy*: an agent's work goes worse with it than without, by more than chance however often it is checked. *Stale*:
-# older than the limit of its kind.
-
+# -- noisy and stale guidance
 
 MIN_SESSIONS = 10
 """Minimum number of sessions with, and of sessions without, an item before anything is said of it."""

@@ -17,7 +17,7 @@ from sqlmodel import col, select
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
-from engine.hierarchy.profile_rows import SECTIONS, PatternUse, ProfileEntry
+from engine.hierarchy.profile_items import SECTIONS, PatternUse, ProfileEntry
 from engine.hierarchy.profiles import Profiles
 from engine.model import Refusal
 from engine.storage import state

@@ -154,7 +154,7 @@ class Teaching:
         return before, write_section(before, inherited_section(self._guidance(agent_id)), INHERITED)
 
 
-# What concerns the guidance of a home as a whole: its regular round, and the removal of a retracted lesson.
+# -- of the guidance of a home as a whole
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:

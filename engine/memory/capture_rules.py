@@ -1,5 +1,6 @@
 """Rules that find decisions, facts and corrections in what was said in a session (SPEC 4.4). Pure.
 
+Prose is split into sentences, each with the line that it begins in; code, headings, quotes and tables are left out.
 Statements are captured. Questions, possibilities, plans for the next minute, code, quotes and sentences with a secret
 are not. When in doubt a sentence is left out, so that the memory is not flooded.
 """
@@ -14,9 +15,7 @@ from enum import StrEnum
 from engine.frozen import frozen
 from engine.model.secrets import redact
 
-# Splits an agent's prose into sentences, each with the line that it begins in, for `capture_rules`; code, headings,
-# quotes and tables are left out. Pure.
-
+# -- sentences
 
 _FENCE = re.compile(r"^\s{0,3}(?:[-*]\s+)?(```+|~~~+)")
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")

@@ -25,10 +25,6 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
-# What memory reads of sessions and tasks. The composition root passes the functions in, since those services are above
-# memory.
-
-
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The facts after which a session says how it went: at its end, and when its changes were thrown away."""
 

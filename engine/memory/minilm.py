@@ -1,7 +1,10 @@
 """The local embedder: all-MiniLM-L6-v2 as one ONNX file that comes in a wheel. Nothing is downloaded.
 
 Runs in the helper process only. Every text is embedded by itself: a batch would be no faster on one core, and padding
-would cost.
+would cost. From the same run come the vectors of single tokens, for late interaction: each telling word of a question
+looks for the word nearest to it in a text, which is more precise than comparing one vector of a whole sentence. They
+are kept as 32 dimensions of one byte, about a kilobyte a turn, so that ranking runs no model. The projection to 32
+dimensions belongs to the model: the principal components of tokens in everyday talk.
 """
 
 from __future__ import annotations
@@ -24,12 +27,7 @@ if TYPE_CHECKING:
     Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 
 
-# Late interaction: each telling word of a question looks for the word nearest to it in a text.
-#
-# Comparing token vectors is more precise than comparing one vector of a whole sentence. They come from the same run of
-# the model and are kept as 32 dimensions of one byte, about a kilobyte a turn, so that ranking runs no model. The
-# projection to 32 dimensions belongs to the model: the principal components of tokens in everyday talk.
-
+# -- late interaction
 
 PROJECTION = Path(__file__).with_name("token_projection.npy")
 """float16, 1 + 384 rows of `DIMENSIONS`: the projected mean, then the directions."""

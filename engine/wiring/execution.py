@@ -31,10 +31,10 @@ from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
 from engine.hierarchy.guidance import LeadershipGuidance
-from engine.hierarchy.profile_text import lessons_in
+from engine.hierarchy.profile_items import lessons_in
 from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.memory.prompt_part import RecallPromptPart
+from engine.memory.memory import RecallPromptPart
 from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
 from engine.services import Overrides

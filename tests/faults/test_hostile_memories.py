@@ -21,10 +21,9 @@ import psutil
 import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory import vectorising
+from engine.memory import vectors
 from engine.memory.embedding import Embedding
-from engine.memory.memory import MemoryService
-from engine.memory.prompt_part import BLOCK, RecallPromptPart
+from engine.memory.memory import BLOCK, MemoryService, RecallPromptPart
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
 from tests.memory.conftest import Making
 from tests.memory.conftest import make_memory as make_memory
@@ -139,7 +138,7 @@ def test_hostile_memories(make_memory: Making) -> None:
     print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
     assert max(acknowledged) < ACKNOWLEDGE_BAR
     assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * vectorising.MAX_CHUNKS
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * vectors.MAX_CHUNKS
     assert peak.grown < GROWTH_BAR
 
 

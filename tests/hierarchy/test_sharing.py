@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.hierarchy.profile_rows import PatternUse, ProfileEntry
+from engine.hierarchy.profile_items import PatternUse, ProfileEntry
 from engine.hierarchy.profiles import ProfileTexts
 from engine.hierarchy.sharing import Fetched
 from engine.model import BubbleState

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -16,8 +17,7 @@ from hypothesis import strategies as st
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory.memory import MemoryService
-from engine.memory.prompt_part import BLOCK, PREAMBLE, RecallPromptPart, memory_lines
+from engine.memory.memory import BLOCK, PREAMBLE, MemoryService, RecallPromptPart, memory_lines
 from engine.memory.recall import MAX_LEADING_FACTS, LayerResult, Recaller
 from engine.memory.search import with_age_decay
 from engine.model import (
@@ -36,19 +36,19 @@ from tests.memory.conftest import Making, WordVectors, turns
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
-def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "") -> RecallMatch:
+def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", about: str = "") -> RecallMatch:
     parts = (ScorePart("words", score, 1.0),)
-    return RecallMatch(id, layer, text or f"text of {id}", score, parts, "says so", f"source of {id}", "", NOW)
+    text = text or f"text of {id}"
+    return RecallMatch(id, layer, text, score, parts, "says so", f"source of {id}", "", NOW, about=about)
 
 
 class Source:
     """A layer that answers what it is told to, when it is told to."""
 
-    def __init__(self, *found: RecallMatch, layer: Layer = Layer.VECTORS, warning: str = "", name: str = "") -> None:
+    def __init__(self, *found: RecallMatch, layer: Layer = Layer.VECTORS, name: str = "") -> None:
         self.found = found
         self.layers = frozenset({layer})
         self.name = name or f"layer {layer.value}"
-        self.warning = warning
         self.go = threading.Event()
         self.go.set()
         self.asked = 0
@@ -56,44 +56,49 @@ class Source:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         self.asked += 1
         self.go.wait(30)
-        return LayerResult(self.found[: query.k], self.warning)
+        if not self.found:
+            raise OSError("the disk is gone")
+        return LayerResult(self.found[: query.k])
 
 
-class Broken(Source):
-    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        raise OSError("the disk is gone")
+def recalled(*lines: RecallMatch, **query: Any) -> list[str]:
+    """The ids that recall finds in sources with these lines."""
+    layers = dict.fromkeys(one.layer for one in lines)
+    sources = [Source(*(one for one in lines if one.layer is layer), layer=layer) for layer in layers]
+    return [one.id for one in Recaller(sources, FakeClock(NOW)).recall(RecallQuery("what", **query), 5.0).items]
 
 
-class PatientRecaller(Recaller):
-    """Recall that waits five seconds where a test does not say how long."""
-
-    def recall(self, query: RecallQuery, deadline_s: float = 5.0) -> Recall:
-        return super().recall(query, deadline_s)
-
-
-def recaller(*sources: Source) -> PatientRecaller:
-    return PatientRecaller(sources, FakeClock(NOW))
+FACTS = [line(f"fact_{n}", Layer.PARA, 0.1) for n in range(MAX_LEADING_FACTS + 1)]
+ONE_SESSION = [
+    line("a"),
+    line("b", Layer.LEDGER, 0.9, about="session_1"),
+    line("e", Layer.CONTEXT, 0.4, about="session_1"),
+    line("f", Layer.GRAPH, 0.8, about="session_1"),
+]
 
 
-def test_facts_come_first_then_what_scores_best() -> None:
-    facts = [line(f"fact_{n}", Layer.PARA, 0.1, f"fact {n}") for n in range(MAX_LEADING_FACTS + 1)]
-    found = recaller(Source(line("a", score=0.9), line("b", score=0.8)), Source(*facts, layer=Layer.PARA)).recall(
-        RecallQuery("what", k=20)
-    )
-    assert [item.layer for item in found.items[:MAX_LEADING_FACTS]] == [Layer.PARA] * MAX_LEADING_FACTS
-    assert [item.id for item in found.items[MAX_LEADING_FACTS:]] == ["a", "b", f"fact_{MAX_LEADING_FACTS}"]
-
-
-def test_what_two_layers_say_is_there_once_and_as_the_fact() -> None:
-    said = "The cart rounds  HALF up"
-    found = recaller(
-        Source(line("a", score=0.9, text=said)), Source(line("f", Layer.PARA, 0.2, said.lower()), layer=Layer.PARA)
-    ).recall(RecallQuery("cart"))
-    assert [item.layer for item in found.items] == [Layer.PARA]
+@pytest.mark.parametrize(
+    ("lines", "query", "ids"),
+    [
+        ([line("a", score=0.8), line("b", score=0.9), *FACTS], {"k": 20},
+         [*(f"fact_{n}" for n in range(MAX_LEADING_FACTS)), "b", "a", f"fact_{MAX_LEADING_FACTS}"]),
+        ([line("a", score=0.9, text="Rounds  HALF up"), line("f", Layer.PARA, 0.2, "rounds half UP")], {}, ["f"]),
+        ([line("a", score=0.9, text="yes"), line("b", text="Yes")], {}, ["a"]),
+        ([line("a", score=0.9), line("f", Layer.PARA)], {"layers": frozenset({Layer.PARA})}, ["f"]),
+        (ONE_SESSION, {}, ["a", "e"]),
+        (ONE_SESSION, {"session": "session_1"}, ["a"]),
+        ([line("a")], {"k": 0}, []),
+    ],
+    ids=["facts first, then by score", "in two layers", "twice in one", "of one layer", "a session once",
+         "nothing of one's own", "none wanted"],
+)  # fmt: skip
+def test_what_is_found_and_in_which_order(lines: list[RecallMatch], query: dict[str, Any], ids: list[str]) -> None:
+    assert recalled(*lines, **query) == ids == recalled(*reversed(lines), **query)
 
 
 def test_a_broken_layer_is_left_out_and_named() -> None:
-    found = recaller(Source(line("a")), Broken(layer=Layer.PARA, name="facts (G)")).recall(RecallQuery("what"))
+    sources = [Source(line("a")), Source(layer=Layer.PARA, name="facts (G)")]
+    found = Recaller(sources, FakeClock(NOW)).recall(RecallQuery("what"), 5.0)
     assert [item.id for item in found.items] == ["a"]
     assert found.left_out == ("facts (G): OSError: the disk is gone",)
 
@@ -101,7 +106,7 @@ def test_a_broken_layer_is_left_out_and_named() -> None:
 def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answers() -> None:
     slow = Source(line("f", Layer.PARA), layer=Layer.PARA, name="facts (G)")
     slow.go.clear()
-    port = recaller(Source(line("a")), slow)
+    port = Recaller([Source(line("a")), slow], FakeClock(NOW))
     found = port.recall(RecallQuery("what"), 0.2)
     assert [item.id for item in found.items] == ["a"]
     assert found.left_out == ("facts (G): no answer within 0.2 s",)
@@ -111,33 +116,13 @@ def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answe
     slow.go.set()
     late = port._late["facts (G)"]
     late.result(10)
-    assert port.recall(RecallQuery("what")).left_out == ()
-
-
-def test_only_the_layers_that_are_wanted_are_asked() -> None:
-    one, two = Source(line("a")), Source(line("f", Layer.PARA), layer=Layer.PARA)
-    found = recaller(one, two).recall(RecallQuery("x", layers=frozenset({Layer.PARA})))
-    assert [each.layer for each in found.items] == [Layer.PARA]
-    assert one.asked == 0
-
-
-def test_a_session_is_there_once_in_the_form_that_tells_most() -> None:
-    from dataclasses import replace
-
-    def told(layer: Layer, about: str, score: float) -> Source:
-        return Source(replace(line(f"{layer}-{about}", layer, score), about=about), layer=layer)
-
-    port = recaller(
-        told(Layer.LEDGER, "session_1", 0.9), told(Layer.CONTEXT, "session_1", 0.4), told(Layer.GRAPH, "session_1", 0.8)
-    )
-    port.join(Source(line("a", score=0.5)))
-    assert [item.id for item in port.recall(RecallQuery("x")).items] == ["a", "E-session_1"]
-    assert [item.id for item in port.recall(RecallQuery("x", session="session_1")).items] == ["a"]
+    assert port.recall(RecallQuery("what"), 5.0).left_out == ()
 
 
 def test_each_match_says_how_many_tokens_it_has() -> None:
     source = Source(line("a", score=0.9, text="short"), line("b", score=0.1, text="x " * 8_000))
-    assert [item.tokens for item in recaller(source).recall(RecallQuery("x")).items] == [1, 4_000]
+    found = Recaller([source], FakeClock(NOW)).recall(RecallQuery("x"), 5.0)
+    assert [item.tokens for item in found.items] == [1, 4_000]
 
 
 @pytest.mark.parametrize(("days", "fresh"), [(0, 1.0), (14, 0.3679), (28, 0.1353)])

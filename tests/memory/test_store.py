@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import search, store, vectorising
+from engine.memory import search, store, vectors
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES, memory_id
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
@@ -129,10 +129,10 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for length in lengths:
         offsets.append((at, at + length))
         at += length
-    found = vectorising.chunks(offsets, at)
+    found = vectors.chunks(offsets, at)
     assert found[0][0] == 0
     assert found[-1][1] == at
     for (_, stop), (start, _) in itertools.pairwise(found):
         assert start < stop
     for start, stop in found:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectorising.MAX_TOKENS
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectors.MAX_TOKENS

@@ -16,7 +16,7 @@ from pydantic import Field
 from engine.api.documents import Document, document, dollars, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
 from engine.config.agents import ACP
-from engine.hierarchy import profile_text
+from engine.hierarchy import profile_items
 from engine.learning.decisions.preferences import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
 from engine.model import BubbleState, LearningScope, Refusal
@@ -140,12 +140,12 @@ def profile(
     """The profile of a leader as a text to edit; with `text` what that would change, which `yes` saves. `undo` reverses
     the last save."""
     if undo:
-        return {"leader": id, "text": profile_text.print_profile(engine.profiles.undo(id)), "undone": True}
+        return {"leader": id, "text": profile_items.print_profile(engine.profiles.undo(id)), "undone": True}
     before = engine.profiles.get(id)
-    reply = {"leader": id, "text": profile_text.print_profile(before)}
+    reply = {"leader": id, "text": profile_items.print_profile(before)}
     if text is None:
         return reply
-    profile_text.refuse_stale(before, text)
+    profile_items.refuse_stale(before, text)
     edits = engine.profiles.parse_edits(before, text)
     preview = engine.cascade.preview_edits(id, edits)
     if yes and edits:

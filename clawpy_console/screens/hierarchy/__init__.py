@@ -1,0 +1,1 @@
+"""Screen 3, hierarchy: the agents, their guidance and their findings (SPEC 1)."""

@@ -1,0 +1,1 @@
+"""Screen 5, learning: candidates and learnings (SPEC 5, 6)."""

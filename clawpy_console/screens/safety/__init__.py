@@ -1,0 +1,1 @@
+"""Screen 6, safety: rails, caps, states and what was blocked (SPEC 3, 7)."""

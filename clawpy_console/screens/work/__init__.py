@@ -1,0 +1,1 @@
+"""Screen 2, work: sessions, their output and their changes (SPEC 9.4)."""

@@ -1,0 +1,346 @@
+"""Items of leaders' profiles (SPEC 1.9): parsed from `soul.md`, edited as a text, stored as versions, and merged into
+one profile.
+
+Headings of any level count: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
+Decisions). Each list item or line below is an item. Fenced code and the section written by M2 are skipped. In a text
+to edit, patterns and decisions follow their keys: a known key rewords that item, a line without a key adds one, and a
+missing line removes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlmodel import Field, Session, col, func, select
+
+from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
+from engine.model.base import may_guide
+from engine.model.learnings import lesson_id
+from engine.model.text import INHERITED, plain, without_section
+from engine.storage.rows import Row, json_field, utc_field
+
+# -- texts, pure
+
+MAX_ITEMS = 60
+MAX_DOMAIN = 200
+MAX_ITEM_LENGTH = 600
+"""Characters of one item; what is longer is cut, with an ellipsis."""
+
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
+NAMED_ITEM = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
+_SECTIONS = {
+    "domain": "domain",
+    "principles": "principles",
+    "patterns": "patterns",
+    "learned patterns": "patterns",
+    "learnt patterns": "patterns",
+    "guardrails": "guardrails",
+    "decisions": "decisions",
+    "recent decisions": "decisions",
+}
+
+
+def seed_profile(leader: str, soul: str) -> LeaderProfile:
+    """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
+    sections = _sections(soul)
+    patterns: dict[str, Pattern] = {}
+    for text in sections["patterns"][:MAX_ITEMS]:
+        named = NAMED_ITEM.match(text)
+        key, pattern_text = (slug(named[1]), named[2]) if named else (slug(text), text)
+        patterns.setdefault(key, Pattern(key, pattern_text))
+    decisions = enumerate(sections["decisions"][:MAX_ITEMS], 1)
+    return LeaderProfile(
+        leader=leader,
+        domain=" ".join(sections["domain"])[:MAX_DOMAIN],
+        principles=tuple(sections["principles"][:MAX_ITEMS]),
+        patterns=tuple(patterns.values()),
+        guardrails=tuple(sections["guardrails"][:MAX_ITEMS]),
+        decisions=tuple(LeaderDecision(f"soul_{number}", text) for number, text in decisions),
+    )
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """The items of each section of a text."""
+    sections: dict[str, list[str]] = {section: [] for section in _SECTIONS.values()}
+    for section, item in read_items(text):
+        sections[section].append(item)
+    return sections
+
+
+def lessons_in(soul: str) -> frozenset[str]:
+    """The lessons that the lists of a soul say."""
+    listed = (_ITEM.match(line) for line in soul.splitlines())
+    return frozenset(lesson_id(item_text(item[1])) for item in listed if item)
+
+
+def without_lessons(soul: str, lessons: frozenset[str]) -> str:
+    """A soul without the items of its lists that say one of these lessons; every other line stays."""
+
+    def says(line: str) -> bool:
+        listed = _ITEM.match(line)
+        return listed is not None and lesson_id(item_text(listed[1])) in lessons
+
+    return "".join(line for line in soul.splitlines(keepends=True) if not says(line)) if lessons else soul
+
+
+def item_text(text: str) -> str:
+    """An item as it is stored: one line of at most `MAX_ITEM_LENGTH`, without control characters or invalid XML."""
+    return plain(text.replace("\ufffe", "").replace("\uffff", ""), MAX_ITEM_LENGTH)
+
+
+def slug(text: str) -> str:
+    """A short name of a text: its first words, `[a-z0-9_]`, at most 48 characters; "pattern" when it has none."""
+    words = re.findall(r"[a-z0-9]+", text.lower())[:6]
+    return "_".join(words)[:48].strip("_") or "pattern"
+
+
+def read_items(soul: str) -> Iterator[tuple[str, str]]:
+    """Each item of a text with its section, in the order of the text."""
+    section = ""
+    for line in _lines(soul):
+        if heading := _HEADING.match(line):
+            section = _section(heading[1])
+            continue
+        listed = _ITEM.match(line)
+        text = item_text(listed[1] if listed else line)
+        if section and text and not text.startswith("<!--"):
+            yield section, text
+
+
+def unknown_headings(text: str) -> list[str]:
+    """The headings of a text that name no section of a profile."""
+    headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
+    return [heading for heading in headings if not _section(heading)]
+
+
+def _section(heading: str) -> str:
+    return _SECTIONS.get(" ".join(heading.lower().rstrip(":").split()), "")
+
+
+def _lines(soul: str) -> Iterator[str]:
+    """The lines that count: no fenced code, and nothing that M2 wrote."""
+    fence = ""
+    for line in without_section(soul, INHERITED).splitlines():
+        opened = re.match(r"\s{0,3}(```+|~~~+)", line)
+        if fence:
+            fence = "" if opened and opened[1].startswith(fence) else fence
+        elif opened:
+            fence = opened[1]
+        else:
+            yield line
+
+
+_VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
+
+
+def format_profile(profile: LeaderProfile) -> str:
+    """The profile as a text."""
+    listed = {
+        "Principles": profile.principles,
+        "Guardrails": profile.guardrails,
+        "Patterns": [f"{pattern.key}: {pattern.text}" for pattern in profile.patterns],
+        "Decisions": [f"{decision.id}: {decision.text}" for decision in profile.decisions],
+    }
+    parts = [f"## Domain\n\n{profile.domain}".rstrip()]
+    for title, lines in listed.items():
+        parts.append("\n".join([f"## {title}", "", *(f"- {line}" for line in lines)]).rstrip())
+    return "\n\n".join(parts) + "\n"
+
+
+def print_profile(profile: LeaderProfile) -> str:
+    """The profile as a text that names its version, for a file that is edited elsewhere."""
+    return f"{format_profile(profile)}\n<!-- version {_version(profile)} -->\n"
+
+
+def refuse_stale(profile: LeaderProfile, text: str) -> None:
+    """Raises `Refusal` (`stale_profile`) where a text was printed of another version of the profile: what came up from
+    below since then would be taken out unseen. A text that names no version is taken as it is."""
+    made_of = _VERSION.search(text)
+    if made_of and made_of[1] != _version(profile):
+        raise Refusal(
+            "stale_profile",
+            f"the guidance of {profile.leader} has changed since this text was printed",
+            f"`clawpy profile {profile.leader}` prints it again; or delete its version line to save it anyway",
+        )
+
+
+def _version(profile: LeaderProfile) -> str:
+    return hashlib.sha256(format_profile(profile).encode()).hexdigest()[:12]
+
+
+def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
+    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for a
+    heading that no profile has: what stands below it would be lost."""
+    if unknown := unknown_headings(text):
+        raise Refusal(
+            "bad_profile",
+            f"a profile has no heading “{unknown[0]}”",
+            "use Domain, Principles, Guardrails, Patterns, Decisions",
+        )
+    lines = _sections(text)
+    whole: dict[str, str | tuple[str, ...]] = {
+        "domain": " ".join(lines["domain"])[:MAX_DOMAIN],
+        "principles": tuple(lines["principles"]),
+        "guardrails": tuple(lines["guardrails"]),
+    }
+    changes = [ProfileEdit(section, value) for section, value in whole.items() if value != getattr(before, section)]
+    new: list[ProfileEdit] = []
+    former = {
+        "patterns": {pattern.key: pattern.text for pattern in before.patterns},
+        "decisions": {decision.id: decision.text for decision in before.decisions},
+    }
+    for section, texts in former.items():
+        edited = dict.fromkeys(texts, "")
+        for line in lines[section]:
+            key, _, body = line.partition(": ")
+            if key in texts:
+                edited[key] = body.strip()
+            else:
+                new.append(ProfileEdit(section, line))
+        changes += [ProfileEdit(section, text, key) for key, text in edited.items() if text != texts[key]]
+    return (*changes, *new)
+
+
+SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
+LISTS = ("principles", "guardrails")
+TRUST, APPROVED = "trust", "approved"
+"""Keys of the body of a pattern: its trust, and whether the operator approved a quote. A quote without approval is
+ignored, also one from a shared leadership."""
+
+MAX_DECISIONS = 5
+"""Maximum number of decisions that count as recent."""
+
+
+class ProfileEntry(Row, table=True):
+    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out.
+    `version` is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words
+    are gone. `unsent`: the shared leadership has not confirmed it yet."""
+
+    __tablename__ = "profile_entries"
+
+    leader: str = Field(primary_key=True)
+    section: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    body: dict[str, Any] = json_field()
+    at: datetime = utc_field()
+    origin: str
+    sources: list[dict[str, str]] = json_field()
+    unsent: bool = True
+
+    @property
+    def text(self) -> str:
+        """Its text; "" for a list and for a removed item."""
+        return str(self.body.get("text", ""))
+
+    @property
+    def learnt(self) -> tuple[PatternSource, ...]:
+        """The findings it was learnt from."""
+        return tuple(PatternSource(**source) for source in self.sources)
+
+    @property
+    def trust(self) -> Trust:
+        """Its trust; a quote by default."""
+        stored = self.body.get(TRUST)
+        return Trust(stored) if stored in list(Trust) else Trust.QUOTED
+
+
+class PatternUse(Row, table=True):
+    """How often prompts of one home contained a pattern."""
+
+    __tablename__ = "pattern_uses"
+
+    leader: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    origin: str = Field(primary_key=True)
+    uses: int
+    last_used_at: datetime = utc_field()
+    unsent: bool = True
+
+
+def make_entry(
+    leader: str,
+    section: str,
+    key: str,
+    body: Mapping[str, Any],
+    at: datetime,
+    origin: str,
+    sources: Iterable[PatternSource] = (),
+) -> ProfileEntry:
+    """A new version of an item."""
+    source_fields = [asdict(source) for source in sources]
+    identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
+    version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+    return ProfileEntry(
+        leader=leader,
+        section=section,
+        key=key,
+        version=version,
+        body=dict(body),
+        at=at,
+        origin=origin,
+        sources=source_fields,
+    )
+
+
+def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
+    """The newest version of each item, by section and key."""
+    return {
+        (entry.section, entry.key): entry
+        for entry in sorted(entries, key=lambda version: (version.at, version.version))
+    }
+
+
+def merge_profile(
+    seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Mapping[tuple[str, str], tuple[int, datetime]]
+) -> LeaderProfile:
+    """The profile of `soul.md` (`seed`), changed by the stored entries. `uses`: how often prompts of all homes had a
+    pattern (by leader and key), and when last. Pure."""
+    learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
+    for entry in entries:  # two homes may have learnt the same thing from different agents
+        learnt.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.learnt))
+    patterns = {pattern.key: pattern for pattern in seed.patterns}
+    decisions = {decision.id: decision for decision in seed.decisions}
+    whole: dict[str, Any] = {}
+    for (section, key), entry in newest_versions(entries).items():
+        text = entry.text
+        if section == "patterns":
+            patterns.pop(key, None)
+            if text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
+                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(learnt[key, text]), trust=entry.trust)
+        elif section == "decisions":
+            decisions.pop(key, None)
+            if text:
+                decisions[key] = LeaderDecision(key, text, entry.at)
+        elif entry.body:
+            whole[section] = text or tuple(map(str, entry.body.get("items", ())))
+    for key, pattern in patterns.items():
+        number, last = uses.get((seed.leader, key), (0, None))
+        patterns[key] = replace(pattern, uses=number, last_used=last)
+    return replace(
+        seed,
+        patterns=tuple(sorted(patterns.values(), key=lambda one: (-one.uses, *_newest_first(one.at), one.key))),
+        decisions=tuple(sorted(decisions.values(), key=lambda one: _newest_first(one.at))[:MAX_DECISIONS]),
+        **whole,
+    )
+
+
+def _newest_first(at: datetime | None) -> tuple[bool, float]:
+    """Sorts newest first, what has no date last."""
+    return at is None, -at.timestamp() if at else 0.0
+
+
+def is_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
+    return col(ProfileEntry.leader) == leader, col(ProfileEntry.section) == section, col(ProfileEntry.key) == key
+
+
+def newest_time(session: Session, leader: str, section: str, key: str) -> datetime | None:
+    """The time of the newest version of an item."""
+    return session.exec(select(func.max(col(ProfileEntry.at))).where(*is_item(leader, section, key))).one()
