@@ -1,4 +1,4 @@
-"""Scheduled jobs (SPEC 7.2), in APScheduler's threads; the time of each last run is stored here.
+"""Scheduled jobs (SPEC 7.2), looked at by APScheduler; the time of each last run is stored here.
 
 Twice a minute all jobs are looked at, and those that are due are run. So one that was missed, however often, runs once,
 also after a suspend of the machine, and a changed interval counts at once. Nothing heavy is imported before `start`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,18 +63,16 @@ class Schedule:
         self._again: set[str] = set()
         """Running jobs that run once more after that."""
         self._scheduler: Any = None
+        self._pool = ThreadPoolExecutor(4, "clawpy-job")
 
     def start(self) -> None:
         """Import APScheduler and begin."""
-        from apscheduler.executors.pool import ThreadPoolExecutor
         from apscheduler.schedulers.background import BackgroundScheduler
 
         # Without a handler its log would go to stderr and destroy the screen.
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
-        self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(4)}, job_defaults={"misfire_grace_time": None}, timezone="UTC"
-        )
-        self._scheduler.add_job(self._look, "interval", seconds=TICK_S, coalesce=True)
+        self._scheduler = BackgroundScheduler(timezone="UTC")
+        self._scheduler.add_job(self._look, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None)
         self._scheduler.start()
         self._look()
 
@@ -82,7 +81,8 @@ class Schedule:
         with self._lock:
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
-            scheduler.shutdown(wait=True)
+            scheduler.shutdown()
+        self._pool.shutdown()
 
     @property
     def running(self) -> bool:
@@ -108,7 +108,7 @@ class Schedule:
                 self._again.add(name)
             elif self._scheduler is not None:
                 self._running.add(name)
-                self._scheduler.add_job(self._run_in_pool, args=[name])
+                self._pool.submit(self._run_in_pool, name)
 
     def run(self, name: str) -> bool:
         """Run the job now, in this thread, if it has work; returns whether it ran. An error is logged."""
