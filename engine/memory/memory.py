@@ -46,9 +46,6 @@ from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
-INDEX_EVERY = 2_000
-"""Vectors after which the index takes them in, while more are being made."""
-
 
 class MemoryService:
     """`engine.memory`. All methods may be called from any thread and take milliseconds, unless they say otherwise."""
@@ -72,14 +69,13 @@ class MemoryService:
         self.clock = clock
         self._running = running
         self._override: Embedder | None = None
-        self._unindexed = 0
         self._is_started = False
         self._helper = Helper()
         self._local = LocalEmbedder(self._helper)
         self._endpoint = endpoint
         self.store = MemoryStore(database, self._on_erased)
         self.vectoriser = Vectoriser(
-            database, self.store, self._helper, embedder=self._embedder, on_stored=self._on_vectors
+            database, self.store, self._helper, embedder=self._embedder, then=lambda: self.index.wake()
         )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
@@ -202,12 +198,6 @@ class MemoryService:
     def _on_erased(self) -> None:
         self.vectors.forget()
         self.index.compare()
-
-    def _on_vectors(self, vectors: int) -> None:
-        self._unindexed += vectors
-        if self._unindexed > INDEX_EVERY or (self._unindexed and not vectors):
-            self._unindexed = 0
-            self.index.wake()
 
 
 # -- in prompts (SPEC 4.4): before every model call the lines of memory that fit the task, each with its source. What is

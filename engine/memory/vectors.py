@@ -87,15 +87,15 @@ class Vectoriser:
         helper: Helper,
         *,
         embedder: Callable[[], Embedder],
-        on_stored: Callable[[int], None],
+        then: Callable[[], None],
     ) -> None:
-        """`helper` says where tokens lie; `on_stored(number)` is called with the number
-        of vectors that were stored, 0 when all are made."""
+        """`helper` says where tokens lie; `then()` is called when all that were missing are made."""
         self._database = database
         self._store = store
         self._helper = helper
         self._embedder = embedder
-        self._on_stored = on_stored
+        self._then = then
+        self._made = False
         self._background = Background("clawpy-vectors", self._step)
         self._failures = 0
         self.trouble = ""
@@ -166,8 +166,10 @@ class Vectoriser:
                 passage = NewPassage(start, stop, made.vector, made.packed_tokens or None)
                 passages.setdefault(memory.seq, []).append(passage)
             self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
-        self._on_stored(len(parts))
-        return bool(parts)
+        if not parts and self._made:
+            self._then()
+        self._made = bool(parts)
+        return self._made
 
 
 def _head(memory: Memory, previous: Memory | None) -> str:
