@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.config import ChannelSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession, SessionRails
@@ -67,6 +67,13 @@ def permit_for(assignment: Assignment, number: int, clock: Clock) -> Permit:
     until = clock.now() + timedelta(minutes=15)
     card_id = f"pred_{number}"
     return Permit(f"permit_{number}", card_id, assignment.digest, TriggerType.MANUAL, clock.now(), until)
+
+
+@dataclass
+class ChangingSettings:
+    """Settings that a test may change."""
+
+    current: Settings
 
 
 @dataclass
@@ -161,7 +168,7 @@ class World:
         self.watcher = Watcher()
         self.runner = ScriptRunner()
         channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
-        self.settings = FixedSettings((settings or Settings()).model_copy(update={"channels": channels}))
+        self.settings = ChangingSettings((settings or Settings()).model_copy(update={"channels": channels}))
         self._numbers = itertools.count(1)
         self.sessions = Sessions(
             database,
@@ -246,8 +253,9 @@ class RepositoryWorld(World):
         bus: EventBus,
         repository: Repository,
         sandbox: Sandbox | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(root, database, clock, bus, sandbox=sandbox)
+        super().__init__(root, database, clock, bus, sandbox=sandbox, **options)
         self.repository, self.workspace, self.database = repository, repository.path, database
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=Randomness())
         self.worktrees = self.changes.worktrees

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,19 +17,14 @@ from pydantic import Field
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.execution.changesets import ChangeSets
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.sandbox import Caches, best_sandbox
-from engine.execution.session_workspace import SessionWorkspaces
-from engine.execution.sessions import Sessions
-from engine.home import Home
+from engine.execution.sandbox import best_sandbox
 from engine.model import (
     Assignment,
     CheckResult,
-    Randomness,
     Refusal,
     SessionState,
     SessionView,
@@ -39,7 +33,7 @@ from engine.model import (
 from engine.storage.database import Database
 from engine.storage.validation_runs import ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import Watcher, permit_for, rails, until
+from tests.execution.session_world import RepositoryWorld, until
 
 
 class Hunt(Flow):
@@ -64,64 +58,35 @@ def scripted(place: Place, work: Callable[[Job], FlowResult]) -> type[Flow]:
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
 
 
-class World:
+def judge(command: str) -> Verdict:
+    return Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW
+
+
+class World(RepositoryWorld):
+    """Sessions of flows, in the best sandbox of this machine."""
+
     def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
-        self.repository = repository
-        self.home = Home.locate(root / "home")
-        self.setup = ""
-        self.settings_now = Settings()
+        super().__init__(root, database, clock, bus, repository, best_sandbox(), verdict=judge)
         self.flows: dict[str, Any] = dict(FLOWS)
-        self.watcher = Watcher()
-        randomness = Randomness()
-        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
-        self.worktrees = self.changes.worktrees
+        self.flow_runner = FlowRunner(self.flows, workspaces=self.workspaces)
+        self.sessions._runners = {"flow": self.flow_runner}
         self.runs = ValidationRuns(database)
-        self.clock = clock
-        self.root = root
-        self._build(database, bus, randomness)
 
-    def _build(self, database: Database, bus: EventBus, randomness: Randomness) -> None:
-        world = self
+    def flow(self, name: str | None, **parameters: Any) -> Assignment:
+        return Assignment("do it", "koji-core", str(self.repository.path), "flow", name, parameters)
 
-        class Source:
-            @property
-            def current(self) -> Settings:
-                return world.settings_now
+    def start_flow(self, name: str | None, **parameters: Any) -> SessionView:
+        assignment = self.flow(name, **parameters)
+        return self.sessions.start(self.permit(assignment), assignment, agent="builder", without_sandbox=True)
 
-        workspaces = SessionWorkspaces(database, Source(), self.changes, Caches(self.home.cache / "build"))
-        self.runner = FlowRunner(self.flows, workspaces=workspaces)
-        self.sessions = Sessions(
-            database,
-            home=self.home,
-            clock=self.clock,
-            bus=bus,
-            randomness=randomness,
-            settings=Source(),
-            rails=rails(lambda command: Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW),
-            runners=[self.runner],
-        )
-        self.watcher.observe(self.sessions)
-        self.launcher = self.sessions
-        self.numbers = itertools.count(1)
-
-    def assignment(self, flow: str | None, **parameters: Any) -> Assignment:
-        return Assignment("do it", "koji-core", str(self.repository.path), "flow", flow, parameters)
-
-    def start(self, flow: str | None, **parameters: Any) -> SessionView:
-        assignment = self.assignment(flow, **parameters)
-        permit = permit_for(assignment, next(self.numbers), self.clock)
-        return self.launcher.start(
-            permit, assignment, agent="builder", mode="approved", estimate=0, without_sandbox=True
-        )
-
-    def run(self, flow: str | None, **parameters: Any) -> SessionView:
-        view = self.sessions.wait(self.start(flow, **parameters).id, 30)
+    def run_flow(self, name: str | None, **parameters: Any) -> SessionView:
+        view = self.sessions.wait(self.start_flow(name, **parameters).id, 300)
         assert view.state.over
         return view
 
     def script(self, place: Place, work: Callable[[Job], FlowResult]) -> SessionView:
         self.flows["scripted"] = scripted(place, work)
-        return self.run("scripted", tests=["a"])
+        return self.run_flow("scripted", tests=["a"])
 
     def transcript(self, view: SessionView) -> str:
         return "\n".join(line.text for line in self.sessions.transcript(view.id))
@@ -261,7 +226,7 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
         return FlowResult("not reached")
 
     world.flows["scripted"] = scripted(Place.CHANGE_SET, work)
-    view = world.start("scripted", tests=["a"])
+    view = world.start_flow("scripted", tests=["a"])
     until(lambda: "ready" in world.transcript(view))
     world.sessions.stop(view.id, "enough")
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
@@ -274,11 +239,11 @@ def test_setup_command_prepares_the_worktree(world: World) -> None:
     def settings(setup: str) -> Settings:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
 
-    world.settings_now = settings("echo ready > prepared.txt; echo prepared it")
+    world.settings.current = settings("echo ready > prepared.txt; echo prepared it")
     view = world.script(Place.WORKTREE, lambda job: FlowResult((job.folder / "prepared.txt").read_text()))
     assert view.summary == "ready"
     assert "prepared it" in world.transcript(view)
-    world.settings_now = settings("exit 3")
+    world.settings.current = settings("exit 3")
     view = world.script(Place.WORKTREE, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert "setup command ended with exit code 3" in view.summary
@@ -295,12 +260,12 @@ def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPa
         },
     )
     before = world.repository.git("status", "--porcelain", "--ignored")
-    view = world.run("run_tests")
+    view = world.run_flow("run_tests")
     assert view.state is SessionState.SUCCEEDED, world.transcript(view)  # red tests are a result
     assert view.check is not None
     assert (view.check.passed, view.check.failed) == (1, 1)
     assert world.repository.git("status", "--porcelain", "--ignored") == before
-    view = world.run("draft_changelog", since="", create=True)
+    view = world.run_flow("draft_changelog", since="", create=True)
     assert view.state is SessionState.SUCCEEDED, world.transcript(view)
     assert view.change_set_id is not None
 
@@ -309,39 +274,39 @@ def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
-    info = world.launcher.check(world.assignment("run_tests", paths=[]))
+    info = world.sessions.check(world.flow("run_tests", paths=[]))
     assert info.available
     assert info.check_only
     assert info.estimate == 0  # a flow asks no model
     assert info.consent_text == ""
     assert info.sandbox == best_sandbox().describe(network=False)
-    assert not world.launcher.check(world.assignment("draft_changelog", since="")).check_only
-    prose = world.launcher.check(world.assignment(None))
+    assert not world.sessions.check(world.flow("draft_changelog", since="")).check_only
+    prose = world.sessions.check(world.flow(None))
     assert not prose.available
     assert "no model or agent is set up" in prose.reason
-    assert not world.launcher.check(world.assignment("no_such_flow")).available
-    assert not world.launcher.check(world.assignment("run_tests", paths="no list")).available
-    assert not world.launcher.check(replace(world.assignment("run_tests"), runner="acp")).available
+    assert not world.sessions.check(world.flow("no_such_flow")).available
+    assert not world.sessions.check(world.flow("run_tests", paths="no list")).available
+    assert not world.sessions.check(replace(world.flow("run_tests"), runner="acp")).available
     with pytest.raises(Refusal, match="no model or agent is set up"):
-        world.start(None)
+        world.start_flow(None)
     world.script(Place.CHECK, lambda job: FlowResult("free"))
-    assert world.launcher.check(world.assignment("run_tests", paths=[])).estimate == 0
-    assert world.launcher.of_prediction("pred_2") is not None
-    assert world.launcher.of_prediction("pred_3") is None
+    assert world.sessions.check(world.flow("run_tests", paths=[])).estimate == 0
+    assert world.sessions.of_prediction("pred_2") is not None
+    assert world.sessions.of_prediction("pred_3") is None
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
     world.flows["scripted"] = scripted(Place.CHECK, lambda job: FlowResult(""))
-    before = world.assignment("scripted", tests=["a"])
-    after = world.launcher.apply_edit(before, "times=5")
+    before = world.flow("scripted", tests=["a"])
+    after = world.sessions.apply_edit(before, "times=5")
     assert after.prompt == "Rerun 1 tests 5 times"
     assert after.parameters == {"tests": ["a"], "times": 5, "note": ""}
     assert after.digest != before.digest
     with pytest.raises(Refusal) as refusal:
-        world.launcher.apply_edit(before, "times=many")
+        world.sessions.apply_edit(before, "times=many")
     assert refusal.value.code == "bad_parameters"
     with pytest.raises(Refusal) as refusal:
-        world.launcher.apply_edit(world.assignment(None), "times=5")
+        world.sessions.apply_edit(world.flow(None), "times=5")
     assert refusal.value.code == "no_runner"
 
 

@@ -45,20 +45,11 @@ PYTEST_PROJECT = {
 }
 
 
-class SlowWorld(World):
-    """Downloads and new environments take their time on a busy machine."""
-
-    def run(self, flow: str | None, **parameters: Any) -> SessionView:
-        view = self.sessions.wait(self.start(flow, **parameters).id, 300)
-        assert view.state.over
-        return view
-
-
 @pytest.fixture
 def world(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
 ) -> Iterator[World]:
-    world = SlowWorld(tmp_path, database, clock, bus, repository)
+    world = World(tmp_path, database, clock, bus, repository)
     yield world
     world.sessions.close()
 
@@ -90,7 +81,7 @@ def told(world: World, view: SessionView) -> str:
 def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world: World) -> None:
     top = project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
 
-    info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
+    info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
 
     assert info.available
     assert info.learned_commands == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
@@ -98,20 +89,20 @@ def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world:
     assert info.sandbox.endswith("network only to registry.npmjs.org")
     assert not info.check_only
     (top / "node_modules").mkdir()
-    info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
+    info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
     assert info.learned_commands.endswith("updates your node_modules")
 
 
 def test_only_the_projects_own_command_is_run(world: World) -> None:
     project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
 
-    info = world.launcher.check(world.assignment("prepare_environment", command=["npm install evil"]))
+    info = world.sessions.check(world.flow("prepare_environment", command=["npm install evil"]))
 
     assert not info.available
     assert "`npm install evil` is not the command that installs the packages" in info.reason
     assert "`npm ci`" in info.reason
-    assert not world.launcher.check(world.assignment("prepare_environment", command=[])).available
-    assert not world.launcher.check(world.assignment("update_lock", command=["npm ci"])).available
+    assert not world.sessions.check(world.flow("prepare_environment", command=[])).available
+    assert not world.sessions.check(world.flow("update_lock", command=["npm ci"])).available
 
 
 @pytest.mark.parametrize("flow", ["prepare_environment", "update_lock"])
@@ -149,7 +140,7 @@ def test_npm_ci(world: World) -> None:
     }  # fmt: skip
     world.repository.commit("lock", {"package-lock.json": json.dumps(lock)})
 
-    view = world.run("prepare_environment", command=command_of(top))
+    view = world.run_flow("prepare_environment", command=command_of(top))
 
     assert view.state is SessionState.SUCCEEDED, told(world, view)
     assert world.transcript(view).startswith(
@@ -159,12 +150,12 @@ def test_npm_ci(world: World) -> None:
     assert (top / "node_modules/.gitignore").read_text() == "*\n"
     assert world.watcher.ended[-1].facts["next"] == "run_tests"
     assert world.repository.git("status", "--porcelain") == ""
-    tests = world.run("run_tests")
+    tests = world.run_flow("run_tests")
     assert tests.check is not None, told(world, tests)
     assert (tests.check.passed, tests.check.failed) == (1, 0)
     # Once more: what is there is replaced by what the lock file says.
     (top / "node_modules/stranger.js").write_text("x")
-    view = world.run("prepare_environment", command=command_of(top))
+    view = world.run_flow("prepare_environment", command=command_of(top))
     assert view.state is SessionState.SUCCEEDED, told(world, view)
     assert not (top / "node_modules/stranger.js").exists()
     assert (top / "node_modules/left-pad/package.json").is_file()
@@ -182,11 +173,11 @@ def test_pip(world: World) -> None:
     command = command_of(top)
     assert command[0] == "python3 -m venv .venv"
 
-    view = world.run("prepare_environment", command=command)
+    view = world.run_flow("prepare_environment", command=command)
 
     assert view.state is SessionState.SUCCEEDED, told(world, view)
     assert world.repository.git("status", "--porcelain") == ""  # though the project does not ignore .venv
-    tests = world.run("run_tests")
+    tests = world.run_flow("run_tests")
     assert tests.check is not None, told(world, tests)
     assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
 
@@ -199,14 +190,14 @@ def test_uv(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(uv).parent}{os.pathsep}{os.environ['PATH']}")
     top = project(world, {**PYTEST_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
 
-    view = world.run("update_lock", command=["uv lock"])
+    view = world.run_flow("update_lock", command=["uv lock"])
 
     assert view.state is SessionState.SUCCEEDED, told(world, view)
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
     assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
     world.changes.land(change.id)
-    view = world.run("prepare_environment", command=command_of(top))
+    view = world.run_flow("prepare_environment", command=command_of(top))
     assert view.state is SessionState.SUCCEEDED, told(world, view)
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
@@ -227,7 +218,7 @@ class AgentLike(FlowRunner):
 
 @pytest.fixture
 def agents(world: World) -> World:
-    world.sessions._runners["flow"] = AgentLike({}, workspaces=world.runner._workspaces)
+    world.sessions._runners["flow"] = AgentLike({}, workspaces=world.workspaces)
     return world
 
 
@@ -238,9 +229,9 @@ def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> Non
     (top / ".venv/bin").mkdir(parents=True)
     (top / ".venv/.gitignore").write_text("*\n")
     (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
-    agents.settings_now = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
+    agents.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = agents.run("anything")
+    view = agents.run_flow("anything")
 
     assert f"worktrees/{view.id}/.venv" in view.summary, told(agents, view)
     assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agents.transcript(view)
@@ -253,9 +244,9 @@ def test_a_worktree_that_cannot_be_prepared_is_used_all_the_same(agents: World) 
     needs("npm")
     files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
     top = project(agents, files)
-    agents.settings_now = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
+    agents.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    view = agents.run("anything")
+    view = agents.run_flow("anything")
 
     assert view.state is SessionState.SUCCEEDED
     assert "not prepared: `npm ci` ended with exit code 1" in agents.transcript(view)
@@ -286,7 +277,7 @@ def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
         return FlowResult(f"{before} {after.removeprefix(str(caches))}")
 
     project(agents, {"a": "1"})
-    agents.sessions._runners["flow"] = agents.runner
+    agents.sessions._runners["flow"] = agents.flow_runner
     assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
 
 
@@ -311,7 +302,7 @@ def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: Wor
     top = bare(world)
     (top / "node_modules/mine").mkdir(parents=True)
 
-    view = world.run("prepare_environment", command=["npm ci"])
+    view = world.run_flow("prepare_environment", command=["npm ci"])
 
     assert view.state is SessionState.CANNOT_RUN, told(world, view)
     assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
@@ -334,7 +325,7 @@ def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Pat
     elsewhere.mkdir()
     (top / "node_modules").symlink_to(elsewhere)
 
-    view = world.run("prepare_environment", command=["npm ci"])
+    view = world.run_flow("prepare_environment", command=["npm ci"])
 
     assert view.state is SessionState.CANNOT_RUN, told(world, view)
     assert "node_modules is a link" in view.summary
@@ -351,7 +342,7 @@ def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
     manifest = {"name": "a", "version": "1.0.0", "devDependencies": {}, "scripts": {"postinstall": script}}
     top = project(world, {"package.json": manifest, "package-lock.json": lock, "cart.js": "mine"})
 
-    world.run("prepare_environment", command=["npm ci"])
+    world.run_flow("prepare_environment", command=["npm ci"])
 
     assert (top / "cart.js").read_text() == "mine"
     assert not (top / ".git/hooks/x").exists()
@@ -413,7 +404,7 @@ def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
     assert installation.cache == "go-mod"
     assert "your tree is not touched" in installation.summary
     if shutil.which("go"):
-        view = world.run("prepare_environment", command=["go mod download"])
+        view = world.run_flow("prepare_environment", command=["go mod download"])
         assert view.state is SessionState.SUCCEEDED, told(world, view)
         assert list((world.home.cache / "build").glob("*/*/files/go-mod"))
 
@@ -444,7 +435,7 @@ def test_cargo_lock_is_brought_in_step_offline_of_everything(world: World) -> No
     }
     project(world, files)
 
-    view = world.run("update_lock", command=["cargo update --workspace"])
+    view = world.run_flow("update_lock", command=["cargo update --workspace"])
 
     assert view.state is SessionState.SUCCEEDED, told(world, view)
     assert view.summary == "`cargo update --workspace` updated Cargo.lock"
