@@ -39,7 +39,7 @@ from engine.safety.permits import Permits
 from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, Pipeline, last_unattended
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import value_of
+from engine.storage.rows import as_stored, ask, value_of
 
 # The state of the rails, for display: nothing here decides or writes (SPEC 9.1).
 #
@@ -72,19 +72,161 @@ SAMPLE_TRIGGER = Trigger(
 """Work by the engine itself, with nothing against it."""
 
 
-class RailStatus:
-    """Reads the state of one home's rails. Every method takes a millisecond or two and changes nothing."""
+def _state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
+    return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
 
-    def __init__(self, database: Database, clock: Clock, pipeline: Pipeline) -> None:
+
+def _stopped(session: Session, since: datetime) -> Counter[str]:
+    """How many decisions each rail was the first to stop."""
+    reasons = ask(session, _STOPPED, {"since": as_stored(since), "limit": MAX_COUNTED})
+    return Counter(rail for (reason,) in reasons if (rail := reason.partition(":")[0]) in ORDER)
+
+
+_STOPPED = """
+    SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT :limit
+"""
+_PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """Functions of services above, which the rails call."""
+
+    stop_sessions: Callable[[str], object]
+    """Ends every running session within a second; takes the reason."""
+    agent_budget: Callable[[str], int | None] = lambda agent: None
+    """An agent's budget of a day in micro-dollars."""
+    quiet: Callable[[], bool] = lambda: False
+    """Whether it is quiet hours."""
+    confined: Callable[[], bool] = lambda: True
+    """Whether a sandbox works on this machine."""
+    on_change: Callable[[], None] = lambda: None
+    """Called after holds changed, possibly on the writer thread; must neither write nor wait."""
+
+
+class Safety:
+    """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: SettingsSource,
+        clock: Clock,
+        randomness: Randomness,
+        *,
+        data: Path,
+        decisions: Decisions,
+        hooks: Hooks,
+    ) -> None:
         self._database = database
+        self._settings = settings
         self._clock = clock
-        self._pipeline = pipeline
-        self._settings = pipeline.settings
-        self._costs = pipeline.costs
-        self._kill_switch = pipeline.kill_switch
+        self.kill_switch = KillSwitch(
+            database,
+            settings,
+            clock,
+            data=data,
+            decisions=decisions,
+            stop_sessions=hooks.stop_sessions,
+            on_change=hooks.on_change,
+        )
+        self.costs = Costs(
+            database,
+            settings,
+            clock,
+            agent_budget=hooks.agent_budget,
+            cap_reached=self.kill_switch.cap_reached,
+        )
+        self.permits = Permits(database, randomness, self.kill_switch)
+        self.pipeline = Pipeline(
+            database,
+            settings,
+            clock,
+            costs=self.costs,
+            permits=self.permits,
+            kill_switch=self.kill_switch,
+            quiet=hooks.quiet,
+            confined=hooks.confined,
+        )
+
+    def start(self) -> None:
+        """Begin to watch for a stop from outside."""
+        self.kill_switch.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.kill_switch.close()
+
+    def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
+        """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
+        after the sessions are recovered."""
+
+        def mend(transaction: Transaction) -> int:
+            loops.forget_links(transaction)
+            waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
+            return self.costs.recover(transaction, session_of, waiting, lasting)
+
+        return self._database.write(mend)
+
+    def holds(self) -> list[Hold]:
+        """The active holds, strictest first."""
+        return self.kill_switch.holds()
+
+    def stop(self, reason: str, by: str) -> None:
+        """Stop everything now (SPEC 3.7)."""
+        self.kill_switch.stop(reason, by)
+
+    def resume(self, word: str) -> None:
+        """End `stop`, `pause` or `month`. Raises `Refusal` `unknown_hold` or `not_held`."""
+        self.kill_switch.resume(word)
+
+    def decided(self, transaction: Transaction) -> None:
+        """Call in the transaction that recorded an operator's decision, after recording it."""
+        self.kill_switch.decided(transaction)
+
+    def allow_once(self, prediction_id: str) -> str:
+        """Allow one run of what the content filter last blocked of this card. Raises `Refusal` `nothing_blocked`."""
+        return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
+
+    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
+        """The content filter on a shell command (SPEC 3.5)."""
+        return check_command(text, cwd=cwd, own=self._own())
+
+    def check_prompt(self, text: str) -> RailVerdict:
+        """The content filter on words."""
+        return check_prompt(text, own=self._own())
+
+    def programs(self, text: str) -> list[str]:
+        """Each program that a shell command really runs, with its arguments, whatever wraps or disguises it."""
+        return programs_of(text)
+
+    def _own(self) -> OwnRules:
+        content = self._settings.current.content
+        return own_rules(content.allow, content.block)
+
+    def loop_detection_count(self) -> int:
+        """The number of all blocked loops (`loopDetectionCount`)."""
+        with self._database.read() as session:
+            return int(state.get(session, LOOPS_KEY, 0))
+
+    def triggers(self) -> tuple[int, datetime | None]:
+        """The number of all triggers that passed (`totalTriggers`), and the time of the last (`lastTriggerAt`)."""
+        with self._database.read() as session:
+            number, last = ask(session, _PASSED).one()
+        return number, None if last is None else datetime.fromisoformat(last)
+
+    def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
+        """The newest decisions first."""
+        query = select(CrosspollLog).order_by(desc(col(CrosspollLog.id))).limit(limit)
+        if blocked_only:
+            query = query.where(col(CrosspollLog.blocked).is_(True))
+        with self._database.read() as session:
+            rows = session.exec(query).all()
+            lifted = set(session.exec(select(Allowance.digest).where(col(Allowance.used_at).is_(None))))
+        return [_entry(row, row.blocked and row.digest in lifted) for row in rows]
 
     def rails(self) -> tuple[RailState, ...]:
-        """Every rail in the pipeline's order."""
+        """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
         now = self._clock.now()
         with self._database.read() as session:
             states = (
@@ -160,7 +302,7 @@ class RailStatus:
         return _state(RailVerdict(loops.LOOP, Verdict.ALLOW, words), brief)
 
     def _cost(self, session: Session) -> RailState:
-        spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
+        spent, estimate = self.costs.spent(session), microusd(self._settings.current.cost_per_trigger)
         verdict = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
@@ -176,7 +318,7 @@ class RailStatus:
     def _gate(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
-            self._pipeline.gate_facts(session, SAMPLE_TRIGGER, self._costs.spent(session), by_operator=False),
+            self.pipeline.gate_facts(session, SAMPLE_TRIGGER, self.costs.spent(session), by_operator=False),
             novel_pair=False,
             workspace_acts=any(workspace.autonomy is Autonomy.ACT for workspace in workspaces),
         )
@@ -185,171 +327,9 @@ class RailStatus:
         return _state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
 
     def _kill(self) -> RailState:
-        verdict = self._kill_switch.ask()
-        until = next((hold.until for hold in self._kill_switch.holds() if hold.word == verdict.rule), None)
+        verdict = self.kill_switch.ask()
+        until = next((hold.until for hold in self.kill_switch.holds() if hold.word == verdict.rule), None)
         return _state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
-
-
-def _state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
-    return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
-
-
-def _stopped(session: Session, since: datetime) -> Counter[str]:
-    """How many decisions each rail was the first to stop."""
-    reasons = session.exec(
-        select(CrosspollLog.block_reason)
-        .where(col(CrosspollLog.blocked).is_(True), col(CrosspollLog.created_at) > since)
-        .order_by(desc(col(CrosspollLog.id)))
-        .limit(MAX_COUNTED)
-    )
-    return Counter(rail for reason in reasons if (rail := (reason or "").partition(":")[0]) in ORDER)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hooks:
-    """Functions of services above, which the rails call."""
-
-    stop_sessions: Callable[[str], object]
-    """Ends every running session within a second; takes the reason."""
-    agent_budget: Callable[[str], int | None] = lambda agent: None
-    """An agent's budget of a day in micro-dollars."""
-    quiet: Callable[[], bool] = lambda: False
-    """Whether it is quiet hours."""
-    confined: Callable[[], bool] = lambda: True
-    """Whether a sandbox works on this machine."""
-    on_change: Callable[[], None] = lambda: None
-    """Called after holds changed, possibly on the writer thread; must neither write nor wait."""
-
-
-class Safety:
-    """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts."""
-
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        clock: Clock,
-        randomness: Randomness,
-        *,
-        data: Path,
-        decisions: Decisions,
-        hooks: Hooks,
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self.kill_switch = KillSwitch(
-            database,
-            settings,
-            clock,
-            data=data,
-            decisions=decisions,
-            stop_sessions=hooks.stop_sessions,
-            on_change=hooks.on_change,
-        )
-        self.costs = Costs(
-            database,
-            settings,
-            clock,
-            agent_budget=hooks.agent_budget,
-            cap_reached=self.kill_switch.cap_reached,
-        )
-        self.permits = Permits(database, randomness, self.kill_switch)
-        self.pipeline = Pipeline(
-            database,
-            settings,
-            clock,
-            costs=self.costs,
-            permits=self.permits,
-            kill_switch=self.kill_switch,
-            quiet=hooks.quiet,
-            confined=hooks.confined,
-        )
-        self._status = RailStatus(database, clock, self.pipeline)
-
-    def start(self) -> None:
-        """Begin to watch for a stop from outside."""
-        self.kill_switch.start()
-
-    def close(self) -> None:
-        """Stop watching."""
-        self.kill_switch.close()
-
-    def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
-        """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
-        after the sessions are recovered."""
-
-        def mend(transaction: Transaction) -> int:
-            loops.forget_links(transaction)
-            waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
-            return self.costs.recover(transaction, session_of, waiting, lasting)
-
-        return self._database.write(mend)
-
-    def holds(self) -> list[Hold]:
-        """The active holds, strictest first."""
-        return self.kill_switch.holds()
-
-    def stop(self, reason: str, by: str) -> None:
-        """Stop everything now (SPEC 3.7)."""
-        self.kill_switch.stop(reason, by)
-
-    def resume(self, word: str) -> None:
-        """End `stop`, `pause` or `month`. Raises `Refusal` `unknown_hold` or `not_held`."""
-        self.kill_switch.resume(word)
-
-    def decided(self, transaction: Transaction) -> None:
-        """Call in the transaction that recorded an operator's decision, after recording it."""
-        self.kill_switch.decided(transaction)
-
-    def allow_once(self, prediction_id: str) -> str:
-        """Allow one run of what the content filter last blocked of this card. Raises `Refusal` `nothing_blocked`."""
-        return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
-
-    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
-        """The content filter on a shell command (SPEC 3.5)."""
-        return check_command(text, cwd=cwd, own=self._own())
-
-    def check_prompt(self, text: str) -> RailVerdict:
-        """The content filter on words."""
-        return check_prompt(text, own=self._own())
-
-    def programs(self, text: str) -> list[str]:
-        """Each program that a shell command really runs, with its arguments, whatever wraps or disguises it."""
-        return programs_of(text)
-
-    def _own(self) -> OwnRules:
-        content = self._settings.current.content
-        return own_rules(content.allow, content.block)
-
-    def loop_detection_count(self) -> int:
-        """The number of all blocked loops (`loopDetectionCount`)."""
-        with self._database.read() as session:
-            return int(state.get(session, LOOPS_KEY, 0))
-
-    def triggers(self) -> tuple[int, datetime | None]:
-        """The number of all triggers that passed (`totalTriggers`), and the time of the last (`lastTriggerAt`)."""
-        query = select(func.count(), func.max(col(CrosspollLog.created_at))).where(col(CrosspollLog.blocked).is_(False))
-        with self._database.read() as session:
-            count, last = session.exec(query).one()
-        return int(count), last
-
-    def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
-        """The newest decisions first."""
-        query = select(CrosspollLog).order_by(desc(col(CrosspollLog.id))).limit(limit)
-        if blocked_only:
-            query = query.where(col(CrosspollLog.blocked).is_(True))
-        with self._database.read() as session:
-            rows = session.exec(query).all()
-            lifted = set(session.exec(select(Allowance.digest).where(col(Allowance.used_at).is_(None))))
-        return [_entry(row, row.blocked and row.digest in lifted) for row in rows]
-
-    def rails(self) -> tuple[RailState, ...]:
-        """The state of each rail, with its verdict on the newest trigger."""
-        return self._status.rails()
-
-    def chain(self, limit: int = 20) -> list[ChainStep]:
-        """The newest links that the loop detector keeps, newest first."""
-        return self._status.chain(limit)
 
     def levels(self) -> tuple[StopLevel, ...]:
         """The four levels of the kill switch (SPEC 3.7)."""
