@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import pickle
 import stat
 import subprocess
@@ -12,7 +11,6 @@ import sys
 import threading
 import traceback
 from datetime import UTC, datetime
-from pathlib import Path
 
 import keyring.backends.chainer
 import keyring.backends.fail
@@ -23,7 +21,7 @@ from keyring.backend import KeyringBackend
 from engine import keys
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.keys import Key, KeyFile, Keyring, Keys, NoKeyring, system_keyring, variable
+from engine.keys import KeyFile, Keyring, Keys, NoKeyring, system_keyring
 from engine.model import Refusal
 from tests.support.helpers import MemoryKeyring
 
@@ -79,14 +77,6 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     keys = keys_of(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
     found = keys.get("openai")
     assert (found.source, found.value) == ("environment", "sk-environment")
-
-
-def test_an_empty_variable_is_no_key(home: Home):
-    assert keys_of(home, CLAWPY_OPENAI_API_KEY="  ").get("openai") is None
-
-
-def test_variables_of_names_with_a_hyphen():
-    assert variable("my-box") == "CLAWPY_MY_BOX_API_KEY"
 
 
 def test_names_tells_those_that_can_be_told(home: Home):
@@ -270,30 +260,7 @@ def test_what_must_stand_nowhere_is_known_before_it_is_used(home: Home):
     assert "file-value-2" in keys.secrets(), "the operator fixed that"
 
 
-def test_keys_are_compared_as_things_not_as_values():
-    assert Key("a", "file", "x") != Key("a", "file", "x")
-
-
 def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert keys.KEYRING_TIMEOUT_S == 3.0
-
-
-@pytest.mark.long
-def test_without_a_session_bus_no_keyring_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    command = (
-        "import sys; from engine.keys import NoKeyring, system_keyring\n"
-        "try: system_keyring()\n"
-        "except NoKeyring: pass\n"
-        "print('keyring' in sys.modules)"
-    )
-    for name in ("DBUS_SESSION_BUS_ADDRESS", "PYTHON_KEYRING_BACKEND"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    if sys.platform != "linux" or Path(f"/run/user/{os.getuid()}/bus").exists():
-        pytest.skip("this machine has a session bus")
-    said = [subprocess.check_output([sys.executable, "-c", command], text=True).strip()]
-    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
-    said.append(subprocess.check_output([sys.executable, "-c", command], text=True).strip())
-    assert said == ["False", "True"]

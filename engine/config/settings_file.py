@@ -224,11 +224,6 @@ class BadConfig(Refusal):
         self.problems = problems
 
 
-def nesting_problem(file: str) -> Problem:
-    """The problem of a file that no reader can follow."""
-    return Problem(file, "", "tables or lists are nested too deeply; no setting needs more than three levels")
-
-
 def syntax_problem(error: tomllib.TOMLDecodeError, text: str, file: str) -> Problem:
     """The problem of a text that is not TOML."""
     message = str(error)
@@ -339,10 +334,8 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
         raise BadConfig(syntax_problem(error, text, file)) from error
     except ValidationError as error:
         raise BadConfig(*validation_problems(error, text, file, values, overriding)) from error
-    except ValueError as error:  # Python reads no number of so many digits
-        raise BadConfig(Problem(file, "", f"a number in it is too long: {error}")) from error
-    except RecursionError as error:
-        raise BadConfig(nesting_problem(file)) from error
+    except (ValueError, RecursionError) as error:  # a number of too many digits, too many brackets
+        raise BadConfig(Problem(file, "", f"cannot be read: {error}")) from error
 
 
 def overriding_variables(environment: Mapping[str, str]) -> dict[KeyPath, str]:

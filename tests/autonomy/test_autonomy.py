@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.autonomy import CARDS, STATE, Autonomy
+from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.autonomy.schedule import Job, Schedule, next_run
 from engine.autonomy.state import (
     TRANSITIONS,
@@ -315,19 +315,3 @@ def test_the_next_change_is_told_only_where_time_alone_brings_it(
     holds.enabled = True
     clock.advance(timedelta(minutes=30))
     assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.PRIMING, None)
-
-
-def test_a_chore_that_fails_keeps_no_other_from_being_done(
-    database: Database, clock: FakeClock, holds: SetHolds
-) -> None:
-    done: list[str] = []
-    autonomy = Autonomy(
-        database,
-        MutableSettings(Settings()),
-        clock,
-        holds=holds,
-        acting=SimpleNamespace(predict=lambda: None),
-        housekeeping=(lambda: done.append("one"), lambda: 1 / 0, lambda: done.append("three")),
-    )
-    autonomy.schedule.run(STATE)
-    assert done == ["one", "three"]

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from base64 import b64encode
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.model import Assignment, PartOfDay, Proposal, Randomness, part_of_day, sanitise
+from engine.model import Assignment, Proposal, Randomness, sanitise
 from engine.model.base import dollars, microusd
 from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, parting, redact, redact_json, redact_lines
-
-
-@pytest.mark.parametrize(
-    ("hour", "part"),
-    [
-        (4, PartOfDay.NIGHT),
-        (5, PartOfDay.MORNING),
-        (11, PartOfDay.MORNING),
-        (12, PartOfDay.AFTERNOON),
-        (17, PartOfDay.AFTERNOON),
-        (18, PartOfDay.EVENING),
-        (22, PartOfDay.EVENING),
-        (23, PartOfDay.NIGHT),
-    ],
-)
-def test_parts_of_the_day(hour: int, part: PartOfDay) -> None:
-    assert part_of_day(datetime(2026, 1, 5, hour, 59, tzinfo=UTC)) is part
 
 
 @given(st.integers(min_value=0, max_value=10**9))
@@ -41,14 +23,6 @@ def test_ids_repeat_with_a_seed_and_never_without() -> None:
     assert Randomness(7).new_id("pred") == Randomness(7).new_id("pred")
     assert Randomness().new_id("pred") != Randomness().new_id("pred")
     assert Randomness(7).new_id("pred").startswith("pred_")
-
-
-def test_ids_of_one_kind_do_not_depend_on_who_drew_others_meanwhile() -> None:
-    alone, beside = Randomness(7), Randomness(7)
-    beside.new_id("task")
-    assert beside.uniform() == alone.uniform()
-    beside.new_id("task")
-    assert beside.new_id("sess") == alone.new_id("sess") != Randomness(8).new_id("sess")
 
 
 def test_any_edit_changes_the_digest() -> None:

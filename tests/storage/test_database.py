@@ -97,14 +97,6 @@ def test_what_rides_along_is_on_disk_with_the_next_write_that_succeeds(database:
     assert (database.commits, _kept(database)) == (commits + 1, 2)
 
 
-def test_what_rides_along_is_written_at_the_end_at_the_latest(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
-    for expected in (None, 1):
-        database = Database(tmp_path / "d.db", clock=clock, bus=bus)
-        assert _kept(database) == expected
-        state.put_with_next_write(database, "cursor", 1)
-        database.close()
-
-
 def test_a_writer_that_meets_what_it_does_not_expect_answers_and_lives_on(database: Database) -> None:
     def work(tx: Transaction) -> None:
         raise SystemExit("no ordinary fault")
