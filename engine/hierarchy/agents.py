@@ -234,7 +234,7 @@ class Agents:
         reports_to = _reports_to(members)
         for agent_id in reports_to:
             chain = walk_chain(agent_id, reports_to)
-            if chain.stop in ("cycle", "missing") and (chain.stop != "missing" or not chain.leaders):
+            if chain.is_loose and (not chain.leaders or reports_to[chain.leaders[-1]] in reports_to):
                 problems.append(f"{agent_id}: its chain {chain.words}")
         return problems + list(self.config.read().problems)
 

@@ -8,7 +8,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,32 +82,14 @@ DEPTH = 10
 """At most so many leaders are walked; what `cascade_depth` null means."""
 
 
-class Stop(StrEnum):
-    """Why a chain ends where it does."""
-
-    OWNER = "owner"
-    CYCLE = "cycle"
-    MISSING = "missing"
-    DEPTH = "depth"
-
-
 @frozen
 class Chain:
-    """Leaders from the direct one (hop 0) upward. `at` is the id that stopped the walk."""
+    """Leaders from the direct one (hop 0) upward, and why it ends, in words. `is_loose`: it is a circle, or ends at
+    somebody who does not exist."""
 
     leaders: tuple[str, ...]
-    stop: Stop
-    at: str
-
-    @property
-    def words(self) -> str:
-        """Why it ends, for a person."""
-        return {
-            Stop.OWNER: "reaches the owner",
-            Stop.CYCLE: f"stops: {self.at} is already in it, so the chain is a circle",
-            Stop.MISSING: f"stops: {self.at} does not exist",
-            Stop.DEPTH: f"stops after {count(len(self.leaders), 'leader')}",
-        }[self.stop]
+    words: str
+    is_loose: bool = False
 
 
 @frozen
@@ -136,21 +117,18 @@ def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth:
     It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
     """
     leaders: list[str] = []
-    visited = {agent_id}
     current = leader_of(agent_id) or ""
-    while True:
-        if current == OWNER:
-            return Chain(tuple(leaders), Stop.OWNER, current)
-        if current in visited:
-            return Chain(tuple(leaders), Stop.CYCLE, current)
+    while current != OWNER:
+        if current in (agent_id, *leaders):
+            return Chain(tuple(leaders), f"stops: {current} is already in it, so the chain is a circle", is_loose=True)
         above = leader_of(current)
         if above is None:
-            return Chain(tuple(leaders), Stop.MISSING, current)
+            return Chain(tuple(leaders), f"stops: {current} does not exist", is_loose=True)
         if len(leaders) == depth:
-            return Chain(tuple(leaders), Stop.DEPTH, current)
+            return Chain(tuple(leaders), f"stops after {count(depth, 'leader')}")
         leaders.append(current)
-        visited.add(current)
         current = above
+    return Chain(tuple(leaders), "reaches the owner")
 
 
 def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:

@@ -11,7 +11,7 @@ import pytest
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile, read_config
-from engine.hierarchy.organisation import DEPTH, OWNER, Stop, is_leader, resolve_tier, walk_chain
+from engine.hierarchy.organisation import DEPTH, OWNER, resolve_tier, walk_chain
 from engine.model import Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -231,18 +231,9 @@ def test_the_name_decides_when_nothing_else_does(agent_id: str, tier: int) -> No
     assert rule.startswith("the name: ")
 
 
-@pytest.mark.parametrize("archetype", ["", "no such archetype"])
-def test_tier_four_is_the_default(archetype: str) -> None:
-    assert resolve_tier("gardener", assigned=None, archetype=archetype) == (4, "default; no other rule applies")
-
-
-def test_leaders_emit_and_workers_receive() -> None:
-    assert [tier for tier in range(1, 6) if is_leader(tier)] == [1, 2, 3]
-
-
-@pytest.mark.parametrize(("leaders", "stop"), [(10, Stop.OWNER), (11, Stop.DEPTH)])
-def test_ten_leaders_are_walked_and_no_more(leaders: int, stop: Stop) -> None:
+@pytest.mark.parametrize(("leaders", "words"), [(10, "reaches the owner"), (11, "stops after 10 leaders")])
+def test_ten_leaders_are_walked_and_no_more(leaders: int, words: str) -> None:
     names = [f"a{n}" for n in range(leaders + 1)]
     chain = walk_chain("a0", dict(zip(names, [*names[1:], OWNER], strict=True)))
-    assert chain.stop is stop
+    assert chain.words == words
     assert len(chain.leaders) == DEPTH

@@ -98,12 +98,6 @@ def test_similarity_at_its_boundary() -> None:
     assert find_pattern("", (Pattern("a", ""),)) is None
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_similarity_is_symmetric_and_between_0_and_1(text: str, other: str) -> None:
-    assert similarity(text, other) == similarity(other, text)
-    assert 0 <= similarity(text, other) <= 1
-
-
 def test_confidence_comes_from_how_it_was_established() -> None:
     expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
     assert {basis: confidence(basis).value for basis in Basis} == expected

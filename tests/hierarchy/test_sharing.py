@@ -18,9 +18,8 @@ from engine.hierarchy.sharing import Fetched
 from engine.model import BubbleState
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
+from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world
 
 
 @dataclass
@@ -57,22 +56,6 @@ class Shared:
         uses = [use for at, use in self.counts.values() if at > cursor]
         self._cut("after fetch")
         return Fetched(entries, uses, self.seq)
-
-
-def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    shared = Shared(cuts=["before fetch", "before push", "after push", "before push"])
-    world = make_world(tmp_path, database, clock, store=shared)
-    world.bubbles.offer(learning())
-    report = world.bubbles.flush()
-    assert report.failed == "cut before push"
-    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]  # local first
-    while shared.cuts:
-        world.bubbles.flush()
-    assert world.bubbles.flush().failed == ""
-    assert [one.body["text"] for _, one in shared.rows.values()] == ["alpha1 beta1 gamma1 delta1"]
-    [failure] = Ledger(database).latest(kinds=("CloudSyncFailed",))
-    assert failure.payload["message"].startswith("cut")
-    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
 
 
 def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: FakeClock) -> None:

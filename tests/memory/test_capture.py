@@ -173,12 +173,6 @@ class TestStoring:
         assert (memory.kind, memory.source, memory.agent) == ("decision", "session_1:2", "backend_builder")
         assert "captured" in memory.tags
 
-    def test_again_changes_nothing(self, captures: Captures) -> None:
-        captures.capture_session("session_1")
-        before = captures.entries()
-        captures.capture_session("session_1")
-        assert captures.entries() == before
-
     def test_another_session_that_says_the_same_is_counted(self, captures: Captures, work: FakeWork) -> None:
         captures.capture_session("session_1")
         work.add(view("session_2"), ("say", "We decided to keep the old parser!"))
@@ -195,9 +189,6 @@ class TestStoring:
         assert captures.count() == (3, newest[0].at)
         assert len(captures.between(clock.now(), clock.now() + timedelta(seconds=1))) == 3
         assert captures.between(clock.now() + timedelta(seconds=1), clock.now() + timedelta(days=1)) == []
-
-    def test_a_session_that_nobody_knows_is_nothing(self, captures: Captures) -> None:
-        assert captures.capture_session("nobody") == []
 
 
 # -- other agents' transcripts

@@ -272,7 +272,3 @@ def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Datab
     made, source = Kept("learnings"), Kept("files")
     Forgetting(database, [made, source], text_of=lambda id: None, second_pass=[made]).forget("Jan Vandersloot")
     assert order == ["learnings", "files", "learnings"]
-
-
-def test_learnings_are_what_is_erased_once_more(engine: Engine) -> None:
-    assert engine.learnings.texts in engine.knowledge.forgetting._second_pass

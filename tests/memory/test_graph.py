@@ -78,13 +78,6 @@ def test_what_was_put_is_there_after_a_restart(graph: TaskGraph, tmp_path: Path)
     assert document["tasks"][1]["edges"] == [["derived_from", "a", 1.0]]
 
 
-def test_one_hop_goes_both_ways_and_no_further(graph: TaskGraph) -> None:
-    graph.relate("a", Relation.BLOCKS, "b")
-    graph.relate("c", Relation.RELATED_TO, "a")
-    graph.relate("b", Relation.BLOCKS, "d")
-    assert {found.task_id for _, found in graph.neighbours(["a"])} == {"b", "c"}
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -21,7 +21,6 @@ from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
 from engine.model import Layer, RecallQuery
 from engine.storage.database import Database
-from engine.wiring.organisation import chroma_database
 from tests.memory.conftest import WordVectors, turns
 from tests.memory.test_index import LONG, nearest, until
 
@@ -115,11 +114,6 @@ def test_a_server_holds_the_index_and_may_be_lost(memory: MemoryService, server:
     server.start()  # and with nothing in it
     until(lambda: nearest(memory, "word17 thing3") == "word17 thing3")
     assert on_server(memory) == 31
-
-
-def test_the_name_of_a_homes_database() -> None:
-    assert chroma_database("home_7k2m9x4qd1ab") == "clawpy-home-7k2m9x4qd1ab"
-    assert chroma_database("höme /x") == "clawpy-h-me-x"
 
 
 def test_the_token_is_not_shown() -> None:

@@ -178,10 +178,3 @@ def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(files: AgentFile
     until(lambda: ("away", "", "on disk") in told(database))
     assert ("gardener", "", "on disk") in told(database)
     files.close()
-
-
-def test_what_changed_while_the_watcher_began_shows_up(files: AgentFiles, database: Database) -> None:
-    files._known = {("gardener", "soul.md"): files.read("gardener", "soul.md").digest}
-    (files.folder / "gardener" / "soul.md").write_text("theirs\n")
-    assert not files.is_set()
-    assert told(database) == [("gardener", "soul.md", "on disk")]
