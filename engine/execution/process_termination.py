@@ -148,30 +148,6 @@ class PidFiles:
             file.unlink(missing_ok=True)
 
 
-@frozen
-class SessionProcesses:
-    """The processes of a session by its files."""
-
-    session_id: str
-    leaders: tuple[psutil.Process, ...]
-    """The first processes of its commands that are still alive."""
-    group: Path | None
-    """Its control group."""
-
-
-def read_pid_files(folder: Path) -> Iterator[SessionProcesses]:
-    """The processes of each session that has files in `folder`."""
-    sessions: dict[str, SessionProcesses] = {}
-    for session_id, _, process in _read_entries(folder):
-        session = sessions.get(session_id, SessionProcesses(session_id, (), None))
-        if isinstance(process, Path):
-            session = replace(session, group=process)
-        elif process is not None:
-            session = replace(session, leaders=(*session.leaders, process))
-        sessions[session_id] = session
-    yield from sessions.values()
-
-
 def remove_stale(folder: Path) -> None:
     """Remove the files whose process has ended or whose group is gone."""
     for _, file, process in _read_entries(folder):
@@ -216,6 +192,8 @@ def _read_start(file: Path) -> str:
         return ""
 
 
+# Finding and ending
+
 GRACE_S = 0.3
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -228,46 +206,78 @@ SUPERVISOR = supervisor.NAME.decode()
 _KEEPERS = ("bwrap", SUPERVISOR)
 
 
-def end_processes(
-    session_id: str, leaders: Iterable[psutil.Process] = (), grace: float = GRACE_S, group: Path | None = None
-) -> bool:
-    """End `leaders`, their descendants and groups, all in the control `group`, and every process that carries
-    `session_id`'s mark ("" for none): SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
-    leaders = list(leaders)
-    began = time.monotonic()
-    if grace:
-        running = find_processes(session_id, leaders, group)
-        for process in running:
-            # A keeper ends when the processes that it keeps have ended; ended first, it would kill them at once.
-            if name_of(process) not in _KEEPERS:
-                with contextlib.suppress(psutil.Error):
+@frozen
+class SessionProcesses:
+    """The processes of a session: its commands, their descendants and groups, all in its control group, and every
+    process that carries its mark."""
+
+    session_id: str = ""
+    """Whose mark is looked for; "" for none."""
+    leaders: tuple[psutil.Process, ...] = ()
+    """The first processes of its commands."""
+    group: Path | None = None
+    """Its control group."""
+
+    def find(self) -> list[psutil.Process]:
+        """Those that are alive."""
+        processes: dict[int, psutil.Process] = {}
+        for leader in self.leaders:
+            with contextlib.suppress(psutil.Error):
+                processes |= {process.pid: process for process in (leader, *leader.children(recursive=True))}
+        for pid in [] if self.group is None else member_pids(self.group):
+            with contextlib.suppress(psutil.Error):
+                processes.setdefault(pid, psutil.Process(pid))
+        if self.session_id:
+            processes |= {process.pid: process for process in marked_processes(self.session_id)}
+        return [process for process in processes.values() if _is_alive(process)]
+
+    def kill(self, survivors: Sequence[psutil.Process]) -> None:
+        """Kill `survivors` of `find`. A supervisor is only told to end: it does when nothing that it keeps is left.
+        Killed before, it would set free programs that fork faster than a list of processes is read."""
+        if self.group is not None:
+            kill_members(self.group)
+        supervisors = [leader for leader in self.leaders if leader in survivors and name_of(leader) == SUPERVISOR]
+        for process in [*supervisors, *(process for process in survivors if process not in supervisors)]:
+            with contextlib.suppress(psutil.Error):
+                if process in supervisors:
+                    process.resume()
                     process.terminate()
-        wait_for_deaths(running, began + grace)
-    while True:
-        survivors = find_processes(session_id, leaders, group)
-        if not survivors or time.monotonic() - began > GIVE_UP_S + grace:
-            return not survivors
-        kill_processes(survivors, leaders, group)
-        wait_for_deaths(survivors, time.monotonic() + 0.02)
+                else:
+                    process.kill()
+        for leader in self.leaders:
+            if leader not in supervisors and _is_alive(leader):
+                kill_group(leader.pid)
+
+    def end(self, grace: float = GRACE_S) -> bool:
+        """End them: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
+        began = time.monotonic()
+        if grace:
+            running = self.find()
+            for process in running:
+                # A keeper ends when the processes that it keeps have ended; ended first, it would kill them at once.
+                if name_of(process) not in _KEEPERS:
+                    with contextlib.suppress(psutil.Error):
+                        process.terminate()
+            wait_for_deaths(running, began + grace)
+        while survivors := self.find():
+            if time.monotonic() - began > GIVE_UP_S + grace:
+                return False
+            self.kill(survivors)
+            wait_for_deaths(survivors, time.monotonic() + 0.02)
+        return True
 
 
-def kill_processes(survivors: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
-    """Kill the `survivors` of a session. A supervisor is only told to end: it does when nothing that it keeps is left.
-    Killed before, it would set free programs that fork faster than a list of processes is read."""
-    if group is not None:
-        kill_members(group)
-    supervisors = [leader for leader in leaders if leader in survivors and name_of(leader) == SUPERVISOR]
-    others = [process for process in survivors if process not in supervisors]
-    for keeper in supervisors:
-        with contextlib.suppress(psutil.Error):
-            keeper.resume()
-            keeper.terminate()
-    for process in others:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    for leader in leaders:
-        if leader not in supervisors and _is_alive(leader):
-            kill_group(leader.pid)
+def read_pid_files(folder: Path) -> list[SessionProcesses]:
+    """The processes of each session that has files in `folder`."""
+    sessions: dict[str, SessionProcesses] = {}
+    for session_id, _, process in _read_entries(folder):
+        session = sessions.get(session_id, SessionProcesses(session_id))
+        if isinstance(process, Path):
+            session = replace(session, group=process)
+        elif process is not None:
+            session = replace(session, leaders=(*session.leaders, process))
+        sessions[session_id] = session
+    return [*sessions.values()]
 
 
 def marked_processes(session_id: str) -> list[psutil.Process]:
@@ -294,23 +304,6 @@ def _pids_with(variable: str) -> Iterator[int]:
                 variables = stream.read().split(b"\0")
             if entry in variables:
                 yield int(name)
-
-
-def find_processes(
-    session_id: str, leaders: Iterable[psutil.Process], group: Path | None = None
-) -> list[psutil.Process]:
-    """The living processes of a session; see `end_processes`."""
-    processes: dict[int, psutil.Process] = {}
-    for leader in leaders:
-        with contextlib.suppress(psutil.Error):
-            for process in (leader, *leader.children(recursive=True)):
-                processes[process.pid] = process
-    for pid in [] if group is None else member_pids(group):
-        with contextlib.suppress(psutil.Error):
-            processes.setdefault(pid, psutil.Process(pid))
-    if session_id:
-        processes |= {process.pid: process for process in marked_processes(session_id)}
-    return [process for process in processes.values() if _is_alive(process)]
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -367,7 +360,7 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     def find_alive() -> list[tuple[SessionProcesses, list[psutil.Process]]]:
         alive = []
         for session in read_pid_files(pid_folder):
-            if processes := find_processes(session.session_id, session.leaders, session.group):
+            if processes := session.find():
                 session_of.update(dict.fromkeys(processes, session.session_id))
                 alive.append((session, processes))
         return alive
@@ -380,7 +373,7 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
         if not alive:
             break
         for session, processes in alive:
-            kill_processes(processes, session.leaders, session.group)
+            session.kill(processes)
         wait_for_deaths(
             [process for _, processes in alive for process in processes], min(until, time.monotonic() + 0.02)
         )

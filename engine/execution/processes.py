@@ -23,8 +23,7 @@ from engine.execution.process_termination import (
     GRACE_S,
     SUPERVISOR,
     PidFiles,
-    end_processes,
-    find_processes,
+    SessionProcesses,
     kill_group,
     name_of,
 )
@@ -153,7 +152,7 @@ class Processes:
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """End a child and the rest of its group at once, and close its pipes."""
         if not has_ended(process):
-            end_processes("", [psutil.Process(process.pid)], grace=0)
+            SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
         # While the leader is not reaped, no other process can have its number: the group is surely ours.
         if has_ended(process) or name_of(psutil.Process(process.pid)) != SUPERVISOR:
             kill_group(process.pid)
@@ -172,10 +171,10 @@ class Processes:
         nothing is left. Nothing can be started any more from the first moment. Safe to call again."""
         with self._lock:
             self._closed = True
-            leaders = list(self._leaders.values())
+            leaders = tuple(self._leaders.values())
         if not self._marked:
             return True  # nothing was ever started: no need to look through all processes of the machine, twice
-        gone = end_processes(self.session_id, leaders, grace, self._group)
+        gone = SessionProcesses(self.session_id, leaders, self._group).end(grace)
         if gone and self._pid_files is not None:
             if self._group is not None:
                 process_termination.remove_group(self._group)
@@ -186,11 +185,11 @@ class Processes:
         """Why its processes together exceed a limit; "" when they do not. Takes a few milliseconds while something
         runs."""
         with self._lock:
-            leaders = list(self._leaders.values())
+            leaders = tuple(self._leaders.values())
         if not leaders:
             return ""
         memory = count = 0
-        for process in find_processes("", leaders, self._group):
+        for process in SessionProcesses(leaders=leaders, group=self._group).find():
             with contextlib.suppress(psutil.Error):
                 memory += process.memory_info().rss
                 count += 1
@@ -216,7 +215,7 @@ class Processes:
             while True:
                 now = time.monotonic()
                 if (end is not None and now >= end) or (cancel is not None and cancel.is_set()):
-                    end_processes("", [psutil.Process(process.pid)], GRACE_S)
+                    SessionProcesses(leaders=(psutil.Process(process.pid),)).end()
                     return True
                 wait_s = _POLL_S if end is None else min(_POLL_S, end - now)
                 if not is_open:

@@ -23,7 +23,7 @@ from engine.config import SettingsSource
 from engine.events import EventBus, FaultReported, SessionOutput
 from engine.execution.admission import Admission
 from engine.execution.live_session import LiveSession, SessionRails, StopRequest
-from engine.execution.process_termination import end_processes, pid_folder, terminate_sessions
+from engine.execution.process_termination import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base, disk_shortage
@@ -264,7 +264,7 @@ class Sessions(Admission):
         messages = []
         terminate_sessions(pid_folder(self._home))
         for row in reversed(interrupted):
-            end_processes(row.id)
+            SessionProcesses(row.id).end()
             self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._remove_scratch(self._scratch_folder)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.process_termination import end_processes, marked_processes
+from engine.execution.process_termination import SessionProcesses, marked_processes
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.sandbox.base import NICE
 
@@ -122,7 +122,7 @@ def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path)
     run = Running(processes, FAMILY, tmp_path)
     until(lambda: len(run.pids) == 4)
     assert {process.pid for process in marked_processes(MARK)} >= set(run.pids)
-    assert end_processes(MARK)
+    assert SessionProcesses(MARK).end()
     assert marked_processes(MARK) == []
     run.thread.join(2)
 
