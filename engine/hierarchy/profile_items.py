@@ -208,6 +208,8 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     return (*changes, *new)
 
 
+# -- versions
+
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")
 TRUST, APPROVED = "trust", "approved"

@@ -91,6 +91,8 @@ def _sentence_ends(text: str) -> Iterator[int]:
             yield match.end()
 
 
+# -- rules
+
 MIN_LENGTH, MAX_LENGTH = 12, 400
 """Characters of a sentence that is taken."""
 

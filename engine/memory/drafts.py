@@ -42,6 +42,9 @@ MAX_SYNTHESIS = 12_000
 """Characters of the synthesis."""
 
 
+# -- a day
+
+
 @frozen
 class Day:
     """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with how many `files` of each landed;
@@ -174,6 +177,9 @@ def _speaker(capture: Capture) -> str:
 
 def _group_of(workspace: str) -> str:
     return group_name(PurePath(workspace).name)
+
+
+# -- what waits
 
 
 class DraftRow(Row, table=True):

@@ -179,6 +179,8 @@ def _head(memory: Memory, previous: Memory | None) -> str:
     return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"
 
 
+# -- searching
+
 MAX_EXACT = 20_000
 """Chunks up to which all vectors are held in memory and compared exactly (30 MB)."""
 
