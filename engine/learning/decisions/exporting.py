@@ -127,11 +127,7 @@ class Exporter:
                     f"{count(len(new), 'new pair')}; a batch needs at least {MIN_BATCH}",
                     MORE_PAIRS,
                 )
-            payload = {
-                "pairs": [pair.id for pair in new],
-                "offset": _size(self.file),
-                "weights_offset": _size(_weights_file(self.file)),
-            }
+            payload = {"pairs": [pair.id for pair in new]}
             return begin_intent(tx, EXPORT_INTENT, self.file.name, payload), payload
 
         intent, payload = self._database.write(begin)
@@ -197,10 +193,8 @@ class Exporter:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
         batch = self._redacted(rows)
         plain = encode_lines(preference_line(pair, Shape.PLAIN) for pair in batch)
-        _append_once(self.file, payload["offset"], plain)
-        _append_once(
-            _weights_file(self.file), payload["weights_offset"], encode_lines(weight_line(pair) for pair in batch)
-        )
+        _append_once(self.file, plain)
+        _append_once(_weights_file(self.file), encode_lines(weight_line(pair) for pair in batch))
 
         def done(tx: Transaction) -> None:
             tx.session.execute(
@@ -251,26 +245,16 @@ def _approved_cards(session: Session) -> list[tuple[str, str]]:
     return [(context, answer(prompt, channel, confidence, why)) for prompt, channel, confidence, context, why in rows]
 
 
-def _append_once(file: Path, offset: int, data: bytes) -> None:
-    """Write `data` into `file` at `offset`, unless an earlier attempt did that already.
-
-    What others appended meanwhile stays after it. In a file that is shorter now, it goes to the end.
-    """
+def _append_once(file: Path, data: bytes) -> None:
+    """Append `data`, unless an earlier attempt did that already."""
     before = file.read_bytes() if file.exists() else b""
-    head, tail = before[:offset], before[offset:]
-    if tail.startswith(data):
-        return
-    if head and not head.endswith(b"\n"):
-        head += b"\n"
-    write_atomic(file, head + data + tail)
+    if data not in before:
+        gap = b"\n" if before and not before.endswith(b"\n") else b""
+        write_atomic(file, before + gap + data)
 
 
 def _weights_file(file: Path) -> Path:
     return file.with_suffix(".weights.jsonl")
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
 
 
 def _count_lines(file: Path) -> int:

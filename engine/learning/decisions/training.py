@@ -206,25 +206,14 @@ class Training:
         """The settings and examples of the next run, and the last run whose model was adopted."""
         if hold := self._hold_reason():
             raise Refusal("held", f"no training can start: {hold}", "clawpy resume")
-        plan, missing = self._twin.plan(), list[Refusal]()
-        adopted = self._newest(TrainingRun.state == RunState.ADOPTED)
-        declined = self._newest(TrainingRun.state == RunState.KEPT_OLD)
-        try:
-            self._twin.open_provider().close()  # reports a missing key before anything is prepared
-        except Refusal as refusal:
-            missing.append(refusal)
+        plan = self._twin.plan()
+        self._twin.open_provider().close()  # reports a missing key before anything is prepared
         if not plan.base_model:
             fix = "clawpy config set training.baseModel MODEL"
-            missing.append(Refusal("no_base_model", "no model to train is set", fix))
-        batch = None
-        try:
-            batch = make_batch(self._exporter, first=adopted is None and declined is None)
-        except Refusal as refusal:
-            missing.append(refusal)
-        if batch is None or missing:
-            messages, fixes = (refusal.message for refusal in missing), (refusal.fix for refusal in missing)
-            raise Refusal(missing[0].code, "; ".join(messages), "; ".join(fixes))
-        return plan, batch, adopted
+            raise Refusal("no_base_model", "no model to train is set", fix)
+        adopted = self._newest(TrainingRun.state == RunState.ADOPTED)
+        declined = self._newest(TrainingRun.state == RunState.KEPT_OLD)
+        return plan, make_batch(self._exporter, first=adopted is None and declined is None), adopted
 
     def step(self) -> TrainingRun | None:
         """Carry out the next step of the run in progress; None without one. An error of the provider becomes a note of
@@ -362,14 +351,16 @@ class Training:
     def restore_former(self) -> TrainingRun:
         """Use the model again that the newest one replaced. Raises `Refusal` `no_training`."""
         run = self._last(RunState.ADOPTED, "in use")
-        self._twin.adopt(run.former_model)
-        return self._move(run.id, RunState.KEPT_OLD, note="switched off by you")
+        return self._use(run.former_model, run, RunState.KEPT_OLD, "switched off by you")
 
     def adopt(self) -> TrainingRun:
         """Use the model of the last finished run, which was not adopted by itself. Raises `Refusal` `no_training`."""
         run = self._last(RunState.KEPT_OLD, "not in use")
-        self._twin.adopt(f"{run.provider}:{run.model}")
-        return self._move(run.id, RunState.ADOPTED, note=f"adopted by you; {run.note}")
+        return self._use(f"{run.provider}:{run.model}", run, RunState.ADOPTED, f"adopted by you; {run.note}")
+
+    def _use(self, model: str, run: TrainingRun, state: RunState, note: str) -> TrainingRun:
+        self._twin.adopt(model)
+        return self._move(run.id, state, note=note)
 
     def _last(self, state: RunState, description: str) -> TrainingRun:
         run = self._newest(TrainingRun.state == state)

@@ -32,7 +32,7 @@ from engine.learning.decisions.training_provider import Provider
 from engine.model import Refusal, TrainingRunView
 from engine.model.text import count, jaccard
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, utc_field
+from engine.storage.rows import Row, utc_field, value_of
 
 # -- examples
 
@@ -206,11 +206,8 @@ class TrainingRun(Row, table=True):
     @property
     def view(self) -> TrainingRunView:
         """The run for screens and JSON."""
-        return TrainingRunView(
-            self.id, self.state, self.method, self.provider, self.checkpoint or self.base_model, self.records,
-            self.model, self.former_model, self.agreement, self.former_agreement, self.held_back, self.cost_microusd,
-            self.note, self.created_at, self.updated_at,
-        )  # fmt: skip
+        base_model = self.checkpoint or self.base_model
+        return value_of(self, TrainingRunView, base_model=base_model, cost=self.cost_microusd)
 
 
 def load_run(tx: Transaction, run_id: str) -> TrainingRun:

@@ -117,12 +117,12 @@ def crash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """The first batch is cut off at a step."""
     real, calls = exporting._append_once, 0
 
-    def cut(file: Path, offset: int, data: bytes) -> None:
+    def cut(file: Path, data: bytes) -> None:
         nonlocal calls
         calls += 1
         if calls - 1 == STEPS.index(request.param):
             raise _Crash
-        real(file, offset, data)
+        real(file, data)
         if calls == len(STEPS) - 1 and request.param == STEPS[-1]:
             raise _Crash
 
