@@ -30,7 +30,7 @@ from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.mission.screen import MissionScreen
+from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest_hold
@@ -48,7 +48,7 @@ FIRST_MODE = "mission"
 
 
 def _make_screen(mode: str) -> Screen[None]:
-    module = import_module(f"clawpy_console.screens.{mode}.screen")
+    module = import_module(f"clawpy_console.screens.{mode}")
     return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
 
 
@@ -76,7 +76,7 @@ class ConsoleApp(CardConsole):
     """
 
     TITLE = "clawpy"
-    CSS_PATH = ["app.tcss", "screens/mission/mission.tcss"]  # with the first screen's, or all is parsed twice
+    CSS_PATH = ["app.tcss", "screens/mission.tcss"]  # with the first screen's, or all is parsed twice
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
     MODES = SCREENS
@@ -171,7 +171,7 @@ class ConsoleApp(CardConsole):
 
     async def _import_dialogs(self) -> None:
         """Import the dialogs that are opened first, so that their key is quick."""
-        for module in ("screens.mission.details", "dialogs.prompt", "dialogs.question"):
+        for module in ("screens.card_details", "dialogs.prompt", "dialogs.question"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:

@@ -28,8 +28,8 @@ from textual.widgets import Static
 
 from clawpy_console.appearance import load_theme, shipped_folder
 from clawpy_console.cli.main import GC_THRESHOLD
-from clawpy_console.screens.work import diff as diff_files
-from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.screens import diff as diff_files
+from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import ChangeSet
 from tests.benchmarks.measuring import format_row, percentile, time_call

@@ -9,7 +9,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission.stack import CardStack
+from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.widgets.rows import Rows
 from engine.frozen import frozen
 from engine.model import Refusal

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
-from clawpy_console.screens.hierarchy.tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
+from clawpy_console.screens.agent_tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
 from engine.model import AgentView
 
 # The organisation as a tree: who is below whom, what is folded, who hangs loose.

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.work import diff
-from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.diff_view import DiffView
-from clawpy_console.screens.work.session_actions import ReplyLine
+from clawpy_console.screens import diff
+from clawpy_console.screens.changes import Changes
+from clawpy_console.screens.diff_view import DiffView
+from clawpy_console.screens.session_actions import ReplyLine
 from engine.model import FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import screen_text
 from tests.console.stand_in import StandIn

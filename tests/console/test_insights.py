@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, predictions, spark
-from clawpy_console.screens.insights import screen as insights
+from clawpy_console.screens import insights
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.events import TrainingMoved

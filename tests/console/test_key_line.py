@@ -16,8 +16,8 @@ from clawpy_console.dialogs.help import Jump, labels, spots
 from clawpy_console.dialogs.prompt import OwnPrompt
 from clawpy_console.dialogs.question import Question
 from clawpy_console.keys import BY_ID
+from clawpy_console.screens import session_actions
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.work import session_actions
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, screen_text, settled, until

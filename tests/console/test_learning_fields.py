@@ -12,7 +12,7 @@ from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
 from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.screens.learning.lists import link_rows
+from clawpy_console.screens.learning_rows import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model.adaptation import LearningRecord

@@ -164,5 +164,5 @@ async def test_folded_the_queue_tells_how_long_something_waits(
 async def test_the_line_about_what_was_just_done_goes_after_a_while(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clawpy_console.screens.mission.screen.MESSAGE_S", 0.3)
+    monkeypatch.setattr("clawpy_console.screens.mission.MESSAGE_S", 0.3)
     await play(console, "escape", "up", sees("Snoozed"), hides("Snoozed"))

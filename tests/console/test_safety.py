@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field
-from clawpy_console.screens.safety import screen as safety
+from clawpy_console.screens import safety
 from clawpy_console.state import AppState, Autonomy
 from engine import open_engine
 from engine.home import Home

@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.formats import moment
-from clawpy_console.screens.work.screen import WorkScreen
+from clawpy_console.screens.work import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import heading_lines
 from clawpy_console.widgets.transcript import Transcript

@@ -15,8 +15,8 @@ from textual.widgets import Static
 from clawpy_console import formats
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work import diff
-from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.screens import diff
+from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import change_words, check_words, file_warnings, is_waiting_to_land

@@ -21,7 +21,7 @@ from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.learning.lists import FAULT, GROUPS, YOURS, Item, link_rows, read_items, shown_rows
+from clawpy_console.screens.learning_rows import FAULT, GROUPS, YOURS, Item, link_rows, read_items, shown_rows
 from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
@@ -115,7 +115,7 @@ class LearningScreen(ConsoleScreen):
 
     MODE = "learning"
     PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
-    CSS_PATH = ["../columns.tcss", "learning.tcss"]
+    CSS_PATH = ["columns.tcss", "learning.tcss"]
     AUTO_FOCUS = "#list"
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "left", "detail": "right", "links": "right"}

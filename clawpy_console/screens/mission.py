@@ -16,9 +16,9 @@ from textual.widgets import Static
 from clawpy_console import formats
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
+from clawpy_console.screens import mission_lists as lists
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.mission import lines, waiting_items
-from clawpy_console.screens.mission.stack import CardStack
+from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
@@ -28,13 +28,13 @@ from engine.model import Card, Refusal, Waiting
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from clawpy_console.screens.mission.evidence import Evidence
+    from clawpy_console.screens.card_evidence import Evidence
 
 REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
 
 LIST_ROWS = {
-    "sessions": lines.work_rows, "queue": lines.waiting_rows, "tasks": lines.task_rows, "agents": lines.agent_rows,
+    "sessions": lists.work_rows, "queue": lists.waiting_rows, "tasks": lists.task_rows, "agents": lists.agent_rows,
 }  # fmt: skip
 """The function that gives the rows of each list, by the id of the list."""
 
@@ -171,7 +171,7 @@ class MissionScreen(ConsoleScreen):
             "#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU")
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
-        self.update_static("#live-title", Content(lines.live_title(state.newest_running, now)))
+        self.update_static("#live-title", Content(lists.live_title(state.newest_running, now)))
         self.update_static("#hidden-panes", self._hidden_panes(state, now))
         self._draw_glance()
 
@@ -222,7 +222,7 @@ class MissionScreen(ConsoleScreen):
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import Field, heading
-        from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines
+        from clawpy_console.screens.card_evidence import Evidence, evidence_fields, parameter_lines
 
         more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
         self.update_static("#why-title", Content.assemble("WHY", more))
@@ -235,7 +235,7 @@ class MissionScreen(ConsoleScreen):
         self.show_fields("#why", fields)
 
     def _read_evidence(self, card: Card) -> None:
-        from clawpy_console.screens.mission.evidence import read_evidence
+        from clawpy_console.screens.card_evidence import read_evidence
 
         self.read(
             lambda engine: read_evidence(engine, card.id), self._show_evidence, group="rails", wait=EVIDENCE_DEBOUNCE_S
@@ -283,7 +283,7 @@ class MissionScreen(ConsoleScreen):
         stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
         self._draw_stack_texts(stack)
-        rows.show(lines.card_rows(stack.cards, len(self._workspaces()) > 1))
+        rows.show(lists.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
         if front is not None and front.id == self._evidence_card_id:
             self._read_evidence(front)  # the cards changed, so the rails may count others
@@ -351,7 +351,7 @@ class MissionScreen(ConsoleScreen):
     def action_details(self) -> None:
         """Open the details of the card in front."""
         if (card := self._stack.front) is not None:
-            from clawpy_console.screens.mission.details import show_details
+            from clawpy_console.screens.card_details import show_details
 
             show_details(self.app, card)
 
@@ -408,11 +408,11 @@ class MissionScreen(ConsoleScreen):
     @on(Rows.Opened, "#queue")
     def _open_waiting(self) -> None:
         if (waiting := self._waiting) is not None:
-            waiting_items.open_item(self.app, waiting)
+            lists.open_waiting(self.app, waiting)
 
     def action_dismiss_waiting(self) -> None:
         if (waiting := self._waiting) is not None:
-            waiting_items.dismiss(self.app, waiting)
+            lists.dismiss_waiting(self.app, waiting)
 
     @on(Rows.Opened, "#sessions")
     def _open_session(self, message: Rows.Opened) -> None:

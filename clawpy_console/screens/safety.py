@@ -251,7 +251,7 @@ class SafetyScreen(ConsoleScreen):
 
     MODE = "safety"
     PURPOSE = "Every piece of work passes these rails, in this order, before it runs."
-    CSS_PATH = ["../columns.tcss", "safety.tcss"]
+    CSS_PATH = ["columns.tcss", "safety.tcss"]
     AUTO_FOCUS = "#rails"
     BINDINGS = bindings("safety", "columns", "filter")
     PANES = {"rails": "left", "blocked": "right", "switches": "third"}

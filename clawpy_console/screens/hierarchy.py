@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,19 +14,22 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.fields import Field
+from clawpy_console.fields import Field, present_fields
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.agent_actions import AgentActions
-from clawpy_console.screens.hierarchy.agent_reader import read_agent
-from clawpy_console.screens.hierarchy.tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
+from clawpy_console.screens.agent_actions import AgentActions
+from clawpy_console.screens.agent_tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
 from clawpy_console.widgets.bars import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
 from clawpy_console.widgets.session import session_row
+from engine import dispatch
 from engine.model import PromptPart, SourceKind
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
@@ -39,7 +42,7 @@ class HierarchyScreen(AgentActions):
 
     MODE = "hierarchy"
     PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
-    CSS_PATH = ["../columns.tcss", "hierarchy.tcss"]
+    CSS_PATH = ["columns.tcss", "hierarchy.tcss"]
     AUTO_FOCUS = "#tree"
     BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
@@ -309,3 +312,43 @@ def _finding_row(finding: Any, now: datetime) -> Row:
         state, state_style = finding["state"].replace("flushed", "sent"), "grey"
     right = f"{state:<8} {formats.age(now - datetime.fromisoformat(finding['createdAt'])):>4}"
     return Row(finding["id"], one_line(finding["text"]), sign, right, "ink", style, state_style)
+
+
+MAX_ITEMS = 200
+"""Maximum number of findings, and of sessions, of an agent that are listed."""
+
+
+def read_agent(engine: Engine, id: str) -> dict[str, Any]:
+    """The content of each tab of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
+    if id == OWNER:
+        queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
+        return {"id": id, "who": organisation_fields(engine), "findings": queued}
+    agent = dispatch(engine, "agents", {"action": "show", "id": id})
+    detail: dict[str, Any] = {"id": id, "who": [*agent_fields.agent_fields(agent)]}
+    if agent.get("retired"):
+        return detail
+    if not agent["agent"]["broken"]:
+        guidance = dispatch(engine, "guidance", {"id": id})
+        detail |= {"guidance": guidance, "teaching": guidance["teaching"], "block": engine.cascade.guidance(id)}
+    findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
+    return detail | {"findings": findings, "work": engine.sessions.list(agent=id, limit=MAX_ITEMS)}
+
+
+def organisation_fields(engine: Engine) -> list[Field]:
+    """All agents together: their work, the settings of guidance, what is wrong. Blocking: call it in a thread."""
+    agents, settings = engine.agents.list(), engine.agents.config.current
+    on_off = {True: "on", False: "off"}
+    used = sum(agent.sessions > 0 for agent in agents)
+    busy = sum(agent.state in ("running", "waiting") for agent in agents)
+    tokens = sum(agent.used for agent in agents)
+    every = formats.age(timedelta(seconds=settings.m2_interval_seconds))
+    budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
+    details = {
+        "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
+        "tokens": f"{tokens:,}, {formats.money(sum(agent.spent for agent in agents))}" if tokens else "",
+        "guidance": f"in prompts {on_off[settings.enable_m1]}, {budget}",
+        "teaching": f"{on_off[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
+        "findings": f"{on_off[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
+        "folder": str(engine.home.agents),
+    }
+    return [*present_fields(details.items()), *agent_fields.problem_fields(engine.agents.problems())]

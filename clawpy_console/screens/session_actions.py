@@ -18,7 +18,7 @@ from clawpy_console.external_programs import open_source
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.work.diff_view import DiffView
+from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, PromptSource, Refusal, SessionView
@@ -356,7 +356,7 @@ class SessionActions(ConsoleScreen):
     # X-ray and the folder
 
     def action_xray(self) -> None:
-        from clawpy_console.screens.work.xray import XRay
+        from clawpy_console.screens.xray import XRay
 
         session = self.session
         if session is None:

@@ -44,7 +44,7 @@ class InsightsScreen(ConsoleScreen):
 
     MODE = "insights"
     PURPOSE = "How useful the cards are to you, and how far you can trust their confidence."
-    CSS_PATH = ["../columns.tcss", "insights.tcss"]
+    CSS_PATH = ["columns.tcss", "insights.tcss"]
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
     PANES = {name: name for name in ("left", "right", "third")}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clawpy_console import formats
 from clawpy_console.fields import Field, bar, heading, present_fields, states
 from clawpy_console.formats import one_line
-from clawpy_console.screens.mission.lines import result_words
-from clawpy_console.screens.mission.stack import signal_words, tier_label
+from clawpy_console.screens.card_stack import signal_words, tier_label
+from clawpy_console.screens.mission_lists import result_words
 from clawpy_console.state import AppState
 from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Source, Tier, Verdict
 

@@ -16,8 +16,8 @@ from clawpy_console import formats
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work.changes import Changes
-from clawpy_console.screens.work.session_actions import PermissionPane, ReplyLine, SessionActions
+from clawpy_console.screens.changes import Changes
+from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
 from clawpy_console.widgets.bars import Columns, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -43,7 +43,7 @@ class WorkScreen(SessionActions):
     """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
     MODE = "work"
-    CSS_PATH = ["../columns.tcss", "work.tcss"]
+    CSS_PATH = ["columns.tcss", "work.tcss"]
     AUTO_FOCUS = "#sessions"
     BINDINGS = bindings("asked", "work", "columns", "filter")
     PANES = {

@@ -1,20 +1,25 @@
-"""The rows of the lists on mission control: cards, work, what waits for you, tasks, agents. Pure functions."""
+"""The lists on mission control: the rows of cards, work, what waits for you, tasks, agents; and what opens there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.formats import fit_to_width, one_line, workspace_name
-from clawpy_console.screens.mission.stack import kind_of_work, tier_label
+from clawpy_console.screens.card_stack import kind_of_work, tier_label
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import session_outcome
-from engine.model import Card, Result, SessionState, SessionView, Tier
+from engine.model import Card, Layer, Result, SessionState, SessionView, Tier, Waiting
+
+if TYPE_CHECKING:
+    from clawpy_console.card_controller import CardConsole
+    from engine import Engine
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
@@ -121,3 +126,74 @@ def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
                 mark, style = ("●", "accent") if channel in busy else ("○", "faint")
                 rows.append(Row(agent.id, channel, mark, used, "grey", style))
     return rows
+
+
+# What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.
+
+
+def open_waiting(app: CardConsole, waiting: Waiting) -> None:
+    """Open the screen where the item is decided, or ask for the decision here."""
+    match waiting.kind:
+        case "fact":
+            app.open("memory", Layer.PARA, waiting.id)
+        case "candidate" | "learning":
+            app.open("learning", waiting.id)
+        case "bubble" if waiting.text:
+            _confirm_approval(app, waiting)
+        case "bubble":
+            from clawpy_console.dialogs.question import send_findings
+
+            send_findings(app)
+        case "notification":
+            _confirm_retry(app, waiting)
+        case _:
+            change = next((change for change in app.state.changes if change.id == waiting.id), None)
+            if session_id := waiting.session_id or (change.session_id if change else ""):
+                app.open("work", session_id)
+
+
+def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
+    """Question whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
+    from clawpy_console.dialogs.question import confirm
+
+    hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
+    question = (
+        f"{hostile}{one_line(waiting.text)}\n\nThis text comes from tools, files or agents. "
+        "If you approve it, it becomes a pattern of a leader and goes into the prompts of all agents below."
+    )
+
+    def approve() -> None:
+        app.call_engine(
+            lambda engine: engine.bubbles.approve(waiting.id),
+            lambda finding: app.report(f"Approved. It reaches {finding.leader} with the next round.", "changes"),
+        )
+
+    confirm(app, "Use it as guidance?", question, "approve", approve, risky=bool(hostile))
+
+
+def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
+    """Question whether to send a notification again; one that is out of date by then is not sent."""
+    from clawpy_console.dialogs.question import confirm
+
+    question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
+
+    def retry() -> None:
+        app.call_engine(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: app.reload(["changes"]))
+
+    confirm(app, "Try again?", question, "try again", retry)
+
+
+DISMISSALS: dict[str, Callable[[Engine, str], object]] = {
+    "notification": lambda engine, id: engine.notify.dismiss_waiting(id),
+    "interrupted": lambda engine, id: engine.acknowledge(id),
+}
+"""The call that dismisses an item, by its kind; others need a decision."""
+
+
+def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
+    """Dismiss a notification or an interrupted session."""
+    call = DISMISSALS.get(waiting.kind)
+    if call is None:
+        app.show_toast("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
+    else:
+        app.call_engine(lambda engine: call(engine, waiting.id), lambda _: app.reload(["changes"]))

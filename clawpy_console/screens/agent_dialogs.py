@@ -17,7 +17,7 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.fields.agent import edited_fields, moved_fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
-from clawpy_console.screens.hierarchy.tree import OWNER, search_text
+from clawpy_console.screens.agent_tree import OWNER, search_text
 from clawpy_console.widgets.bars import KeyLine, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows

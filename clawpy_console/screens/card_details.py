@@ -14,8 +14,8 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.fields import Field, states
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.mission.evidence import Evidence, evidence_fields, parameter_lines, read_evidence
-from clawpy_console.screens.mission.stack import headline
+from clawpy_console.screens.card_evidence import Evidence, evidence_fields, parameter_lines, read_evidence
+from clawpy_console.screens.card_stack import headline
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from engine.model import Card, Refusal

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from clawpy_console import formats
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.screens.work.diff import (
+from clawpy_console.screens.diff import (
     DiffFile,
     Entry,
     Hunk,

@@ -10,9 +10,9 @@ from clawpy_console.dialogs.edit import EditFile
 from clawpy_console.dialogs.question import Answer, Question, confirm, send_findings
 from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
+from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgent
+from clawpy_console.screens.agent_tree import OWNER, Node, Tree, ids_below
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.hierarchy.dialogs import EditProfile, MoveAgent, NewAgent
-from clawpy_console.screens.hierarchy.tree import OWNER, Node, Tree, ids_below
 from clawpy_console.widgets.bars import TabLine
 from engine.frozen import frozen
 from engine.model import AgentView, LeaderProfile, TeachingResult

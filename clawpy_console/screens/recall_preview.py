@@ -16,7 +16,7 @@ from clawpy_console.fields import Field, bar, heading
 from clawpy_console.fields.learning import recalled_fields
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.memory.entries import LAYER_NAMES
+from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText

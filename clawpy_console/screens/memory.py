@@ -19,10 +19,10 @@ from clawpy_console.fields import Document, Field
 from clawpy_console.fields.learning import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
+from clawpy_console.screens import memory_entries
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.memory import entries
-from clawpy_console.screens.memory.entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
-from clawpy_console.screens.memory.recall_preview import RecallPreview
+from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
+from clawpy_console.screens.recall_preview import RecallPreview
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
@@ -51,7 +51,7 @@ class MemoryScreen(ConsoleScreen):
 
     MODE = "memory"
     PURPOSE = "What agents remember, where it came from, and what a task would recall."
-    CSS_PATH = ["../columns.tcss", "memory.tcss"]
+    CSS_PATH = ["columns.tcss", "memory.tcss"]
     AUTO_FOCUS = "#layers"
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
@@ -167,8 +167,8 @@ class MemoryScreen(ConsoleScreen):
 
         def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
             if by_meaning:
-                return entries.search_by_meaning(engine, layer, needle)
-            return entries.read_page(engine, layer, needle), ()
+                return memory_entries.search_by_meaning(engine, layer, needle)
+            return memory_entries.read_page(engine, layer, needle), ()
 
         self.read(read, self._show_found, group="entries", wait=wait)
 
@@ -186,7 +186,7 @@ class MemoryScreen(ConsoleScreen):
     @property
     def _has_more(self) -> bool:
         """Whether the layer may have entries that are not read yet."""
-        return bool(self._entries) and len(self._entries) % entries.PAGE_SIZE == 0
+        return bool(self._entries) and len(self._entries) % memory_entries.PAGE_SIZE == 0
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self) -> None:
@@ -215,7 +215,7 @@ class MemoryScreen(ConsoleScreen):
         layer, before, needle = self._layer, self._entries, " ".join(self.needle)
         if self._has_more and self.entry is before[-1]:
             self.read(
-                lambda engine: [*before, *entries.read_page(engine, layer, needle, before)],
+                lambda engine: [*before, *memory_entries.read_page(engine, layer, needle, before)],
                 self._show_entries,
                 group="entries",
             )
@@ -227,7 +227,7 @@ class MemoryScreen(ConsoleScreen):
             self._detail_entry, self._links = None, []
             self._draw_detail()
         else:
-            self.read(lambda engine: entries.entry_with_links(engine, entry), self._show_detail, group="detail")
+            self.read(lambda engine: memory_entries.entry_with_links(engine, entry), self._show_detail, group="detail")
 
     def _show_detail(self, entry_with_links: tuple[Entry, list[Entry]]) -> None:
         before = self._detail_entry
@@ -266,7 +266,7 @@ class MemoryScreen(ConsoleScreen):
             self._show_entries([entry])
             self.go_to("entries")
 
-        self.read(lambda engine: entries.find_entry(engine, layer, id), on_entry, group="single")
+        self.read(lambda engine: memory_entries.find_entry(engine, layer, id), on_entry, group="single")
 
     # Filter and meaning
 
