@@ -64,9 +64,6 @@ class Help(Dialog[None]):
         here = [action for action in ACTIONS if action.id in self._here and action.group != "app"]
         groups = [("In this pane, now", here)]
         groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
-        if len(terms) == 1 and len(terms[0]) == 1:
-            keys = {action.id: shown_keys(action.id, self.app.keymap).lower().split() for action in ACTIONS}
-            groups.insert(0, (f"The key {terms[0]}", [action for action in ACTIONS if terms[0] in keys[action.id]]))
         shown: list[Action] = []
         for title, actions in groups:
             matches = [action for action in actions if action not in shown and self._matches(action, terms)]

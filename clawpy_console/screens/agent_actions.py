@@ -14,7 +14,6 @@ from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgen
 from clawpy_console.screens.agent_tree import OWNER, Node, Tree, ids_below
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.bars import TabLine
-from engine.frozen import frozen
 from engine.model import AgentView, LeaderProfile, TeachingResult
 
 if TYPE_CHECKING:
@@ -36,18 +35,11 @@ ASSIGNED_RULE = "tier_assignments"
 TEACHING_RESULTS = ("taught", "unchanged", "skipped")
 
 
-@frozen
-class Change:
-    """A change that can be undone."""
-
-    message: str
-    undo: Callable[[Engine], object]
-
-
 class AgentActions(ConsoleScreen):
     """Base of the screen: the keys that change the agent under the cursor. The last change can be undone."""
 
-    _last_change: Change | None = None
+    _last_change: tuple[str, Callable[[Engine], object]] | None = None
+    """The message of the last change, and the call that undoes it."""
 
     @property
     def node(self) -> Node | None:
@@ -242,15 +234,16 @@ class AgentActions(ConsoleScreen):
 
     def action_undo(self) -> None:
         """Undo the last change."""
-        if (change := self._last_change) is None:
+        if self._last_change is None:
             return
+        message, undo = self._last_change
 
         def on_undone(_: object) -> None:
             self._last_change = None
-            self.app.report(f"Undone: {change.message}", "agents")
+            self.app.report(f"Undone: {message}", "agents")
             self.refresh_bindings()
 
-        self.app.call_engine(change.undo, on_undone)
+        self.app.call_engine(undo, on_undone)
 
     def _change(
         self,
@@ -266,7 +259,7 @@ class AgentActions(ConsoleScreen):
         )
 
     def _on_changed(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
-        self._last_change = Change(message, undo)
+        self._last_change = message, undo
         self.app.report(f"{message}. Undo: {self.key_of('hierarchy.undo')}", "agents")
         if select:
             self.show(select)

@@ -65,14 +65,19 @@ class Node:
 class Folds:
     """The rows that the operator folded and unfolded."""
 
-    closed: frozenset[str] = frozenset()
-    """The rows that are folded."""
-    with_unused: frozenset[str] = frozenset()
-    """The leaders whose unused agents are shown."""
+    toggled: frozenset[str] = frozenset()
+    """The rows that are not as they are at first: retired agents and those never used folded, all others unfolded."""
     show_all: bool = False
     """Whether all unused agents are shown."""
-    visible: frozenset[str] = frozenset()
-    """The unused agents that are shown because another screen led to them."""
+
+    def is_open(self, id: str) -> bool:
+        """Whether the rows below a row are shown."""
+        return (id in self.toggled) == id.startswith((FOLD, RETIRED))
+
+    def showing(self, agent: AgentView, leaders: Iterable[str]) -> Folds:
+        """With the rows of its `leaders` unfolded, so that an agent is shown."""
+        unused = () if is_busy(agent) else [f"{FOLD}{leader}" for leader in leaders]
+        return replace(self, toggled=self.toggled.difference(leaders).union(unused))
 
 
 def tree_nodes(
@@ -81,12 +86,9 @@ def tree_nodes(
     """The rows of the tree. With `needle`, words in lower case, only the agents that match them, and their leaders."""
     below, reasons = _place_agents(agents, retired)
     matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), needle)}
-    visible = matching if needle else {agent.id for agent in agents if is_busy(agent) or agent.id in folds.visible}
+    visible = matching if needle else {agent.id for agent in agents if is_busy(agent)}
     visible = visible.union(leaders(agents, visible))
     fold_unused = not needle and not folds.show_all and len(agents) > FOLD_ABOVE
-
-    def is_open(id: str) -> bool:
-        return bool(needle) or (id in folds.with_unused if id == RETIRED else id not in folds.closed)
 
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
@@ -98,7 +100,7 @@ def tree_nodes(
         ]
         unused = [member for member in members if member.id not in visible]
         unused_count = sum(1 + len(ids_reached(below, agent.id)) for agent in unused) if fold_unused else 0
-        with_unused = node.id in folds.with_unused or (node.agent is not None and node.id not in visible)
+        with_unused = folds.is_open(f"{FOLD}{node.id}") or (node.agent is not None and node.id not in visible)
         if unused_count < 2 or with_unused or node.id.startswith(GROUP):
             return rows
         names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
@@ -112,7 +114,7 @@ def tree_nodes(
         node = todo.pop()
         members = children(node)
         if members or node.id == OWNER:
-            node = replace(node, open=is_open(node.id))
+            node = replace(node, open=bool(needle) or folds.is_open(node.id))
         elif node.id.startswith(GROUP):
             continue
         rows.append(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -19,7 +19,7 @@ from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_actions import AgentActions
-from clawpy_console.screens.agent_tree import FOLD, GROUP, OWNER, RETIRED, STATES, Folds, Tree, leaders, tree_nodes
+from clawpy_console.screens.agent_tree import FOLD, GROUP, OWNER, STATES, Folds, Tree, leaders, tree_nodes
 from clawpy_console.widgets.bars import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -97,13 +97,12 @@ class HierarchyScreen(AgentActions):
 
     def _draw_tree(self) -> None:
         state, tree, agent_id = self.state, self.query_one("#tree", Tree), self._agent_to_select
-        is_listed = any(agent.id == agent_id for agent in state.agents)
-        if is_listed:  # unfold the rows above it
-            folds, above = self._folds, {agent_id, OWNER, *leaders(state.agents, [agent_id])}
-            self._folds = replace(folds, closed=folds.closed - above, visible=folds.visible | {agent_id})
+        agent = next((agent for agent in state.agents if agent.id == agent_id), None)
+        if agent is not None:
+            self._folds = self._folds.showing(agent, [OWNER, *leaders(state.agents, [agent_id])])
         nodes = tree_nodes(state.agents, state.retired, folds=self._folds, needle=self.needle)
         tree.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
-        if is_listed:
+        if agent is not None:
             tree.select(agent_id)
             self._agent_to_select = ""
         total = f"{len(state.agents):,}"
@@ -223,20 +222,17 @@ class HierarchyScreen(AgentActions):
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
-        folds, ids = self._folds, frozenset({message.row_id.removeprefix(FOLD)})
         node = self.query_one("#tree", Tree).nodes[message.row_id]
-        unfold = message.unfold if message.unfold is not None else not node.open
-        if message.row_id.startswith(FOLD) or message.row_id == RETIRED:
-            self._folds = replace(folds, with_unused=folds.with_unused | ids if unfold else folds.with_unused - ids)
-        elif node.open is not None:
-            self._folds = replace(folds, closed=folds.closed - ids if unfold else folds.closed | ids)
+        can_fold = node.open is not None or node.id.startswith(FOLD)
+        if can_fold and message.unfold in (None, not node.open):
+            self._folds = replace(self._folds, toggled=self._folds.toggled ^ {node.id})
         self._draw_tree()
 
     def action_everyone(self) -> None:
         """Show agents that never worked, or fold them again."""
         show_all = not self._folds.show_all
-        with_unused = self._folds.with_unused if show_all else frozenset()
-        self._folds = replace(self._folds, show_all=show_all, with_unused=with_unused)
+        folded = frozenset(id for id in self._folds.toggled if not id.startswith(FOLD))
+        self._folds = Folds(self._folds.toggled if show_all else folded, show_all)
         self._draw_tree()
         self.app.show_toast("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
 
@@ -335,20 +331,13 @@ def read_agent(engine: Engine, id: str) -> dict[str, Any]:
 
 
 def organisation_fields(engine: Engine) -> list[Field]:
-    """All agents together: their work, the settings of guidance, what is wrong. Blocking: call it in a thread."""
-    agents, settings = engine.agents.list(), engine.agents.config.current
-    on_off = {True: "on", False: "off"}
-    used = sum(agent.sessions > 0 for agent in agents)
+    """All agents together: their work, and what is wrong. Blocking: call it in a thread."""
+    agents = engine.agents.list()
+    used, tokens = sum(agent.sessions > 0 for agent in agents), sum(agent.used for agent in agents)
     busy = sum(agent.state in ("running", "waiting") for agent in agents)
-    tokens = sum(agent.used for agent in agents)
-    every = formats.age(timedelta(seconds=settings.m2_interval_seconds))
-    budget = f"at most {settings.m1_token_budget:,} tokens (enable_m1, m1_token_budget)"
     details = {
         "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
         "tokens": f"{tokens:,}, {formats.money(sum(agent.spent for agent in agents))}" if tokens else "",
-        "guidance": f"in prompts {on_off[settings.enable_m1]}, {budget}",
-        "teaching": f"{on_off[settings.enable_m2]} (enable_m2), every {every} (m2_interval_seconds)",
-        "findings": f"{on_off[settings.enable_upward_bubbling]} (enable_upward_bubbling)",
         "folder": str(engine.home.agents),
     }
     return [*present_fields(details.items()), *agent_fields.problem_fields(engine.agents.problems())]

@@ -72,12 +72,7 @@ def file_warnings(files: Sequence[FileChange], width: int, limit: int) -> list[C
     """At most `limit` warnings about files, one line each: those that cannot be landed first."""
     refused = [(f"✗ {file.path}: {file.refused}; cannot be landed", "$wrong") for file in files if file.refused]
     noted = [(f"▲ {file.path}: {file.note}", "$wants") for file in files if file.note and not file.refused]
-    lines = [*refused, *noted]
-    if len(lines) > limit:
-        omitted = lines[limit - 1 :]
-        summary = f"▲ {formats.count(len(omitted), 'more file')} marked in the list below"
-        lines = [*lines[: limit - 1], (summary, "$wrong" if len(refused) >= limit else "$wants")]
-    return [Content.styled(crop(text, width), style) for text, style in lines]
+    return [Content.styled(crop(text, width), style) for text, style in [*refused, *noted][:limit]]
 
 
 def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
@@ -157,13 +152,11 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     check = session.check
     if check is None or not check.failing or session.facts.get("culprit"):
         return []
-    if causes_found := session.facts.get("causes"):
-        groups = {item["cause"]: list(item["tests"]) for item in causes_found}
-    else:
-        cause_by_test = session.facts.get("signatures") or {}
-        groups = {}
+    signatures = session.facts.get("signatures") or {}
+    groups = {item["cause"]: list(item["tests"]) for item in session.facts.get("causes") or ()}
+    if not groups:
         for test in check.failing:
-            groups.setdefault(cause_by_test.get(test, ""), []).append(test)
+            groups.setdefault(signatures.get(test, ""), []).append(test)
     causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):

@@ -29,7 +29,7 @@ def drawn(nodes: list[Node]) -> list[str]:
 def test_everyone_stands_below_his_leader() -> None:
     agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
     assert drawn(tree_nodes(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
-    assert drawn(tree_nodes(agents, folds=Folds(closed=frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
+    assert drawn(tree_nodes(agents, folds=Folds(frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
     assert ids_below(agents, "ceo") == {"cto", "lead", "coo"}
     assert leaders(agents, ["lead"]) == ["cto", "ceo"]
 
@@ -44,10 +44,10 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     assert drawn(tree_nodes(agents, folds=Folds())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, w2, w3, w4, w5, w6",
     ]  # fmt: skip
-    unfolded = drawn(tree_nodes(agents, folds=Folds(with_unused=frozenset({"ceo"}))))
+    unfolded = drawn(tree_nodes(agents, folds=Folds(frozenset({"+ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
     assert len(tree_nodes(agents, folds=Folds(show_all=True))) == 1 + len(agents)
-    assert "    w3" in drawn(tree_nodes(agents, folds=Folds(visible=frozenset({"w3"}))))
+    assert "    w3" in drawn(tree_nodes(agents, folds=Folds().showing(agents[4], ["ceo"])))
 
 
 def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:
@@ -79,7 +79,7 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
         agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
     ]  # fmt: skip
-    found = tree_nodes(agents, folds=Folds(closed=frozenset({"ceo"})), needle=["tier", "3"])
+    found = tree_nodes(agents, folds=Folds(frozenset({"ceo"})), needle=["tier", "3"])
     assert [(item.id, item.matches) for item in found if item.agent] == [
         ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
     ]  # fmt: skip
@@ -89,7 +89,7 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
 def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
     gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
     assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
-    assert drawn(tree_nodes([], gone, folds=Folds(with_unused=frozenset({"=retired"}))))[-1] == "  old"
+    assert drawn(tree_nodes([], gone, folds=Folds(frozenset({"=retired"}))))[-1] == "  old"
 
 
 NAMES = [f"n{number}" for number in range(12)]

@@ -6,114 +6,73 @@ from datetime import timedelta
 
 import pytest
 
+from clawpy_console import state as last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
-from clawpy_console.palette import commands
+from clawpy_console.state import AppState
+from engine.home import Home
 from engine.model import LocalModels
-from tests.console import stand_in
-from tests.console.conftest import make_console, running, screen_text, until, wait_for_text
+from tests.console.conftest import make_console
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import found_agent
-from tests.console.stories import calls_of
+from tests.console.stand_in_data import NOW, found_agent
+from tests.console.stories import CLOSED, Given, Step, called, hides, never_called, play, sees
 
 
-async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
-    engine.channel_setup.serves, engine.channel_setup.here = (
-        "",
-        [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")],
-    )
-    async with running(console) as pilot:
-        await wait_for_text(pilot, "H connects Claude Code")
-        await pilot.press("H")
-        await wait_for_text(pilot, "once its adapter is installed: npm i")
-        assert not calls_of(engine, "assign_agent")
-        await pilot.press("1")
-        await until(pilot, lambda: calls_of(engine, "assign_agent") == [("assign_agent", "claude")])
-        await wait_for_text(pilot, "run claude")
-        await pilot.press("escape")
-        assert len(console.screen_stack) == 1
+def served(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
+    """This serves koji-core; these coding agents and models are on this machine."""
+
+    def change(engine: StandIn) -> None:
+        engine.channel_setup.serves, engine.channel_setup.local = by, LocalModels(**local)
+        if agents:
+            engine.channel_setup.here = [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")]
+
+    return Given(change)
 
 
-async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
-    engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
-    async with running(console, notifications=True) as pilot:
-        await wait_for_text(pilot, "H connects ollama:qwen3 or")
-        await pilot.press("H")
-        await wait_for_text(pilot, "a model on this machine")
-        await pilot.press("2")
-        await wait_for_text(pilot, "koji-core is served by ollama:llama3.2:3b")
-        assert calls_of(engine, "assign_model") == [("assign_model", "ollama:llama3.2:3b")]
-        assert calls_of(engine, "refresh_runners") == [("refresh_runners",)]
-        assert len(console.screen_stack) == 1
+FAULT = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
+STORIES: dict[str, tuple[Step, ...]] = {
+    "who could take text, and a key connects it": (
+        served(agents=True), sees("H connects Claude Code"), "H", sees("once its adapter is installed: npm i"),
+        never_called("assign_agent"), "1", called("assign_agent", "claude"), sees("run claude"), "escape", CLOSED,
+    ),
+    "which models of this machine could": (
+        served(ids=("ollama:qwen3", "ollama:llama3.2:3b")), sees("H connects ollama:qwen3 or"), "H",
+        sees("a model on this machine"), "2", sees("koji-core is served by ollama:llama3.2:3b"),
+        called("assign_model", "ollama:llama3.2:3b"), called("refresh_runners"), CLOSED,
+    ),
+    "what listens and tells no model": (served(faults=(FAULT,)), "H", sees(FAULT, "No coding agent on the PATH")),
+    "who takes text": (
+        served("ollama:qwen3"), sees("hides this", "text prompts go to ollama:qwen3"), hides("no model configured")
+    ),
+    "the hints stay until Escape": ("left", sees("hides this"), "escape", hides("hides this")),
+}  # fmt: skip
 
 
 @pytest.mark.long
-async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    fault = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
-    engine.channel_setup.serves, engine.channel_setup.local = "", LocalModels(faults=(fault,))
-    async with running(console, "H", size=(200, 60), notifications=True) as pilot:
-        await wait_for_text(pilot, "ollama at 127.0.0.1:11434 did not list its")
-        assert "No coding agent on the PATH" in screen_text(console)
-
-
-async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
-    engine.channel_setup.serves = "ollama:qwen3"
-    async with running(console, size=(200, 60)) as pilot:
-        await wait_for_text(pilot, "hides this")
-        assert "text prompts go to ollama:qwen3" in screen_text(console)
-        assert "no model configured" not in screen_text(console)
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_the_first_run_says(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    await play(console, *steps, size=(200, 60))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 async def test_the_first_run_says_what_to_press_and_what_happens(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
-    engine.channel_setup.serves = ""
     engine.settings.current.keys = {"work.land": "P"}
-    async with running(console, size=size) as pilot:
-        await wait_for_text(pilot, "hides this")
-        for said in (
-            "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
-            "Changes wait as a diff: 2 shows them, P lands them, u undoes that",
-            "n writes your own prompt; no model configured: clawpy key set openai",
-            "--workspace DIR adds folders · nothing runs by itself · esc hides this",
-        ):
-            assert said in screen_text(console)  # each on a line of its own
+    lines = (  # each on a line of its own
+        "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
+        "Changes wait as a diff: 2 shows them, P lands them, u undoes that",
+        "n writes your own prompt; no model configured: clawpy key set openai",
+        "--workspace DIR adds folders · nothing runs by itself · esc hides this",
+    )
+    await play(console, served(), sees(*lines), size=size)
 
 
-async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp, home) -> None:
-    async with running(console) as pilot:
-        assert "hides this" in screen_text(console)
-        await pilot.press("left")
-        assert "hides this" in screen_text(console)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert "hides this" not in screen_text(console)
-        await console._save()
-    from clawpy_console import state
-
-    assert state.load(home.last_screen).welcomed
-
-
-async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) -> None:
-
-    from clawpy_console import state
-    from clawpy_console.state import AppState
-
-    since = stand_in.NOW - timedelta(hours=3)
-    state.save(home.last_screen, state.LastScreen(AppState(), welcomed=True, saved_at=since))
-    app = make_console(home, lambda: engine)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "While you were away, 3h" in screen_text(app))
-        text = screen_text(app)
-        for word in ("done", "approved", "dismissed", "learned", "spent"):
-            assert word in text
-        assert "2 learnings promoted" in text
-        await pilot.press("y")
-        await pilot.pause()
-        assert "While you were away" not in screen_text(app)
+async def test_after_an_absence_lines_until_a_key(home: Home, engine: StandIn) -> None:
+    since = last_screen.LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
+    last_screen.save(home.last_screen, since)
+    words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
+    await play(make_console(home, lambda: engine), sees(*words), "y", hides("While you were away"))
 
 
 def test_what_could_not_run_is_no_decision_and_what_found_a_problem_no_failure() -> None:
@@ -126,23 +85,3 @@ def test_what_could_not_run_is_no_decision_and_what_found_a_problem_no_failure()
     said = {field.name: field.text for field in absence_fields(away)}
     assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
     assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")
-
-
-# Resuming after a stop asks first, from the palette as from the safety screen.
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("screen", ["1", "6"])
-async def test_the_palette_resumes_after_a_stop_only_after_y(console: ConsoleApp, engine: StandIn, screen: str) -> None:
-    async with running(console, screen, "f12") as pilot:
-        await until(pilot, lambda: console.state.holds)
-        [resume] = [
-            command for command in commands(console, console.screen) if command.title == "Resume after the stop"
-        ]
-        resume.callback()
-        await until(pilot, lambda: len(console.screen_stack) == 2)
-        await pilot.press("enter")  # the safe answer: nothing is resumed
-        await until(pilot, lambda: len(console.screen_stack) == 1)
-        assert not any(call[0] == "resume" for call in engine.noted)
-        await pilot.press("R", "y")
-        await until(pilot, lambda: ("resume", "stop") in engine.noted)

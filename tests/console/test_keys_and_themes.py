@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from clawpy_console import appearance
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.help import Help
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
 from clawpy_console.palette import commands
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import live, running, screen_text, until, wait_for_text
+from tests.console.conftest import live, running, screen_text, until
 from tests.console.stand_in import StandIn
+from tests.console.stories import CLOSED, FIRST, Given, Step, Until, called, hides, never_called, play, sees
 
 OWN = """
 dark = true
@@ -74,82 +74,66 @@ def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
     assert len(good) + len({str(refusal) for refusal in refusals}) >= min(1, len(keys))
 
 
-@pytest.mark.long
-async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(console: ConsoleApp) -> None:
-    async with running(console, "6", "question_mark") as pilot:
-        await until(pilot, lambda: isinstance(console.screen, Help))
-        await wait_for_text(pilot, "do not disturb for 2 hours; again")
-        text = screen_text(console)
-        assert text.index("In this pane, now") < text.index("one up") < text.index("Everywhere")
-        await pilot.press(*"undo a landing")
-        await wait_for_text(pilot, "undo a landing")
-        assert "do not disturb for 2 hours; again" not in screen_text(console)
-        assert "esc clear" in screen_text(console)
-        await pilot.press("escape", "d")
-        await wait_for_text(pilot, "The key d")
-        text = screen_text(console)
-        assert text.index("The key d") < text.index("do not disturb for 2 hours; again")
-        await pilot.press("escape")
-        assert "esc close" in screen_text(console)
-        await wait_for_text(pilot, "do not disturb for 2 hours; again")
-        await pilot.press(*["pagedown"] * 9)
-        await wait_for_text(pilot, "close; the text is kept")
-        await pilot.press("question_mark")
-        assert len(console.screen_stack) == 1
-
-
 def test_every_key_has_a_sign_that_can_be_printed() -> None:
     assert not [action.id for action in ACTIONS if not shown_key(action.id, {}).isprintable()]
 
 
+def command(title: str) -> Step:
+    """Choose a command of the palette."""
+    return lambda app: next(item for item in commands(app, app.screen) if item.title.startswith(title)).callback()
+
+
+def keys(**keys: str) -> Given:
+    return Given(
+        lambda engine: setattr(
+            engine.settings.current, "keys", {name.replace("__", "."): key for name, key in keys.items()}
+        )
+    )
+
+
+COPY_TEXT = Until("something to copy", lambda app: app.screen.ready and app.screen.copy_text())
+COPIED = Until("the id", lambda app: app.clipboard and app.clipboard == app.screen.copy_text())
+ENDED = Until("the end", lambda app: not app.is_running)
+IN_ORDER = Until(
+    "the order",
+    lambda app: (
+        [*map(screen_text(app).find, ("In this pane, now", "one up", "Everywhere"))]
+        == sorted(map(screen_text(app).find, ("In this pane, now", "one up", "Everywhere")))
+    ),
+)
+DND = "do not disturb for 2 hours; again"
+STORIES: dict[str, tuple[Step, ...]] = {
+    "the help begins with the keys of the pane, and finds others": (
+        "6", "question_mark", sees(DND), IN_ORDER, *"undo a landing", sees("undo a landing", "esc clear"), hides(DND),
+        "escape", sees("esc close", DND), *["pagedown"] * 9, sees("close; the text is kept"), "question_mark", CLOSED,
+    ),
+    "the palette copies the id too": (command("Copy the id"), COPIED),
+    "q leaves, and is a letter while one types": (
+        Given(lambda engine: engine.sessions.all.pop(0)), sees("? keys  q quit"), "n", "q", sees("New prompt"),
+        "escape",
+        "q", ENDED,
+    ),
+    "Ctrl+C ends nothing, and names the key that leaves": (
+        keys(app__quit_typing="f10"), "ctrl+c", sees("F10 quits, F12 stops everything")
+    ),
+    "remapped keys work and are shown, and a bad one is named": (
+        keys(stack__dismiss="x", stack__nope="y"), sees("stack.nope"), "left", never_called("dismiss"), "x",
+        called("dismiss", FIRST), sees("x dismiss"),
+    ),
+    **{f"y copies the id on screen {screen}": (screen, COPY_TEXT, "y", COPIED, sees("copied")) for screen in "124567"},
+}  # fmt: skip
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("screen", ["1", "2", "4", "5", "6", "7"])
-async def test_y_copies_the_id_of_what_is_in_focus_on_every_screen(console: ConsoleApp, screen: str) -> None:
-    async with running(console, screen, notifications=True) as pilot:
-        await until(pilot, lambda: console.screen.ready and console.screen.copy_text())
-        await pilot.press("y")
-        await until(pilot, lambda: console.clipboard == console.screen.copy_text())
-        await wait_for_text(pilot, "copied")
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    await play(console, *steps, size=(120, 40))
 
 
-async def test_the_palette_has_each_action_once_and_copies_the_id_too(console: ConsoleApp) -> None:
-    async with running(console) as pilot:
-        offered = list(commands(console, console.screen))
-        titles = [item.title for item in offered]
+async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
+    async with running(console):
+        titles = [item.title for item in commands(console, console.screen)]
         assert len(titles) == len(set(titles))
-        next(item for item in offered if item.title.startswith("Copy the id")).callback()
-        await until(pilot, lambda: console.clipboard == console.screen.copy_text())
-
-
-@pytest.mark.long
-async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
-    engine.sessions.all = [session for session in engine.sessions.all if session.state.over]
-    async with running(console, size=(80, 24)) as pilot:
-        assert screen_text(console).splitlines()[-1].rstrip().endswith("? keys  q quit")
-        await pilot.press("n")
-        await pilot.press("q")  # while one types it is a letter
-        assert console.is_running
-        await pilot.press("escape", "q")
-        await until(pilot, lambda: not console.is_running)
-
-
-async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: ConsoleApp, engine: StandIn) -> None:
-    engine.settings.current.keys = {"app.quit_typing": "f10"}
-    async with running(console, "ctrl+c", size=(80, 24), notifications=True) as pilot:
-        await wait_for_text(pilot, "F10 quits, F12 stops everything")
-        assert console.is_running
-
-
-@pytest.mark.long
-async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
-    engine.settings.current.keys = {"stack.dismiss": "x", "stack.nope": "y"}
-    async with running(console, notifications=True) as pilot:
-        await wait_for_text(pilot, "stack.nope")  # the bad one is named
-        await pilot.press("left")
-        assert not any(call[0] == "dismiss" for call in engine.noted)
-        await pilot.press("x")
-        await until(pilot, lambda: any(call[0] == "dismiss" for call in engine.noted))
-        assert "x dismiss" in screen_text(console)
 
 
 def test_all_shipped_themes_are_good() -> None:
