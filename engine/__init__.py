@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.api.notify.delivery import store_address
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
-    from engine.lock import Holder, read_holder
+    from engine.home import Holder, read_holder
     from engine.model import Refusal
     from engine.prediction.kinds import kind_title
     from engine.simulation.simulate import simulate
@@ -52,7 +52,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Engine": "engine.engine",
-    "Holder": "engine.lock",
+    "Holder": "engine.home",
     "Refusal": "engine.model",
     "call": "engine.api.control",
     "completion_names": "engine.api.checks",
@@ -65,7 +65,7 @@ _HOMES = {
     "kind_title": "engine.prediction.kinds",
     "mcp_serve": "engine.api.mcp",
     "open_engine": "engine.engine",
-    "read_holder": "engine.lock",
+    "read_holder": "engine.home",
     "simulate": "engine.simulation.simulate",
     "stop": "engine.api.control",
 }

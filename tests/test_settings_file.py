@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
-from engine.config.agents import PROVIDERS, model_problem, runner_problem, url_problem
+from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
 from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal

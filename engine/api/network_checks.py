@@ -12,8 +12,7 @@ from engine.api.model_checks import check_url
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
 from engine.config import FixedSettings, Settings
-from engine.config.agents import url_problem
-from engine.config.sections import DESKTOP, SPEAK, Surface
+from engine.config.sections import DESKTOP, SPEAK, Surface, url_problem
 from engine.home import Home
 from engine.keys import Keys
 from engine.memory.index import URL_VARIABLE

@@ -13,23 +13,26 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator, Field, field_validator
 
-from engine.config.agents import (
+from engine.config.sections import (
     AUTO,
     PROVIDERS,
     RUNNERS,
     AcpSettings,
+    GatewaySettings,
     ModelId,
     Name,
+    NotifySettings,
     ProviderSettings,
+    RetentionSettings,
     Section,
     WebSettings,
+    WorkspaceRetention,
     checked,
     fallback_problem,
     runner_problem,
     url_problem,
     without_slash,
 )
-from engine.config.sections import GatewaySettings, NotifySettings, RetentionSettings, WorkspaceRetention
 from engine.frozen import frozen
 
 

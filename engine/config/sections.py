@@ -1,19 +1,225 @@
-"""Settings of retention (SPEC 4.2): for how many days the rows of a table are kept."""
+"""Sections of the settings: providers, agents and runners, the web, the gateway, notifications, retention.
+
+Words only: whether a provider has a key or an agent is installed is asked where it matters. An address that holds a
+password or a token is a key (SPEC 11.1) and does not stand here: `url = "key"` says that it is kept with the keys,
+under `notify-SURFACE`.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
-from engine.config.agents import Section, checked, url_problem, without_slash
+# Model providers, coding agents, and the names of runners and models (SPEC 3.8, 7.6)
 
-# `[gateway]`: where the API for a phone, a script or another agent listens, and whom it lets in (SPEC 10.1).
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+"""An id: a small letter, then at most 39 of a-z, 0-9, _ and -."""
+
+AUTO, FLOW, MODEL, ACP = "auto", "flow", "model", "acp:"
+"""Names of runners; `ACP` begins one that a coding agent's name ends."""
+
+_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP}[a-z][a-z0-9_-]{{0,39}}")
+_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
+
+RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
+MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
+
+
+def checked(fault_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
+    """Refuses a text, or a list of them, in which `fault_of` finds something; `optional`: "" is fine."""
+
+    def check(value: Any) -> Any:
+        for text in (value,) if isinstance(value, str) else value:
+            if (text or not optional) and (fault := fault_of(text)):
+                raise ValueError(fault)
+        return value
+
+    return AfterValidator(check)
+
+
+class Section(BaseModel):
+    """A section of the settings: names in camel case, unknown keys refused, values fixed."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+
+def _model_name_problem(name: str) -> str:
+    fault = "the name of a model must have no spaces and at most 200 characters"
+    return "" if re.fullmatch(r"[!-~]{1,200}", name) else fault
+
+
+def _host_problem(host: str) -> str:
+    fault = f'{host[:80]!r} is not a host; write "api.example.com", without https:// and without a path'
+    return "" if _HOST.fullmatch(host) else fault
+
+
+def _variable_problem(name: str) -> str:
+    # The value is not shown: it may be `NAME=secret`.
+    return "" if _VARIABLE.fullmatch(name) else "write only the names of variables here, never their values"
+
+
+class ProviderKind(StrEnum):
+    """The API of a provider."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+class ProviderSettings(Section):
+    """`[providers.NAME]`: where a model is reached. Its key is never here (SPEC 11.1): `clawpy key set NAME`.
+
+    `base_url` is https; plain http only to this machine or a private network, or with `insecure`, for a key travels
+    with every call. `keyless` is for servers that want none.
+    """
+
+    kind: ProviderKind
+    insecure: bool = False
+    base_url: Annotated[str, Field(description='an address, for example "http://127.0.0.1:8000/v1"')]
+    model: Annotated[
+        str,
+        checked(_model_name_problem, optional=True),
+        Field(description="the name of a model as the provider calls it, in quotes"),
+    ] = ""
+    keyless: bool = False
+
+    @field_validator("base_url", mode="after")
+    @classmethod
+    def _reachable(cls, value: str, info: ValidationInfo) -> str:
+        if fault := url_problem(value, insecure=info.data.get("insecure", False)):
+            raise ValueError(fault)
+        return value.rstrip("/")
+
+    @property
+    def host(self) -> str:
+        """The host, with its port where that is not the usual one."""
+        return urlsplit(self.base_url).netloc
+
+
+class AcpSettings(Section):
+    """`[acp.NAME]`: a coding agent that speaks the Agent Client Protocol.
+
+    `command` starts it; `hosts` are what its own provider needs of the network; `env` names the variables that are
+    handed to it, and no others are.
+    """
+
+    command: Annotated[tuple[str, ...], Field(description='a list of words, for example ["claude-agent-acp"]')]
+    hosts: Annotated[
+        tuple[str, ...], checked(_host_problem), Field(description='a list of hosts, for example ["api.anthropic.com"]')
+    ] = ()
+    env: Annotated[
+        tuple[str, ...],
+        checked(_variable_problem),
+        Field(description='a list of variables, for example ["ANTHROPIC_API_KEY"]'),
+    ] = ()
+
+    @field_validator("command", mode="after")
+    @classmethod
+    def _runnable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not value[0].strip() or any("\0" in word for word in value):
+            raise ValueError('a command begins with a program, for example ["claude-agent-acp"]')
+        return value
+
+
+def runner_problem(name: str, *, auto: bool = True) -> str:
+    """The problem of the name of a runner in words, "" for none."""
+    if _RUNNER.fullmatch(name) or (auto and name == AUTO):
+        return ""
+    accepted = RUNNERS if auto else RUNNERS.replace('"auto", ', "")
+    return f"{name[:80]!r} is not a runner; expected {accepted}"
+
+
+def fallback_problem(name: str) -> str:
+    """The problem of the name of a runner that another falls back on in words, "" for none."""
+    return runner_problem(name, auto=False)
+
+
+def without_slash(url: str) -> str:
+    """An address without what it may end with."""
+    return url.rstrip("/")
+
+
+def model_problem(name: str) -> str:
+    """The problem of the id of a model in words, "" for none."""
+    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is not a model; expected {MODELS}"
+
+
+def url_problem(url: str, *, insecure: bool = False) -> str:
+    """The problem of the address of a provider, in words that never repeat it, "" for none."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "is not an address; write, for example, https://api.example.com/v1"
+    if "@" in parts.netloc:
+        return "an address must not contain a user name or password; set the key with: clawpy key set NAME"
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not re.fullmatch(r"[!-~]+", url):
+        return "is not an address; write, for example, https://api.example.com/v1"
+    if parts.query or parts.fragment:
+        return "an address must end with its path, without ? or #; set the key with: clawpy key set NAME"
+    if parts.scheme == "http" and not insecure and not _is_nearby_host(host):
+        return "plain http sends the key unencrypted; write https://, or add insecure = true"
+    return ""
+
+
+def _is_nearby_host(host: str) -> bool:
+    """Whether a host is this machine or in a private network, by its name alone."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local", ".internal", ".lan", ".home.arpa"))
+    return address.is_loopback or (address.is_private and not address.is_unspecified)
+
+
+ModelId = Annotated[str, checked(model_problem, optional=True), Field(description=MODELS)]
+"""`provider:model`, or "" for none."""
+
+PROVIDERS: dict[str, ProviderSettings] = {
+    "openai": ProviderSettings(kind=ProviderKind.OPENAI, base_url="https://api.openai.com/v1", model="gpt-6.1-terra"),
+    "anthropic": ProviderSettings(
+        kind=ProviderKind.ANTHROPIC, base_url="https://api.anthropic.com", model="claude-sonnet-5-5"
+    ),
+    "together": ProviderSettings(
+        kind=ProviderKind.OPENAI, base_url="https://api.together.xyz/v1", model="zai-org/GLM-5.3"
+    ),
+    "ollama": ProviderSettings(kind=ProviderKind.OPENAI, base_url="http://127.0.0.1:11434/v1", keyless=True),
+}
+"""The providers that are built in. A keyless one is used only when the settings name it: it may not be running."""
+
+
+class WebSettings(Section):
+    """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8).
+
+    `search_url` is that of a SearXNG-like search: it answers `?q=…&format=json` with `results` of `title`, `url` and
+    `content`; without one there is no web_search. `allow` are hosts that are fetched from without asking, such as
+    `docs.python.org`, `*.readthedocs.io`, `localhost:3000`; only one that is named without a `*` may be on this machine
+    or its network.
+    """
+
+    search_url: str = ""
+    allow: tuple[Annotated[str, StringConstraints(pattern=r"^(\*\.)?[a-zA-Z0-9_.-]{1,253}(:\d{1,5})?$")], ...] = ()
+
+    @field_validator("search_url", mode="after")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+            raise ValueError('is not an address; write for example "http://127.0.0.1:8888/search"')
+        return value
+
+
+# The gateway: where the API for a phone, a script or another agent listens, and whom it lets in (SPEC 10.1)
 
 
 PORT = 8477
@@ -63,10 +269,7 @@ class GatewaySettings(Section):
             ) from error
 
 
-# Settings of notifications (SPEC 10.2): where each surface is reached.
-#
-# An address that holds a password or a token is a key (SPEC 11.1) and does not stand here: `url = "key"` says that it
-# is kept with the keys, under `notify-SURFACE`.
+# Notifications (SPEC 10.2): where each surface is reached
 
 
 class Surface(StrEnum):

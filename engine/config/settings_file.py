@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.config import Settings
-from engine.config.agents import PROVIDERS
+from engine.config.sections import PROVIDERS
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 

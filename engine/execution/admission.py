@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.config.agents import AUTO, FLOW, MODEL
+from engine.config.sections import AUTO, FLOW, MODEL
 from engine.execution.live_session import SessionRails
 from engine.execution.runners.flow_registry import PROSE
 from engine.execution.runners.runner import Runner

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.config import SettingsSource
-from engine.config.agents import ProviderKind, ProviderSettings, model_problem
+from engine.config.sections import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
 from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal, extras

@@ -35,8 +35,7 @@ from engine.safety import cost, gate, loops
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.permits import Permits
-from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, Pipeline, last_unattended
+from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, Permits, Pipeline, last_unattended
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored, ask, value_of

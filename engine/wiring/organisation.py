@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.config.agents import url_problem
+from engine.config.sections import url_problem
 from engine.events import EventBus
 from engine.execution.runners.flow_registry import FlowRegistry, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS

@@ -20,11 +20,9 @@ from engine.api.network_checks import index_server_checks, notification_checks, 
 from engine.api.operations.memory import RESERVED_NAMES, agent_name
 from engine.clock import FakeClock
 from engine.config import MemorySettings, Settings
-from engine.config.agents import PROVIDERS
-from engine.config.sections import GatewaySettings, NotifySettings, SurfaceSettings
-from engine.home import Home
+from engine.config.sections import PROVIDERS, GatewaySettings, NotifySettings, SurfaceSettings
+from engine.home import Home, HomeLock
 from engine.keys import Keyring, Keys
-from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.storage import connections
 from tests.api.notify.notification_server import NotificationServer

@@ -20,8 +20,7 @@ from clawpy_console.cli.status_bar import line
 from engine.api.status_bar_file import StatusBarFile
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.home import Home
-from engine.lock import HomeLock
+from engine.home import Home, HomeLock
 from engine.model import Card, Hold
 from tests.api.stand_in import card
 from tests.support.forked import Nursery
@@ -150,7 +149,7 @@ HELD = """
 import sys
 from engine.clock import SystemClock
 from engine.home import Home
-from engine.lock import HomeLock
+from engine.home import HomeLock
 lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
 lock.acquire()
 print("held", flush=True)

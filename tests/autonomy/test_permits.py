@@ -18,11 +18,10 @@ from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.execution.session_store import SessionRow
-from engine.lock import read_holder
+from engine.home import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.prediction.approvals import ApprovalRequest
-from engine.safety.permits import LIFETIME, PermitRow
-from engine.safety.pipeline import CrosspollLog
+from engine.safety.pipeline import LIFETIME, CrosspollLog, PermitRow
 from tests.autonomy.world import FLOW, World
 
 

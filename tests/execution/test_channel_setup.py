@@ -15,7 +15,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.config.agents import ProviderKind, ProviderSettings
+from engine.config.sections import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
 from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels, Limits
 from engine.model import Refusal

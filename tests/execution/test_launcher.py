@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.config.agents import PROVIDERS, ProviderKind
+from engine.config.sections import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
 from engine.execution.admission import Admission
 from engine.execution.routing import ModelRouter

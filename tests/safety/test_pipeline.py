@@ -14,8 +14,7 @@ from engine.model import MICRO, Assignment, DecidedBy, RailState, Refusal, StopL
 from engine.safety import cost, loops
 from engine.safety import pipeline as pipeline_module
 from engine.safety.cost import burn
-from engine.safety.permits import LIFETIME, PermitRow
-from engine.safety.pipeline import ORDER, CrosspollLog
+from engine.safety.pipeline import LIFETIME, ORDER, CrosspollLog, PermitRow
 from engine.safety.stop_file import request_stop
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import WORKSPACE, Rails, approval, on, unattended

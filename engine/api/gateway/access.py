@@ -26,9 +26,8 @@ from pydantic import ValidationError
 
 from engine.config.sections import GatewaySettings
 from engine.frozen import frozen
-from engine.home import Home
+from engine.home import Home, read_holder
 from engine.keys import FILE, Keys, NoKeyring
-from engine.lock import read_holder
 from engine.model import Refusal, sanitise
 from engine.storage import state
 from engine.storage.database import Database, Transaction

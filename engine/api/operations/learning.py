@@ -15,7 +15,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, dollars, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
-from engine.config.agents import ACP
+from engine.config.sections import ACP
 from engine.hierarchy import profile_items
 from engine.learning.decisions.preferences import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from engine.config.agents import ACP, MODEL
+from engine.config.sections import ACP, MODEL
 from engine.frozen import frozen
 from engine.learning.candidates.records import Sources, record_id
 from engine.model import MICRO, PermissionAnswer, Trust, dollars

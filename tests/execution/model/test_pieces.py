@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import FixedSettings, Settings
-from engine.config.agents import ProviderSettings
+from engine.config.sections import ProviderSettings
 from engine.execution.model_calls import CallUsage
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.model import host_protocol, requests

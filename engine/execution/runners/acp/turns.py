@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from acp import schema
 
-from engine.config.agents import ACP
+from engine.config.sections import ACP
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.conversation import Conversation
