@@ -6,7 +6,6 @@ never waits: its request is stored as denied.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import threading
@@ -133,7 +132,7 @@ class Permissions:
                 with live.pause_clock():
                     wait.ended.wait()
                 if wait.answer is None:
-                    self._withdraw_unanswered(live, request_id)
+                    live.check_running()  # it ends, and withdraws the request in its last transaction
                 request = self.get(request_id)
             live.write("ask", _describe(request))
         finally:
@@ -141,12 +140,6 @@ class Permissions:
                 self._waits.pop(request_id, None)
         live.check_running()
         return request.answer is not None and request.answer.allows
-
-    def _withdraw_unanswered(self, live: LiveSession, request_id: str) -> None:
-        """Withdraw a request when its session ends without an answer; if it fails, the next start does it."""
-        with contextlib.suppress(Refusal):
-            self._database.write(lambda tx: _withdraw_requests(tx, [request_id], "its session ended"))
-        live.check_running()
 
     def _store_request(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
         """Store a new request, with its answer if the session runs by itself or has an answer for the same key."""

@@ -42,6 +42,7 @@ class Railed:
         self.world: AcpWorld = make(
             belts=belts, sandbox=best_sandbox(), verdict=lambda command: check_command(command, cwd=Path("/")).verdict
         )
+        self.world.sessions.observe_end(self.permissions.session_ended)
 
     def said(self, view: SessionView) -> list[str]:
         return [line for line in self.world.texts(view) if line]

@@ -132,4 +132,6 @@ class BeltWorld:
         return [line.text for line in lines if line.kind in (kinds or ("tool",))]
 
     def stop(self, reason: str = "enough") -> None:
+        """End the session: its thread notices, and its last transaction is made."""
         self.live.stop(StopRequest(SessionState.CANCELLED, reason))
+        self.database.write(lambda tx: self.permissions.session_ended(tx, self.view))
