@@ -90,16 +90,3 @@ def test_a_share_of_sessions_goes_without_all_its_prompts_through(world: World) 
         assert told[one.id]["withheld"] is ("One." not in said[session])
         assert told[other.id]["propensity"] == 0.2
     assert "One." in text(world), "what belongs to no run has everything"
-
-
-def test_a_withheld_fragment_leaves_its_room_empty(world: World) -> None:
-    """Otherwise the runs without it would have something else instead, and nothing could be told of either."""
-    long = "keep every function short and every name telling. " * 6
-    old = world.guide(f"Old {long}")
-    new = world.guide(f"New {long}")
-    tokens = tokenizer.count(fragment_lines(new)[0].text) + 60
-    world.adapt(withheld=0.5, fragmentTokens=tokens)
-    for number in range(30):
-        part = world.part(f"ses_{number}")
-        assert [told["id"] for told in part.provenance["overlays"]] == [new.id]
-        assert old.id not in str(part.part)

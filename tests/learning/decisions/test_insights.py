@@ -195,14 +195,6 @@ def test_cost_is_spread_over_what_was_accepted_and_kept() -> None:
     ]  # fmt: skip
 
 
-def test_a_bucket_says_how_far_chance_may_carry_it() -> None:
-    [bucket] = [one for one in metrics([card("approved", 0.9)] * 9 + [card("rejected", 0.9)]).calibration
-                if one.predictions]  # fmt: skip
-    assert bucket.approval_rate == 0.9
-    assert bucket.at_least == pytest.approx(0.596, abs=0.001)
-    assert bucket.at_most == pytest.approx(0.982, abs=0.001)
-
-
 def test_hours_and_parts_of_the_day_are_the_operators_own() -> None:
     found = metrics([replace(card("approved"), at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC))], ZoneInfo("Asia/Tokyo"))
     assert [hour.name for hour in found.hours] == ["08"]

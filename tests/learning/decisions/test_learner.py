@@ -19,7 +19,7 @@ from engine.learning.decisions.calibration import (
     calibration_error,
 )
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
-from engine.learning.decisions.learner import WORD_BUCKETS, Habits
+from engine.learning.decisions.learner import Habits
 from engine.model import PartOfDay
 
 # What decisions add up to: shrunk shares, levels, time, words (SPEC 2.3b, 2.5).
@@ -47,14 +47,6 @@ def of(past: Sequence[PastDecision]) -> Habits:
     for decision in past:
         habits.add(decision)
     return habits
-
-
-@pytest.mark.long
-def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
-    many = [replace(ASKED, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
-    learnt = of([replace(YES, card=card) for card in many])
-    assert "hunter" not in repr(learnt.counts)
-    assert len(learnt.counts) < WORD_BUCKETS + 100 < 200_000
 
 
 def test_time_relevance_knows_part_of_day_week_and_hour() -> None:

@@ -24,7 +24,6 @@ from engine.learning.decisions.training_runs import (
     TwinModel,
     agreement,
     may_replace,
-    similarity,
     split,
 )
 from engine.model import Randomness, Refusal
@@ -47,13 +46,6 @@ def test_about_a_fifth_is_held_back_whatever_comes_later() -> None:
     assert 70 <= len(apart) <= 130
     _, later = split([*first, *(pair(n) for n in range(500, 900))])
     assert set(apart) <= set(later)
-
-
-def test_likeness_is_half_the_channel_half_the_words() -> None:
-    assert similarity("run the tests → koji-core", "Run the tests → koji-core") == 1.0
-    assert similarity("run the tests → garden", "run the tests → koji-core") == 0.5
-    assert similarity("run tests → koji-core", "rest → koji-core") == 0.5
-    assert similarity("run the tests → koji-core", "run → koji-core") == pytest.approx(0.5 + 0.5 / 3)
 
 
 def test_agreement_counts_nearer_answers_ties_half_and_silence_none() -> None:
@@ -373,14 +365,6 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_stays_ends_the_run(worl
     run = world.training.step()
     assert run is not None
     assert (run.state, world.purse.entries) == (RunState.FAILED, {0: "released"})
-
-
-def test_a_price_that_is_not_told_is_taken_for_all_that_was_set_aside(world: World) -> None:
-    world.pairs(60)
-    world.training.begin()
-    world.finish("me/twin-1", dollars=None)
-    world.to(RunState.ADOPTED)
-    assert world.purse.entries == {0: "settled 2000000"}
 
 
 def test_a_cap_keeps_a_job_from_starting_and_says_so(world: World) -> None:

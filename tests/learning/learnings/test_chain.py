@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,36 +15,18 @@ from engine.files import write_atomic
 from engine.learning.learnings.chain import NO_JUDGE
 from engine.learning.learnings.questions import JUDGE, read_claims, read_verdict
 from engine.learning.learnings.rules import Impact, SessionRecord
-from engine.learning.learnings.store import add_entry
 from engine.model import Answer, LearningEntry, LearningScope, LearningStatus, Question, Refusal
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import MAX_ATTEMPTS
 from engine.storage.state import unfinished_intents
-from tests.learning.learnings.world import NO_MODEL, SHOP, Says, WordMeaning, World, fact, view
+from tests.learning.learnings.world import NO_MODEL, SHOP, Says, World, fact, view
 
 UV = "We install with uv"
 
 
 def project(world: World) -> list[str]:
     return [one.text for one in world.learnings.entries("project")]
-
-
-def test_a_thing_said_in_three_sessions_becomes_the_projects(world: World) -> None:
-    world.session("s1", UV, "We like tea in the office")
-    world.session("s2", UV)
-    assert project(world) == []
-    world.session("s3", "we install with UV!")
-    (known,) = world.learnings.entries("project")
-    assert known.text == UV
-    assert known.status is LearningStatus.ACTIVE
-    assert known.confidence == 0.75
-    assert "it was observed repeatedly (3 times)" in known.reasons
-    assert known.promoted_at == world.clock.now()
-    assert known.reinforcement_count == 0
-    assert known.review, "an agent's words wait for the operator"
-    (told,) = world.events("LearningPromoted")
-    assert told.payload["sessions"] == ["s1", "s2", "s3"]
 
 
 def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World) -> None:
@@ -85,37 +66,6 @@ def test_what_the_operator_retired_in_the_project_does_not_come_back(world: Worl
     (known,) = world.learnings.entries("project")
     assert known.status is LearningStatus.RETIRED
     assert known.reinforcement_count == 0
-
-
-def test_meaning_makes_what_is_worded_otherwise_the_same(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    words = WordMeaning()
-    world = World(tmp_path / "data", database, clock, make=words.vectors)
-    said = "please always install all of our python packages with uv and nothing else at all"
-    for number, end in enumerate(["", " ok", " now"]):
-        world.session(f"s{number}", said + end)
-    assert len(project(world)) == 1
-    asked = len(words.asked)
-    world.learnings.chain()
-    assert len(words.asked) == asked, "every vector is made once"
-
-
-def test_compaction_folds_what_says_the_same_loses_nothing_and_tells(world: World) -> None:
-    for number in range(3):
-        world.session(f"s{number}", UV, by="operator")
-    (known,) = world.learnings.entries("project")
-    twin = replace(known, id="lrn_by_hand", promoted_from=(), reinforced_by=("s7",), reinforcement_count=1)
-    world.learnings.files.apply([add_entry(twin)])
-    report = world.learnings.chain()
-    assert report.compacted == ("lrn_by_hand",)
-    (told,) = world.events("LearningsCompacted")
-    assert (told.payload["folded"], told.payload["into"]) == (["lrn_by_hand"], [known.id])
-    left = {one.id: one for one in world.learnings.entries("project")}
-    assert left["lrn_by_hand"].status is LearningStatus.COMPACTED
-    assert left["lrn_by_hand"].text == UV
-    assert left["lrn_by_hand"].merged_into == known.id
-    assert left[known.id].promoted_from == known.promoted_from
-    assert left[known.id].reinforced_by == ("s7",)
-    assert world.learnings.chain().nothing
 
 
 def test_a_bad_page_is_named_once_and_the_others_go_on(world: World) -> None:

@@ -34,13 +34,6 @@ def test_the_threshold_is_a_cosine_of_four_fifths() -> None:
     assert find_clusters(three("a36x88 three"), Angles().vectors) == []
 
 
-def test_nothing_joins_because_it_is_like_a_member_only() -> None:
-    chain = [make_entry(f"a{30 * step} word", f"s{step}") for step in range(6)]
-    found = find_clusters(chain, Angles().vectors)
-    assert len(found) == 2
-    assert all(len(one.sessions) == 3 for one in found)
-
-
 def test_what_a_rule_found_goes_by_what_it_is_about() -> None:
     words = "a test breaks here unnoticed, run it before handing over"
     same = [make_entry(f"{words} {n}", f"s{n}", about="healed/tests/a.py") for n in range(3)]
