@@ -150,21 +150,6 @@ def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
     assert refused == ["already_decided"] * 8
 
 
-@pytest.mark.long
-def test_two_landings_at_once_both_arrive(world: World) -> None:
-    first = world.changed(edit_a, name="session_1")
-    second = world.changed(lambda folder: (folder / "b.txt").write_text("B\n") and None, name="session_2")
-
-    threads = [threading.Thread(target=world.changes.land, args=(change_set.id,)) for change_set in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert (world.root / "a.txt").read_text().endswith("four\n")
-    assert (world.root / "b.txt").read_text() == "B\n"
-
-
 def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     world.repository.write("b.txt", "uncommitted\n")
     world.repository.write("mine.txt", "untracked\n")

@@ -209,18 +209,6 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert world.watcher.ended[0].state is SessionState.FAILED
 
 
-def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: EventBus) -> None:
-    def broken(tx: object, view: object) -> None:
-        raise RuntimeError("no")
-
-    events = bus.subscribe(lambda: None)
-    world.sessions.observe_end(broken)
-    views = [world.start(lambda live: "fine") for _ in range(3)]
-    until(lambda: len(world.runner.begun) == 3 and not world.sessions.running())
-    assert {world.state(view) for view in views} == {SessionState.RUNNING}  # as the database still says
-    assert sum(isinstance(event, FaultReported) for event in events.drain()) == 3
-
-
 @pytest.mark.long
 def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
     world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch

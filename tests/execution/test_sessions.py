@@ -267,15 +267,6 @@ def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
     assert sorted(world.runner.begun[2:]) == sorted([views[2].id, views[4].id])
 
 
-def test_who_waits_longest_is_next(make_world: MakeWorld) -> None:
-    world = make_world(settings=Settings(max_running_sessions=1))
-    views = [world.start("gate") for _ in range(6)]
-    world.runner.gate.set()
-    for view in views:
-        assert world.sessions.wait(view.id, 10).state is SessionState.SUCCEEDED
-    assert world.runner.begun == [view.id for view in views]
-
-
 def test_who_waits_for_a_person_gives_the_seat_away(make_world: MakeWorld) -> None:
     world = make_world(settings=Settings(max_running_sessions=1))
     answered = threading.Event()
@@ -332,15 +323,6 @@ def test_stop_all_ends_what_waits_for_another_engine(make_world: MakeWorld) -> N
     brief.sessions.recover(resume=False)
     assert brief.sessions.stop_all("enough") == 1
     assert brief.state(views[2]) is SessionState.CANCELLED
-
-
-def test_more_may_run_when_the_setting_says_so(make_world: MakeWorld) -> None:
-    world = make_world(settings=Settings(max_running_sessions=3))
-    for _ in range(4):
-        world.start("gate")
-    until(lambda: len(world.runner.begun) == 3)
-    world.runner.gate.set()
-    until(lambda: len(world.runner.begun) == 4)
 
 
 # Rows of sessions: each moves forward only, and names its changes once (SPEC 3.8, 3.9).
