@@ -337,16 +337,18 @@ class Bubbles:
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
 
     def _obstacle(self, leader: str) -> str:
-        """Why a leader receives no findings, and how to fix it; "" if it does."""
+        """Why a leader receives no findings, and how to fix it; "" if it does. Asks folders alone: the flush asks it
+        within its transaction."""
         if not self._agents.config.current.bubble_max_per_cycle:
             return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
         try:
-            view = self._agents.get(leader)
-        except Refusal:
+            self._agents.tools(leader)
+            tier = self._agents.lineage(leader).agent.tier
+        except Refusal as refusal:
+            if refusal.code == "broken_agent":
+                return f"its folder is broken: {refusal.message.partition(': ')[2]}"
             return f"{leader} does not exist; give its agents another leader"
-        if view.broken:
-            return f"its folder is broken: {view.broken}"
-        return "" if is_leader(view.tier) else f"tier {view.tier} leads nobody; give it another tier"
+        return "" if is_leader(tier) else f"tier {tier} leads nobody; give it another tier"
 
     def _judge(self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage) -> None:
         """Ask the gates about a learning and its agent's direct leader, and store the results in `row`."""

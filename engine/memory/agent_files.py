@@ -228,7 +228,8 @@ class AgentFiles:
 
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._known = {(agent, name): self._state(agent, name) for agent in self.agents() for name in FILES}
+            with self._lock:
+                self._known = {(agent, name): self._state(agent, name) for agent in self.agents() for name in FILES}
             for changes in watch(
                 self.folder,
                 watch_filter=None,
