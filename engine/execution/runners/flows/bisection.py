@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from statistics import median
 
 from pydantic import Field
@@ -33,18 +32,6 @@ _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 _FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
 
-@dataclass
-class _Search:
-    """The course of a bisection."""
-
-    culprit: str = ""
-    """The first bad commit; "" when skipped commits hide it."""
-    steps: int = 0
-    skipped: list[str] = field(default_factory=list)
-    candidates: list[str] = field(default_factory=list)
-    """Without a culprit, the commits that may be it."""
-
-
 class Bisect(ProjectFlow):
     """Checks that the test passes at good and fails at bad, then halves the commits between, one test run a step."""
 
@@ -72,11 +59,28 @@ class Bisect(ProjectFlow):
         with linked_packages(job, tools):
             red = self._check_ends(job, tool, good, bad)
             try:
-                search = self._search(job, tool, good, bad, red)
+                suspects, steps, skipped = self._search(job, tool, good, bad, red)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
-        return self._make_result(job, search, red)
+        facts: dict[str, object] = {"test": self.test, "steps": steps, "skipped": skipped}
+        if len(suspects) > 1:
+            job.say("The test cannot run at these commits; one of them broke it:")
+            job.say_list([read_commit(job.git, sha) for sha in suspects], len(suspects))
+            summary = f"Broken by one of {count(len(suspects), 'commit')} at which the test cannot run"
+            return FlowResult(summary, check=red, facts=facts | {"candidates": suspects})
+        culprit = read_commit(job.git, suspects[0])
+        show_diff(job, culprit.sha)
+        facts |= {
+            "culprit": culprit.sha,
+            "author": culprit.author,
+            "subject": culprit.subject,
+            "date": culprit.date,
+            "next": "rehearse_revert",
+        }
+        by = f"by {culprit.author} broke it ({count(steps, 'step')})"
+        summary = f"{culprit.sha[:10]} “{culprit.subject}” {by}"
+        return FlowResult(summary, check=red, facts=facts)
 
     def _test_arguments(self, tool: Toolchain) -> list[str]:
         """The test alone; the whole suite where the tool cannot run single tests."""
@@ -104,30 +108,29 @@ class Bisect(ProjectFlow):
             )
         return red
 
-    def _search(self, job: Job, tool: Toolchain, good: str, bad: str, red: CheckResult) -> _Search:
-        """Test the commits that git chooses, until it names the first bad one or only skipped ones are left."""
+    def _search(
+        self, job: Job, tool: Toolchain, good: str, bad: str, red: CheckResult
+    ) -> tuple[list[str], int, list[str]]:
+        """Test the commits that git chooses, until it names the first bad one or only skipped ones are left. Returns
+        these, the number of steps and the skipped commits."""
         between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
         job.say(f"{count(between, 'commit')} between the two ends")
         reset_worktree(job, bad)
         output = _git_bisect(job, "start", bad, good)
-        search = _Search()
-        while not (first_bad := _FIRST_BAD.search(output)):
-            if "only 'skip'ped commits left" in output:
-                search.candidates = re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
-                return search
+        steps = 0
+        skipped: list[str] = []
+        while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
             here = job.git.text("rev-parse", "HEAD")
-            search.steps += 1
-            match = _REVISIONS_LEFT.search(output)
-            remaining = match[1] if match else "0"
-            job.say(f"Step {search.steps}, {remaining} left after it: {read_commit(job.git, here)}")
+            steps += 1
+            remaining = _REVISIONS_LEFT.search(output)
+            job.say(f"Step {steps}, {remaining[1] if remaining else 0} left after it: {read_commit(job.git, here)}")
             verdict = self._test_commit(job, tool, red)
-            if verdict == "skip":
-                search.skipped.append(here)
+            skipped += [here] if verdict == "skip" else []
             job.say(f"{here[:10]} is {verdict if verdict != 'skip' else 'skipped: the test cannot run there'}")
             reset_worktree(job, here)
             output = _git_bisect(job, verdict)
-        search.culprit = first_bad[1]
-        return search
+        suspects = [first_bad[1]] if first_bad else re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
+        return suspects, steps, skipped
 
     def _test_commit(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
         """good, bad or skip. A run with errors alone counts as bad only when the bad end has errors alone, too."""
@@ -141,29 +144,6 @@ class Bisect(ProjectFlow):
         if check.failed or (check.errors and not red.failed):
             return "bad"
         return "skip"
-
-    def _make_result(self, job: Job, search: _Search, red: CheckResult) -> FlowResult:
-        facts: dict[str, object] = {"test": self.test, "steps": search.steps, "skipped": search.skipped}
-        if not search.culprit:
-            names = [str(read_commit(job.git, sha)) for sha in search.candidates]
-            job.say("The test cannot run at these commits; one of them broke it:")
-            job.say_list(names, len(names))
-            summary = f"Broken by one of {count(len(names), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=red, facts=facts | {"candidates": search.candidates})
-        first_bad = read_commit(job.git, search.culprit)
-        for line in (f"First bad commit: {first_bad.sha}", f"{first_bad.author}, {first_bad.date}", first_bad.subject):
-            job.say(line)
-        show_diff(job, search.culprit)
-        facts |= {
-            "culprit": first_bad.sha,
-            "author": first_bad.author,
-            "subject": first_bad.subject,
-            "date": first_bad.date,
-            "next": "rehearse_revert",
-        }
-        steps = count(search.steps, "step")
-        summary = f"{first_bad.sha[:10]} “{first_bad.subject}” by {first_bad.author} broke it ({steps})"
-        return FlowResult(summary, check=red, facts=facts)
 
 
 def _git_bisect(job: Job, *arguments: str) -> str:

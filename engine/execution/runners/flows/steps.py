@@ -137,7 +137,10 @@ LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
 
 
 def show_diff(job: Job, sha: str) -> None:
-    """Show the diff of the commit, without lines that look secret."""
+    """Show a commit and its diff, without lines that look secret."""
+    commit = read_commit(job.git, sha)
+    for line in (commit.sha, f"{commit.author}, {commit.date}", commit.subject):
+        job.say(line)
     text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
     lines = text.splitlines()
     for line in lines[:MAX_DIFF_LINES]:

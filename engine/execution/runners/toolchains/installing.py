@@ -69,8 +69,7 @@ class Installation:
     @property
     def effects(self) -> str:
         """The change to the operator's tree, in words."""
-        words = [f"creates {_join_names(self.made)} in your tree"] if self.made else []
-        words += [f"updates your {_join_names(self.updated)}"] if self.updated else []
+        words = self._in_words("creates {} in your tree", "updates your {}")
         return ", ".join(words) or "stores the packages in Clawpy's cache; your tree is not touched"
 
     @property
@@ -83,9 +82,11 @@ class Installation:
     @property
     def outcome(self) -> str:
         """The change to the operator's tree after a success, in words."""
-        words = [f"made {_join_names(self.made)}"] if self.made else []
-        words += [f"updated {_join_names(self.updated)}"] if self.updated else []
-        return " and ".join(words) or "stored them in Clawpy's cache"
+        return " and ".join(self._in_words("made {}", "updated {}")) or "stored them in Clawpy's cache"
+
+    def _in_words(self, made: str, updated: str) -> list[str]:
+        changes = ((made, self.made), (updated, self.updated))
+        return [words.format(_join_names(folders)) for words, folders in changes if folders]
 
     @property
     def undo_note(self) -> str:

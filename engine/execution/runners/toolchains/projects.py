@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -188,28 +187,24 @@ class _TestFiles:
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
-        self._matching: dict[str, list[str]] = {}
+        self._matching: dict[str, list[str] | None] = {}
 
     def of_language(self, kind: str) -> list[str] | None:
         """The test files of a language in order, None when names do not tell."""
-        rows = [row for row in TEST_RUNNERS if row.kind == kind]
-        if not self._files or not rows or not all(row.test_files for row in rows):
-            return None
         if kind not in self._matching:
-            endings = tuple(suffix for row in rows for suffix in row.suffixes)
+            rows = [row for row in TEST_RUNNERS if row.kind == kind]
             pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
-            self._matching[kind] = sorted(
-                file for file in self._files if file.endswith(endings) and pattern.search(file)
-            )
+            endings = tuple(suffix for row in rows for suffix in row.suffixes)
+            found = sorted(file for file in self._files if file.endswith(endings) and pattern.search(file))
+            tells = self._files and rows and all(row.test_files for row in rows)
+            self._matching[kind] = found if tells else None
         return self._matching[kind]
 
     def has(self, path: str, kind: str) -> bool:
         """Whether the folder `path` has test files of a language; True when names do not tell."""
         files = self.of_language(kind)
-        if files is None or not path:
-            return files is None or bool(files)
-        begin = bisect_left(files, f"{path}/")
-        return begin < len(files) and files[begin].startswith(f"{path}/")
+        begin = f"{path}/" if path else ""
+        return files is None or any(file.startswith(begin) for file in files)
 
 
 def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:
