@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -85,18 +84,10 @@ class Chain:
         self._model = model
         self.extraction = Extraction(files, database, sessions, model)
         self._reported: set[str] = set()
-        self._waiting_for = ""
-        """The problem that the last entry waits for, which was reported."""
         self._work_lock = threading.Lock()
         """Held while ledger entries are handled or gates are checked; models are asked meanwhile."""
-        self._plan_lock = threading.RLock()
-        """Held from a plan until it is carried out."""
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Block all plans, so that none is made of entries that are changed here."""
-        with self._plan_lock:
-            yield
+        self.plan_lock = threading.RLock()
+        """Held from a plan until it is carried out, so that none is made of entries that are changed meanwhile."""
 
     def handle(self, fact: LedgerEntry) -> None:
         """Handle one ledger entry of `FOLLOWED_KINDS`; again changes nothing. For entries older than `RECENT` no model
@@ -107,11 +98,9 @@ class Chain:
         except Refusal as refusal:
             if refusal.code not in RETRYABLE:
                 raise
-            if self._waiting_for != refusal.code:
-                self._sessions.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
-                self._waiting_for = refusal.code
+            self._report_once(f"learnings from sessions cannot be written yet: {refusal}", refusal.code)
             raise NotReady(str(refusal)) from refusal
-        self._waiting_for = ""
+        self._reported -= RETRYABLE
 
     def _handle(self, fact: LedgerEntry) -> None:
         session = str(fact.payload.get("session_id") or fact.subject)
@@ -134,14 +123,16 @@ class Chain:
         with self._work_lock:
             with self._database.read() as session:
                 project_keys = list(state.get(session, PENDING_PROJECTS, ()))
+            failed = []
             for key in project_keys:
                 try:
                     self.project(Scope(key))
                 except Exception as error:  # it is reported, and tried again with the next entry
                     log.exception("the gates of %s", key)
                     self._report_once(f"the gates of {key} could not be checked; they will be tried again: {error}")
-                    continue
-                self._database.write(lambda tx, key=key: self._clear_pending(tx, key))  # type: ignore[misc]
+                    failed.append(key)
+            if project_keys != failed:
+                self._database.write(lambda tx: state.put(tx, PENDING_PROJECTS, failed))
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
         """Handle new ledger entries by `catch_up`, then check the gates of every project; with `judge` also those from
@@ -167,7 +158,7 @@ class Chain:
 
     def project(self, scope: Scope) -> None:
         """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
-        with self._plan_lock:
+        with self.plan_lock:
             project_entries = self._files.entries(scope, below=False)
             session_entries = [
                 entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT
@@ -191,7 +182,7 @@ class Chain:
     def promote(self, entry: LearningEntry) -> str:
         """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
         that it became or reinforced. Raises `Refusal`: `not_promotable`, `already_promoted`."""
-        with self._plan_lock:
+        with self.plan_lock:
             if entry.scope is not LearningScope.PROJECT:
                 raise Refusal(
                     "not_promotable",
@@ -209,7 +200,7 @@ class Chain:
 
     def compact(self, scope: Scope) -> None:
         """Merge the entries of a scope that say the same, and record which. Raises `Refusal`."""
-        with self._plan_lock:
+        with self.plan_lock:
             clusters = find_duplicates(self._files.entries(scope, below=False), self._vectors)
             if not clusters:
                 return
@@ -245,15 +236,10 @@ class Chain:
         """Store that the gates of a project must be checked, also after a crash."""
         state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
-    def _clear_pending(self, tx: Transaction, key: str) -> None:
-        state.put(
-            tx, PENDING_PROJECTS, [project for project in state.get(tx.session, PENDING_PROJECTS, ()) if project != key]
-        )
-
-    def _report_once(self, words: str) -> None:
-        """Report a problem that does not stop work, once."""
-        if words not in self._reported:
-            self._reported.add(words)
+    def _report_once(self, words: str, key: str = "") -> None:
+        """Report a problem that does not stop work, once for the same words or the same `key`."""
+        if (key or words) not in self._reported:
+            self._reported.add(key or words)
             self._sessions.report("learnings", words)
 
     def _judge(self, judged: dict[str, str]) -> None:
@@ -277,7 +263,7 @@ class Chain:
             return {entry.id: NO_JUDGE}
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
         event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
-        with self._files.locked():  # what is forgotten after this is erased from the ledger after this
+        with self._files.lock:  # what is forgotten after this is erased from the ledger after this
             if self._files.erasures != erasures:
                 return {}
             self._database.write(lambda tx: tx.record(event))
@@ -290,7 +276,7 @@ class Chain:
         return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
-        with self._plan_lock:  # the entry as it is now: a judge takes time
+        with self.plan_lock:  # the entry as it is now: a judge takes time
             now = next(
                 (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
             )

@@ -198,7 +198,7 @@ class Extraction:
         if record is None:
             return []
         findings = findings_of_entry(fact, record)
-        with self._files.locked():
+        with self._files.lock:
             self._reconsider(record, {entry.about for entry in findings}, fact)
         return self._write(record, findings, fact.at, erasures)
 
@@ -243,7 +243,7 @@ class Extraction:
         view = record.view
         session = Scope(project_key(view.workspace), view.id)
         team = replace(session, team=record.leader)
-        with self._files.locked():
+        with self._files.lock:
             if self._files.erasures != erasures:
                 raise NotReady("something was forgotten meanwhile")
             ids = {entry.id for entry in self._files.entries(session)}

@@ -78,7 +78,7 @@ class Learnings:
         self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
         following = ConsumerThread([follower], sessions.report, service="learnings", then=self._chain.settle)
         self._poke = following.poke
-        self.texts = LearningTexts(self.files, meaning.forget, self._chain.locked)
+        self.texts = LearningTexts(self.files, meaning.forget, self._chain.plan_lock)
         """The entries as forgetting knows them (SPEC 4.10)."""
         self.recover = self.files.recover
         """Finish what a crash left half written; in words what cannot be."""
@@ -190,7 +190,7 @@ class Learnings:
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
-        with self._chain.locked():
+        with self._chain.plan_lock:
             provenance = Provenance.of(self.files.entries())
             entry = _find(provenance, id)
             if not entry.active:
@@ -208,7 +208,7 @@ class Learnings:
     def keep(self, id: str) -> LearningEntry:
         """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
         `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
-        with self._chain.locked():
+        with self._chain.plan_lock:
             entry = self._entry(id)
             if not entry.review or not entry.active:
                 raise Refusal("not_waiting", f"{entry.id} is not waiting for review")

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import asdict, field
 from datetime import datetime
 from pathlib import Path
@@ -76,7 +76,8 @@ class LearningFiles:
         """`data` is the home's data folder; only writing needs the database."""
         self._data = data
         self._db = database
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Blocks all other writers."""
         self._cache: dict[str, tuple[FileVersion, PageContents]] = {}
         self.erasures = 0
         """Number of times that words were forgotten. Whoever read entries before must not write what they say."""
@@ -139,11 +140,11 @@ class LearningFiles:
         except OSError as error:
             return PageContents(path, errors=(f"{path} cannot be read: {error.strerror or error}",))
         stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        with self._lock:
+        with self.lock:
             cached = self._cache.get(path)
         if cached is None or cached[0] != stamp:
             cached = (stamp, self._parse(path, file))
-            with self._lock:
+            with self.lock:
                 self._cache[path] = cached
         return cached[1]
 
@@ -175,7 +176,7 @@ class LearningFiles:
         """
         if not changes:
             return
-        with self._lock:
+        with self.lock:
             self.finish_pending()
             for path in {change.path for change in changes}:
                 self._page(path)
@@ -186,16 +187,10 @@ class LearningFiles:
             intent = self._database.write(lambda tx: begin_intent(tx, INTENT, changes[0].entry, payload))
             self._finish(intent, changes, facts)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Block all other writers."""
-        with self._lock:
-            yield
-
     def check(self, scope: Scope) -> None:
         """Make the changes that could not be made before, and see that all pages of a scope can be read. Raises as
         `apply`."""
-        with self._lock:
+        with self.lock:
             self.finish_pending()
             for path in self._paths(scope.folder, below=True):
                 self._page(path)
@@ -212,7 +207,7 @@ class LearningFiles:
         for intent in unfinished_intents(self._database, INTENT):
             changes = [Change(**change) for change in intent.payload["changes"]]
             try:
-                with self._lock:
+                with self.lock:
                     self._finish(intent.id or 0, changes, [_event(fact) for fact in intent.payload["facts"]])
             except Refusal as refusal:
                 problems.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
@@ -369,12 +364,12 @@ class LearningTexts:
         self,
         files: LearningFiles,
         vectors_gone: Callable[[Iterable[str]], None],
-        locked: Callable[[], AbstractContextManager[None]] = nullcontext,
+        plan_lock: AbstractContextManager[object],
     ) -> None:
-        """`locked` blocks plans made of entries that are being erased."""
+        """`plan_lock` blocks plans made of entries that are being erased."""
         self._files = files
         self._vectors_gone = vectors_gone
-        self._locked = locked
+        self._plan_lock = plan_lock
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The entries that match: id and text."""
@@ -384,7 +379,7 @@ class LearningTexts:
 
     def erase(self, query: SearchTerms, /) -> int:
         """Remove the texts of the entries that match; returns how many."""
-        with self._locked(), self._files.locked():
+        with self._plan_lock, self._files.lock:
             self._files.finish_pending()  # they may contain the words
             self._files.erasures += 1
             holding = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
