@@ -134,10 +134,11 @@ class ChangeSets(Landings):
         prediction_id: str,
         title: str,
         agent: str = "",
+        former: str = "",
         check: CheckResult | None = None,
     ) -> ChangeSet:
         """Store a captured change set inside the transaction that ends its session; records `ChangeSetReady`, and
-        `WorkOverlapped` for each overlap."""
+        `WorkOverlapped` for each overlap. Undecided changes of session `former`, which it contains, are discarded."""
         worktree = captured.worktree
         row = ChangeSetRow(
             id=self._randomness.new_id("change"),
@@ -156,6 +157,8 @@ class ChangeSets(Landings):
         tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
         for overlap in captured.overlaps:
             tx.record(dataclasses.replace(overlap, agent=agent, subject=row.id, workspace=row.workspace))
+        if former:
+            self._supersede(tx, former, by=worktree.session_id)
         return row.view()
 
     def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
@@ -174,9 +177,7 @@ class ChangeSets(Landings):
 
         return build
 
-    def supersede(self, tx: Transaction, session_id: str, by: str) -> None:
-        """Discard the undecided changes of `session_id`, in the transaction that stores those of session `by`, which
-        contain them."""
+    def _supersede(self, tx: Transaction, session_id: str, by: str) -> None:
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
         if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(ChangeState(row.state), set()):
             return

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,16 +130,15 @@ class SessionWorkspaces:
                 )
                 unsaved.add(row.id)
                 continue
-            if captured is not None and self._attach_captured(row, captured):
+            if captured is not None and self._database.write(partial(self._attach, row, captured)):
                 messages.append(f"{CHANGES_WAIT}: {count(len(captured.files), 'file')} ({row.id})")
         return messages + self._changes.recover(spare=unsaved)
 
-    def _attach_captured(self, row: SessionRow, captured: CapturedChanges) -> bool:
+    def _attach(self, row: SessionRow, captured: CapturedChanges, tx: Transaction) -> bool:
         def write(tx: Transaction) -> str:
             return self._store_changes(tx, captured, row, continued_session(row.assignment))
 
-        cwd = str(captured.worktree.folder)
-        return self._database.write(lambda tx: attach_changes(tx, row.id, write, cwd=cwd))
+        return attach_changes(tx, row.id, write, cwd=str(captured.worktree.folder))
 
     def _store_changes(
         self,
@@ -148,18 +148,9 @@ class SessionWorkspaces:
         former: str,
         check: CheckResult | None = None,
     ) -> str:
-        """Store a change set; that of session `former`, which it contains, is discarded. Returns its id."""
-        stored = self._changes.store(
-            tx,
-            captured,
-            prediction_id=session.prediction_id,
-            title=session.prompt,
-            agent=session.agent,
-            check=check,
-        )
-        if former:
-            self._changes.supersede(tx, former, by=session.id)
-        return stored.id
+        """Store a change set. Returns its id."""
+        about = {"prediction_id": session.prediction_id, "title": session.prompt, "agent": session.agent}
+        return self._changes.store(tx, captured, former=former, check=check, **about).id
 
     def describe_carried(self, former: str) -> str:
         """Tell a model that continues session `former` whether its changes are in the files."""

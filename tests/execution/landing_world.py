@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,21 +64,27 @@ class World:
         return self.repository.path
 
     def session(
-        self, edit: Callable[[Path], None], *, name: str = "session_1", check: CheckResult | None = None
+        self,
+        edit: Callable[[Path], object],
+        *,
+        name: str = "session_1",
+        check: CheckResult | None = None,
+        continues: str = "",
+        workspace: Path | None = None,
     ) -> ChangeSet | None:
         """Run `edit` in a worktree of its own and keep what it changed."""
-        worktree = self.worktrees.create(name, self.root)
+        onto = self.changes.starting_tree(continues) if continues else None
+        worktree = self.worktrees.create(name, workspace or self.root, onto=onto)
         edit(worktree.folder)
         captured = self.changes.capture(worktree)
         if captured is None:
             return None
-        return self.database.write(
-            lambda tx: self.changes.store(tx, captured, prediction_id="pred_1", title="Fix the cart", check=check)
-        )
+        about: dict[str, Any] = {"prediction_id": "pred_1", "title": "Fix the cart", "check": check}
+        return self.database.write(lambda tx: self.changes.store(tx, captured, former=continues, **about))
 
-    def changed(self, edit: Callable[[Path], None], *, name: str = "session_1") -> ChangeSet:
+    def changed(self, edit: Callable[[Path], object], **how: Any) -> ChangeSet:
         """`session`, when it must have changed something."""
-        change_set = self.session(edit, name=name)
+        change_set = self.session(edit, **how)
         assert change_set is not None
         return change_set
 

@@ -186,7 +186,7 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = World(tmp_path)
     world.repository.write("x.txt", "operator's\n")
-    change_set = world.changed(lambda folder: (folder / "y.txt").write_text("session's\n") and None)
+    change_set = world.changed(lambda folder: (folder / "y.txt").write_text("session's\n"))
 
     world.changes.branch(change_set.id)
 
@@ -198,7 +198,7 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
 
 def test_branch_refuses_what_builds_on_uncommitted_work(world: World) -> None:
     world.repository.write("a.txt", "1\n2\nmine\n")
-    change_set = world.changed(lambda folder: (folder / "a.txt").write_text("1\n2\nmine too\n") and None)
+    change_set = world.changed(lambda folder: (folder / "a.txt").write_text("1\n2\nmine too\n"))
 
     with pytest.raises(Refusal, match=r"a\.txt") as refused:
         world.changes.branch(change_set.id)

@@ -85,7 +85,7 @@ def test_an_empty_folder_gives_way_and_comes_back(world: World) -> None:
 
 
 def test_a_rename_meets_an_edit(world: World) -> None:
-    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "moved.txt") and None)
+    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
     world.repository.write("a.txt", TEXT + "mine\n")
 
     world.changes.land(change_set.id)
@@ -134,7 +134,7 @@ def test_modes_links_deletions_and_folders_come_and_go(world: World) -> None:
 
 
 def test_a_rename_of_upper_and_lower_case_alone(world: World) -> None:
-    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "A.txt") and None)
+    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
     before = picture(world.root)
 
     world.changes.land(change_set.id)
@@ -415,11 +415,7 @@ def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
 def test_a_workspace_that_is_itself_a_linked_worktree(world: World) -> None:
     linked = world.folder / "linked"
     world.repository.git("worktree", "add", "-q", "-b", "other", str(linked))
-    worktree = world.worktrees.create("session_1", linked)
-    (worktree.folder / "a.txt").write_text("theirs\n")
-    captured = world.changes.capture(worktree)
-    assert captured is not None
-    change_set = world.database.write(lambda tx: world.changes.store(tx, captured, prediction_id="p", title="t"))
+    change_set = world.changed(writing("a.txt", "theirs\n"), workspace=linked)
     untouched = picture(world.root)
 
     world.changes.land(change_set.id)

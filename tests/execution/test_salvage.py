@@ -240,20 +240,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def work(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> ChangeSet:
     """A session that writes `files` and ends as a change set."""
-    onto = world.changes.starting_tree(continues) if continues else None
-    worktree = world.worktrees.create(session_id, world.root, onto=onto)
-    for name, text in files.items():
-        (worktree.folder / name).write_text(text)
-    captured = world.changes.capture(worktree)
-    assert captured is not None
 
-    def store(tx: Transaction) -> ChangeSet:
-        stored = world.changes.store(tx, captured, prediction_id="pred_1", title=session_id)
-        if continues:
-            world.changes.supersede(tx, continues, by=session_id)
-        return stored
+    def edit(folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name).write_text(text)
 
-    return world.database.write(store)
+    return world.changed(edit, name=session_id, continues=continues)
 
 
 def tidied() -> None:
@@ -296,17 +288,12 @@ def test_what_was_decided_already_stays_so(world: World, decide: str) -> None:
 @pytest.mark.long
 def test_what_is_landed_while_the_next_runs_is_not_discarded(world: World) -> None:
     former = work(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    worktree = world.worktrees.create("sess_2", world.root, onto=world.changes.starting_tree("sess_1"))
-    world.changes.land(former.id)
-    (worktree.folder / "b.txt").write_text("b\n")
-    captured = world.changes.capture(worktree)
-    assert captured is not None
 
-    def store(tx: Transaction) -> ChangeSet:
-        world.changes.supersede(tx, "sess_1", by="sess_2")
-        return world.changes.store(tx, captured, prediction_id="pred_1", title="next")
+    def edit(folder: Path) -> None:
+        world.changes.land(former.id)
+        (folder / "b.txt").write_text("b\n")
 
-    after = world.database.write(store)
+    after = world.changed(edit, name="sess_2", continues="sess_1")
 
     assert world.changes.get(former.id).state is ChangeState.LANDED
     world.changes.land(after.id)
