@@ -10,7 +10,7 @@ import asyncio
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.color import Color, ColorParseError
@@ -53,39 +53,32 @@ def load_theme(file: Path) -> Theme:
 
     Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
     """
+    example = "a theme is a TOML file, see themes/clawpy-dark.toml"
     if file.exists() and not file.is_file():  # reading a pipe would block
-        raise Refusal(
-            "bad_theme", f"{file} is not a regular file", "a theme is a TOML file, see themes/clawpy-dark.toml"
-        )
+        raise Refusal("bad_theme", f"{file} is not a regular file", example)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Refusal("bad_theme", f"{file}: {error}", "a theme is a TOML file, see themes/clawpy-dark.toml") from error
-
-    def refuse(key: str, problem: str, accepted: str) -> Refusal:
-        return Refusal("bad_theme", f"{file}: {key}: {problem}", accepted)
-
-    for key in document:
-        if key not in ("dark", "ansi", "colors"):
-            raise refuse(key, "is not a known key", "accepted: dark, ansi, [colors]")
+        raise Refusal("bad_theme", f"{file}: {error}", example) from error
+    colors = document.get("colors", {})
+    if not isinstance(colors, dict):
+        raise Refusal("bad_theme", f"{file}: colors: is no table", example)
+    for key in (*document, *(f"colors.{key}" for key in colors)):
+        accepted = [f"colors.{name}" for name in COLORS] if "." in key else ["dark", "ansi", "colors"]
+        if key not in accepted:
+            raise Refusal("bad_theme", f"{file}: {key}: is not a known key", f"accepted: {', '.join(accepted)}")
     for key in ("dark", "ansi"):
         if not isinstance(document.get(key, False), bool):
-            raise refuse(key, f"{document[key]!r} is not true or false", "accepted: true, false")
-    colors = document.get("colors")
-    if not isinstance(colors, dict):
-        raise refuse("colors", "is missing", f"a table [colors] with {', '.join(COLORS)}")
-    for key in colors:
-        if key not in COLORS:
-            raise refuse(f"colors.{key}", "is not a known colour", f"accepted: {', '.join(COLORS)}")
+            raise Refusal("bad_theme", f"{file}: {key}: {document[key]!r} is not true or false", "write true or false")
     for key in COLORS:
-        if key not in colors:
-            raise refuse(f"colors.{key}", "is missing", "every theme must set all eleven colours")
         try:
             Color.parse(colors[key])
+        except KeyError as error:
+            fix = "every theme must set all eleven colours"
+            raise Refusal("bad_theme", f"{file}: colors.{key}: is missing", fix) from error
         except (ColorParseError, TypeError, AttributeError) as error:
-            raise refuse(
-                f"colors.{key}", f"{colors[key]!r} is not a colour", "accepted: #rrggbb, a CSS name, ansi_red"
-            ) from error
+            fix = "accepted: #rrggbb, a CSS name, ansi_red"
+            raise Refusal("bad_theme", f"{file}: colors.{key}: {colors[key]!r} is not a colour", fix) from error
     return _theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
 
 
@@ -99,45 +92,36 @@ def load_themes(user_folder: Path) -> Iterator[Theme | Refusal]:
                 yield refusal
 
 
+_ROLES = {
+    "primary": "accent", "secondary": "accent", "accent": "accent", "warning": "wants", "error": "wrong",
+    "success": "good", "foreground": "text", "background": "background", "surface": "surface", "panel": "surface",
+    "boost": "lit",
+}  # fmt: skip
+"""The colour of a theme file for each colour of Textual's themes."""
+
+_VARIABLES = {
+    **{name: name for name in ("line", "grey", "faint", "wants", "wrong", "good", "lit")},
+    "ink": "text", "paper": "background", "scrollbar": "line", "scrollbar-hover": "grey", "scrollbar-active": "accent",
+    "scrollbar-background": "background", "scrollbar-background-hover": "background",
+    "scrollbar-background-active": "background", "scrollbar-corner-color": "background",
+    "border": "accent", "border-blurred": "line",
+}  # fmt: skip
+"""The same for variables of style sheets."""
+
+
 def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Theme:
-    own = {key: colors[key] for key in ("line", "grey", "faint", "wants", "wrong", "good", "lit")}
-    return Theme(
-        name=name,
-        primary=colors["accent"],
-        secondary=colors["accent"],
-        accent=colors["accent"],
-        warning=colors["wants"],
-        error=colors["wrong"],
-        success=colors["good"],
-        foreground=colors["text"],
-        background=colors["background"],
-        surface=colors["surface"],
-        panel=colors["surface"],
-        boost=colors["lit"],
-        dark=dark,
-        ansi=ansi,
-        variables=own
-        | {
-            "ink": colors["text"],
-            "paper": colors["background"],
-            "scrollbar": colors["line"],
-            "scrollbar-hover": colors["grey"],
-            "scrollbar-active": colors["accent"],
-            "scrollbar-background": colors["background"],
-            "scrollbar-background-hover": colors["background"],
-            "scrollbar-background-active": colors["background"],
-            "scrollbar-corner-color": colors["background"],
-            "border": colors["accent"],
-            "border-blurred": colors["line"],
-            "ansi-background": "ansi_black" if dark else "ansi_white",
-            "ansi-foreground": "ansi_white" if dark else "ansi_black",
-            "block-cursor-foreground": "ansi_black" if ansi else colors["text"],
-            "block-cursor-background": "ansi_cyan" if ansi else colors["lit"],
-            "block-cursor-text-style": "bold",
-            "input-cursor-background": "ansi_cyan" if ansi else colors["accent"],
-            "input-cursor-foreground": "ansi_black" if ansi else colors["background"],
-        },
-    )
+    cursor = {
+        "ansi-background": "ansi_black" if dark else "ansi_white",
+        "ansi-foreground": "ansi_white" if dark else "ansi_black",
+        "block-cursor-foreground": "ansi_black" if ansi else colors["text"],
+        "block-cursor-background": "ansi_cyan" if ansi else colors["lit"],
+        "block-cursor-text-style": "bold",
+        "input-cursor-background": "ansi_cyan" if ansi else colors["accent"],
+        "input-cursor-foreground": "ansi_black" if ansi else colors["background"],
+    }
+    roles: dict[str, Any] = {role: colors[key] for role, key in _ROLES.items()}
+    variables = {variable: colors[key] for variable, key in _VARIABLES.items()} | cursor
+    return Theme(name=name, dark=dark, ansi=ansi, variables=variables, **roles)
 
 
 class Appearance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,35 @@ MAX_PIECE_BYTES = 1024 * 1024
 """Bytes of JSON in one request, so that answers come out while a long file is read."""
 
 
-def answer_lines(name: str, ask: Callable[[list[str]], Mapping[str, Any]], *, limit: int) -> bool:
+def answer_lines(name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
     """Print one line of JSON for each line of the file `name`, in order, `-` for standard input; blank lines are
-    skipped. `ask` answers up to `limit` lines at once. True when every line could be answered.
+    skipped. `ask` answers the `keys` of a line, and a bad line is answered with its error. True when every line could
+    be answered.
 
-    What was left out of an answer is printed once on standard error. Raises `Refusal`: `no_file`, and those of the
-    engine.
+    What was left out of an answer is printed once on standard error. Raises `Refusal` `no_file`.
     """
     all_answered, reported = True, set[str]()
-    for piece in split_lines(((number, line) for number, line in numbered_lines(name) if line.strip()), limit):
-        for number, result in zip(piece, ask(list(piece.values()))["results"], strict=True):
-            if "error" in result:
-                result["error"]["message"] = f"line {number}: {result['error']['message']}"
-                all_answered = False
-            for words in result.get("leftOut", ()):
-                if words not in reported:
-                    reported.add(words)
-                    print(f"left out: {words}", file=sys.stderr)
-            print(json.dumps(result, ensure_ascii=False), flush=True)
+    for number, line in numbered_lines(name):
+        if not line.strip():
+            continue
+        identity: dict[str, Any] = {}
+        try:
+            fields = json.loads(line)
+            if not isinstance(fields, dict):
+                raise ValueError("it is no object")
+            identity = {"id": fields["id"]} if "id" in fields else {}
+            result = identity | ask({key: fields[key] for key in keys if key in fields})
+        except (ValueError, RecursionError):
+            fix = f'for example {{"{next(iter(keys))}": "…"}}'
+            result = engine.Refusal("bad_line", f"line {number}: each line must be a JSON object", fix).document()
+            all_answered = False
+        except engine.Refusal as refusal:
+            result = engine.Refusal(refusal.code, f"line {number}: {refusal.message}", refusal.fix).document()
+            result, all_answered = identity | result, False
+        for words in set(result.get("leftOut", ())) - reported:
+            reported.add(words)
+            print(f"left out: {words}", file=sys.stderr)
+        print(json.dumps(result, ensure_ascii=False), flush=True)
     return all_answered
 
 
@@ -51,14 +62,6 @@ def split_lines(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[dict[i
         size += length
     if piece:
         yield piece
-
-
-def parse_json(line: str) -> Any:
-    """The value of a line of JSON, None when it is invalid."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
 
 
 def numbered_lines(name: str) -> Iterator[tuple[int, str]]:

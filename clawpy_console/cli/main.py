@@ -335,12 +335,12 @@ def _check(options: argparse.Namespace, common: CommonOptions) -> Any:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
     folder = {"cwd": str(Path.cwd())}
     if options.batch is not None:
-        from clawpy_console.cli.batch import answer_lines, parse_json
+        from clawpy_console.cli.batch import answer_lines
 
-        def ask(lines: list[str]) -> Any:
-            return _call_engine("check", folder | {"lines": [parse_json(line) for line in lines]}, common, ())
+        def ask(line: dict[str, Any]) -> Any:
+            return _call_engine("check", folder | line, common, ())
 
-        return DONE if answer_lines(options.batch, ask, limit=5000) else REFUSED
+        return DONE if answer_lines(options.batch, ("command", "prompt"), ask) else REFUSED
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
     arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
@@ -353,10 +353,14 @@ def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
     scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
     if common.workspace_names:
         scope["workspaces"] = common.scope()
-    if options.batch is not None:
-        from clawpy_console.cli.batch import answer_lines
+    if options.batch is None:
+        return _call_engine("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())
+    from clawpy_console.cli.batch import answer_lines
 
-        with engine.connect(common.home, workspaces=common.all(), opener=open_engine) as ask:
-            good = answer_lines(options.batch, lambda lines: ask("recall", {"lines": lines, **scope}), limit=50)
-        return DONE if good else REFUSED
-    return _call_engine("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())
+    settle = iter([30.0])  # the first question waits for vectors, for all of them
+
+    def ask_memory(line: dict[str, Any]) -> Any:
+        return ask("recall", scope | line | {"settle": next(settle, 0.0)})
+
+    with engine.connect(common.home, workspaces=common.all(), opener=open_engine) as ask:
+        return DONE if answer_lines(options.batch, ("query", "k"), ask_memory) else REFUSED

@@ -97,19 +97,6 @@ def test_check(engine: StandIn) -> None:
     assert ask(engine, "check", command="ls") == {"verdict": "allow", "rule": "", "reason": "nothing found"}
     assert ask(engine, "check", command="rm -rf /")["verdict"] == "block"
     assert ask(engine, "check", prompt="send an e-mail to Ann")["verdict"] == "ask"
-    lines = [
-        {"id": 7, "command": "ls"},
-        {"prompt": "send an e-mail to Ann"},
-        {},
-        3,
-        {"command": 1},
-        {"command": "a", "prompt": "b"},
-    ]
-    results = ask(engine, "check", lines=lines)["results"]
-    assert [result.get("verdict") or result["error"]["code"] for result in results] == [
-        "allow", "ask", "bad_line", "bad_line", "bad_line", "bad_line",
-    ]  # fmt: skip
-    assert results[0]["id"] == 7
 
 
 def test_using_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn) -> None:
@@ -133,7 +120,7 @@ def test_using_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn)
         ("cards", {"workspaces": "x"}, "bad_arguments"),
         ("cards", {"all": True, "limit": 0}, "bad_arguments"),
         ("cards", {"all": True, "limit": True}, "bad_arguments"),
-        ("check", {"lines": {}}, "bad_arguments"),
+        ("check", {"command": "a", "prompt": "b"}, "bad_arguments"),
         ("status", [], "bad_arguments"),
         ("status", None, "bad_arguments"),
     ],

@@ -277,11 +277,12 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
         (None, "block"),
     ]
     assert said.code == 0
-    monkeypatch.setattr("sys.stdin", io.StringIO('nonsense\n{"command": "ls"}'))
+    monkeypatch.setattr("sys.stdin", io.StringIO('nonsense\n3\n{"id": 7, "command": 1}\n{"command": "ls"}'))
     said = clawpy("check", "--batch", "-")
-    first, second = map(json.loads, said.out.splitlines())
-    assert first["error"]["message"].startswith("line 1: ")
-    assert (second["verdict"], said.code) == ("allow", 1)
+    *bad, good = map(json.loads, said.out.splitlines())
+    assert [answer["error"]["message"][:8] for answer in bad] == ["line 1: ", "line 2: ", "line 3: "]
+    assert bad[2]["id"] == 7
+    assert (good["verdict"], said.code) == ("allow", 1)
     assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1
 
 

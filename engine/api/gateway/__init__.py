@@ -2,5 +2,5 @@
 
 `gateway` opens and closes it, and imports the rest only then. `access` says where it listens and who gets in; `server`
 has the thread, the socket and the guard; `api` the routes, each of which carries out an operation by `calls`, as
-JSON-RPC does; `models` the replies; `pulse` the WebSocket. Decides nothing that the engine decides.
+JSON-RPC does; `pulse` the WebSocket. Decides nothing that the engine decides.
 """

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
-from engine.api.gateway import models
+from engine.api.gateway import calls
 from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress
 from engine.api.gateway.calls import INVALID_REQUEST, NO_JSON, Calls
 from engine.api.gateway.calls import fault as rpc_fault
@@ -52,7 +52,7 @@ def _error(status: int, words: str, code: str, message: str, fix: str = "") -> d
     example = {"error": {"code": code, "message": message, "fix": fix}}
     return {
         status: {
-            "model": models.ErrorReply,
+            "model": calls.ErrorReply,
             "description": words,
             "content": {"application/json": {"example": example}},
         }
@@ -77,7 +77,7 @@ COMPRESSED = _error(415, "Compressed body", "bad_request", "a compressed body is
 
 MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
     400: {
-        "model": models.ErrorReply | models.RpcReply,
+        "model": calls.ErrorReply | calls.RpcReply,
         "description": "Malformed call",
         "content": {"application/json": {"example": {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}}},
     }
@@ -86,7 +86,7 @@ MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 """No telemetry is sent, whatever environment variables are set."""
 
-CardId = Annotated[models.Id, Path(description="a card's whole id")]
+CardId = Annotated[calls.Id, Path(description="a card's whole id")]
 
 
 class Route(NamedTuple):
@@ -95,7 +95,7 @@ class Route(NamedTuple):
     method: str
     path: str
     operation: str
-    reply: type[models.ApiModel]
+    reply: type[calls.ApiModel]
     tag: str
     example: Document | None = None
 
@@ -106,17 +106,17 @@ CONFIG = {"enabled": True, "intervalMs": 600_000, "costCapPerHour": 2.0, "autoEx
 RPC_CALL = {"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 5}}
 
 ROUTES = (
-    Route("GET", "/health", "health", models.Health, "looking"),
-    Route("GET", "/twin/predict", "latest", models.Predictions, "cards"),
-    Route("POST", "/twin/serve", "twin", models.TwinReply, "internal", {"messages": [SITUATION], "max_tokens": 200}),
-    Route("POST", "/crosspoll/trigger", "trigger", models.Triggered, "cards", {"predictionId": "pred_7k2m9x4qd1ab"}),
-    Route("POST", "/predictions/{id}/confirm", "approve", models.Decided, "cards"),
-    Route("POST", "/predictions/{id}/reject", "dismiss", models.Decided, "cards", {"reason": "not-now"}),
-    Route("POST", "/predictions/{id}/snooze", "snooze", models.Decided, "cards", {"seconds": 7200}),
-    Route("POST", "/predictions/{id}/undo", "undo", models.Decided, "cards"),
-    Route("GET", "/crosspoll/metrics", "metrics", models.Metrics, "looking"),
-    Route("PATCH", "/crosspoll/config", "configure", models.Configured, "internal", CONFIG),
-    Route("GET", "/tasks", "tasks", models.Tasks, "looking"),
+    Route("GET", "/health", "health", calls.Health, "looking"),
+    Route("GET", "/twin/predict", "latest", calls.Predictions, "cards"),
+    Route("POST", "/twin/serve", "twin", calls.TwinReply, "internal", {"messages": [SITUATION], "max_tokens": 200}),
+    Route("POST", "/crosspoll/trigger", "trigger", calls.Triggered, "cards", {"predictionId": "pred_7k2m9x4qd1ab"}),
+    Route("POST", "/predictions/{id}/confirm", "approve", calls.Decided, "cards"),
+    Route("POST", "/predictions/{id}/reject", "dismiss", calls.Decided, "cards", {"reason": "not-now"}),
+    Route("POST", "/predictions/{id}/snooze", "snooze", calls.Decided, "cards", {"seconds": 7200}),
+    Route("POST", "/predictions/{id}/undo", "undo", calls.Decided, "cards"),
+    Route("GET", "/crosspoll/metrics", "metrics", calls.Metrics, "looking"),
+    Route("PATCH", "/crosspoll/config", "configure", calls.Configured, "internal", CONFIG),
+    Route("GET", "/tasks", "tasks", calls.Tasks, "looking"),
 )
 
 FOR_OTHER_DOORS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
@@ -137,22 +137,22 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    calls = Calls(engine, max_slow_requests=limits.triggers)
-    pulse = Pulse(calls, access, limits, counts)
+    caller = Calls(engine, max_slow_requests=limits.triggers)
+    pulse = Pulse(caller, access, limits, counts)
     router = APIRouter(
         prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )
     for route in ROUTES:
-        _add_route(router, route, calls)
+        _add_route(router, route, caller)
 
-    @router.post("/rpc", response_model=models.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
+    @router.post("/rpc", response_model=calls.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
     def call(
         body: Annotated[
-            models.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
+            calls.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
         ],
     ) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
-        return JSONResponse(calls.answer(body.method, body.params, body.id))
+        return JSONResponse(caller.answer(body.method, body.params, body.id))
 
     @app.websocket("/pulse")
     async def _pulse(socket: WebSocket) -> None:
@@ -163,7 +163,7 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
     return Server(Guard(app, access, address, limits), address, limits, pulse.run)
 
 
-def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
+def _add_route(router: APIRouter, route: Route, caller: Calls) -> None:
     """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
     operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
     without = (*FOR_OTHER_DOORS.get(route.operation, ()), *(["id"] if has_id else []))
@@ -179,9 +179,9 @@ def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
     def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
         arguments = dict(values or ())
         if id is not None:
-            calls.engine.cards.get(id)  # the whole id, or nothing: a phone does not guess
+            caller.engine.cards.get(id)  # the whole id, or nothing: a phone does not guess
             arguments["id"] = id
-        return JSONResponse(calls.carry_out(route.operation, arguments))
+        return JSONResponse(caller.carry_out(route.operation, arguments))
 
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     has_body = not is_get and model.model_fields

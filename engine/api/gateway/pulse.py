@@ -25,8 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine.api.documents import Document, document, instant
 from engine.api.documents import status as status_document
 from engine.api.gateway.access import Access, ClientCounts, Limits
-from engine.api.gateway.calls import INVALID_REQUEST, Calls, fault
-from engine.api.gateway.models import RpcCall
+from engine.api.gateway.calls import INVALID_REQUEST, Calls, RpcCall, fault
 from engine.api.gateway.server import TokenBucket
 from engine.api.operations.operation import describe_fault
 from engine.events import Event

@@ -11,12 +11,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from engine.api.documents import Document, document, match_prefix
 from engine.api.operations.operation import (
@@ -25,7 +24,6 @@ from engine.api.operations.operation import (
     Text,
     operation,
     require,
-    validate_arguments,
 )
 from engine.frozen import frozen
 from engine.memory.store import check_memory
@@ -142,9 +140,6 @@ def _parse_time(text: str) -> datetime:
 RECALL_DEADLINE_S = 20.0
 """Seconds that a layer has. A person waits, unlike for a prompt, and the first question loads the embedder."""
 
-SETTLE_S, BATCH_SETTLE_S = 5.0, 30.0
-"""Seconds that a question, or a batch, waits for vectors that are still being made."""
-
 MAX_LISTED_DRAFTS = 200
 """Drafts that are listed, the oldest first."""
 
@@ -164,53 +159,22 @@ _LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
 MaxResults = Annotated[int, ACCEPT_WHOLE_FLOAT, Field(ge=1, le=1_000)]
 
 
-class _QueryLine(BaseModel):
-    """One line of a batch of questions."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    query: NonEmptyText
-    k: MaxResults = 10
-
-
 @operation()
 def recall(
     engine: Services,
-    query: Text = "",
+    query: NonEmptyText,
     k: MaxResults = 10,
     agent: Text | None = None,
     workspaces: Sequence[str] = (),
-    lines: list[str] | None = None,
+    settle: Annotated[float, Field(ge=0, le=30)] = 5.0,
 ) -> Document:
-    """The `k` best memories for `query`, or with `lines` of JSON (`id`, `query`, `k`) those for each line."""
-    scope = RecallQuery("", workspace=workspaces[0] if len(workspaces) == 1 else None, agent=agent)
+    """The `k` best memories for `query`, after up to `settle` seconds for vectors that are still being made."""
     missing, trouble = engine.memory.missing()
-    if missing and not trouble:
-        engine.memory.settle(SETTLE_S if lines is None else BATCH_SETTLE_S)
-    if lines is not None:
-        return {"results": [_answer_line(engine, line, scope) for line in lines]}
-    return _recall_document(engine, replace(scope, text=require("query", query), k=k))
-
-
-def _answer_line(engine: Services, line: str, scope: RecallQuery) -> Document:
-    """The answer to one line of a batch; a bad line is answered with its error and stops nothing."""
-    identity: Document = {}
-    example = '{"id": "1", "query": "…", "k": 10}'
-    try:
-        fields = json.loads(line)
-        if not isinstance(fields, dict):
-            raise Refusal("bad_line", "each line must be an object", example)
-        identity = {"id": fields["id"]} if "id" in fields else {}
-        question = validate_arguments(_QueryLine, fields)
-        return identity | _recall_document(engine, replace(scope, text=question.query, k=question.k))
-    except (ValueError, RecursionError):
-        return Refusal("bad_line", "each line must be JSON", example).document()
-    except Refusal as error:
-        return identity | error.document()
-
-
-def _recall_document(engine: Services, query: RecallQuery) -> Document:
-    result: Recall = engine.memory.recall(query, deadline=RECALL_DEADLINE_S)
+    if missing and not trouble and settle:
+        engine.memory.settle(settle)
+    workspace = workspaces[0] if len(workspaces) == 1 else None
+    question = RecallQuery(query, k=k, workspace=workspace, agent=agent)
+    result: Recall = engine.memory.recall(question, deadline=RECALL_DEADLINE_S)
     return {"results": document(result.items), "leftOut": list(result.left_out)}
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from engine.api.documents import Document, document, instant, trigger_figures
 from engine.api.operations.operation import Seconds, Text, operation, require
 from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
-from engine.model import Hold, RailVerdict, Refusal
+from engine.model import Hold, Refusal
 from engine.safety.content import check_command, check_prompt
 
 if TYPE_CHECKING:
@@ -25,36 +25,11 @@ if TYPE_CHECKING:
 
 
 @operation()
-def check(
-    engine: OfflineServices,
-    command: Text = "",
-    prompt: Text | None = None,
-    lines: Sequence[Any] | None = None,
-    cwd: Text = "",
-) -> Document:
-    """The verdict of the content filter on a command, a prompt, or each of many `lines`."""
-    folder = Path(cwd) if cwd else None
-    if lines is not None:
-        return {"results": [_check_line(line, folder) for line in lines]}
-    if prompt is not None:
-        return _verdict_document(check_prompt(prompt))
-    return _verdict_document(check_command(require("command", command), cwd=folder))
-
-
-def _check_line(line: Any, cwd: Path | None) -> Document:
-    """The verdict on one line of a batch; a bad line is answered with its error and stops nothing."""
-    if not isinstance(line, Mapping) or ("command" in line) == ("prompt" in line):
-        return Refusal("bad_line", 'each line needs either "command" or "prompt"', '{"command": "ls"}').document()
-    identity: Document = {"id": line["id"]} if "id" in line else {}
-    text = line.get("command", line.get("prompt"))
-    if not isinstance(text, str):
-        refusal = Refusal("bad_line", '"command" and "prompt" must be strings', '{"command": "ls"}')
-        return identity | refusal.document()
-    verdict = check_command(text, cwd=cwd) if "command" in line else check_prompt(text)
-    return identity | _verdict_document(verdict)
-
-
-def _verdict_document(verdict: RailVerdict) -> Document:
+def check(engine: OfflineServices, command: Text = "", prompt: Text | None = None, cwd: Text = "") -> Document:
+    """The verdict of the content filter on a command or a prompt."""
+    if bool(command) == (prompt is not None):
+        raise Refusal("bad_arguments", "give a command or a prompt", '{"command": "ls"}')
+    verdict = check_command(command, cwd=Path(cwd) if cwd else None) if prompt is None else check_prompt(prompt)
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.api.gateway import models
+from engine.api.gateway import calls
 from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
 from engine.api.gateway.api import build
 from engine.engine import Engine
@@ -42,7 +42,7 @@ def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
     assert (one["status"], one["targetChannel"], one["targetAgent"]) == ("pending", "research", "researcher")
     assert told(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert told(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-    models.Predictions.model_validate(found)
+    calls.Predictions.model_validate(found)
 
 
 @pytest.mark.parametrize(("count", "status"), [(10, 200), (11, 422)])
@@ -54,7 +54,7 @@ def test_at_most_ten_cards_are_listed(served: Served, count: int, status: int) -
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
     card = served.card()
     found = told(served, "POST", f"/predictions/{card.id}/confirm")
-    models.Decided.model_validate(found)
+    calls.Decided.model_validate(found)
     assert found["prediction"]["id"] == card.id
     assert found["session"]["predictionId"] == card.id
     assert engine.sessions.wait(found["session"]["id"], 20).state is SessionState.SUCCEEDED
@@ -90,7 +90,7 @@ def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> 
     card = served.card()
     asked = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     found = told(served, "POST", "/crosspoll/trigger", json=asked)
-    models.Triggered.model_validate(found)
+    calls.Triggered.model_validate(found)
     assert found["triggered"] is True
     assert (found["prediction"]["id"], found["targetChannel"]) == (card.id, "research")
     assert "#research" in found["message"]
@@ -167,7 +167,7 @@ def test_config_of_this_run(served: Served, engine: Engine) -> None:
         "quietHoursStart": 22, "quietHoursEnd": 7,
     }  # fmt: skip
     found = told(served, "PATCH", "/crosspoll/config", json=asked)
-    models.Configured.model_validate(found)
+    calls.Configured.model_validate(found)
     assert found["config"] == asked
     settings = engine.settings.current
     assert settings.cross_poll_interval_ms == 900_000
@@ -215,7 +215,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     assert told(other, "POST", "/twin/serve", 409, json=asked)["error"]["code"] == "nothing_to_predict"
     card = other.card()
     found = told(other, "POST", "/twin/serve", json=asked)
-    models.TwinReply.model_validate(found)
+    calls.TwinReply.model_validate(found)
     assert (found["prompt"], found["channel"]) == (card.assignment.prompt, "research")
     assert told(other, "POST", "/twin/serve", 409, json=asked | {"model": "gpt-9"})["error"]["code"] == "another_model"
 
@@ -233,7 +233,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
     try:
         messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
         found = told(served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50})
-        models.TwinReply.model_validate(found)
+        calls.TwinReply.model_validate(found)
         assert (found["prompt"], found["source"], found["model"]) == ("Run the tests", "twin-model", "ollama:small")
         [(model, question)] = asked
         assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
