@@ -1,4 +1,4 @@
-"""Finding the tests of a file of Python."""
+"""Detection of tools and package managers, what runs print, and the tests of a changed file."""
 
 from __future__ import annotations
 

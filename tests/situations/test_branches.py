@@ -1,4 +1,4 @@
-"""A branch that is behind, parted from its upstream, or in the way of another."""
+"""Branches that are behind or in the way of another, pull requests that wait, operations begun and left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project measures its coverage, and a part of what changed is run by no test."""
+"""Tests that fail: since a commit, since a landing, as once before; what an agent may mend; lines that no test runs."""
 
 from __future__ import annotations
 

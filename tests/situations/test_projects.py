@@ -1,4 +1,4 @@
-"""One thing of a repository cannot be seen: its cards stay as they are, and all others come and go as usual."""
+"""Several projects in a repository, what is not installed or out of step in one, and what cannot be seen for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that belongs in no repository is in a commit that nobody else has yet."""
+"""Cards that have their moment or stay away: a release, a dismissal, a partner file, a file for no repository."""
 
 from __future__ import annotations
 

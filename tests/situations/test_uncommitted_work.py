@@ -1,4 +1,4 @@
-"""Commits that were never pushed, or changes that were never committed, since days."""
+"""Work that is not committed: debugging, documentation, lint, a test beside it, and work that lies about for days."""
 
 from __future__ import annotations
 

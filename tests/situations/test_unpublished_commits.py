@@ -1,4 +1,4 @@
-"""Fixup commits not yet squashed, stashes and branches that were left."""
+"""Commits that nobody else has: secrets, commits on no branch, fixups, stashes and old branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The day's summary comes in the evening of a day with work of your own, and at no other time."""
+"""Upkeep, each at its moment: a full disk, the evening; and the times when nothing is wrong."""
 
 from __future__ import annotations
 

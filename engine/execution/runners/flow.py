@@ -216,7 +216,7 @@ class Flow(BaseModel):
         raise NotImplementedError
 
 
-# Types of parameters that flows share. No value can become an option of a command or leave the repository.
+# -- Types of parameters that flows share: none can become an option, or leave the repository -----------------------
 
 
 def check_argument(text: str) -> str:

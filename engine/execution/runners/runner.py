@@ -1,4 +1,4 @@
-"""The protocol of runners, which carry out assignments inside a session (SPEC 3.8)."""
+"""What carries out assignments inside a session (SPEC 3.8): the protocol, and what the runners of agents share."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Runner(Protocol):
         """At start-up, when no session runs: tidy up after sessions of an earlier run, and say what was done."""
 
 
-# Makes the prompt parts of a conversation with an agent or a model, for the X-ray (SPEC 9.6).
+# -- The parts of a conversation, for the X-ray (SPEC 9.6) ----------------------------------------------------------
 
 
 _LABELS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
@@ -115,7 +115,7 @@ def _compact_json(arguments: str) -> str:
         return arguments
 
 
-# Writes text that comes in pieces into the transcript, in whole lines and sentences (SPEC 9.2).
+# -- Text that comes in pieces --------------------------------------------------------------------------------------
 
 
 MAX_LINE = 4_000
@@ -171,7 +171,7 @@ class StreamedText:
             self._write(self._kind, rest)
 
 
-# The base class of runners for agents: the prompt, the validation of the changes, and the end of a session.
+# -- The base class of runners for agents ---------------------------------------------------------------------------
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Flows that ask git: conflicts, unpushed commits, branches, the day."""
+"""Flows that ask git or its history, and those that leave a change: the change log, lint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows for a project below the top of a repository, and linters' new findings."""
+"""Every tool that tests a project, green, red and missing; and projects below the top."""
 
 from __future__ import annotations
 

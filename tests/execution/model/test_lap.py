@@ -1,4 +1,4 @@
-"""The whole lap with a model: card, approval, session, tools, change set, landing, undo (SPEC 3.8, 3.9, 9.4, 9.6)."""
+"""A card in prose by a model: from the prompt to what lands, what it teaches, and what the X-ray shows."""
 
 from __future__ import annotations
 

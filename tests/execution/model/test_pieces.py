@@ -1,4 +1,4 @@
-"""The small pieces of the model runner: failures and pauses, speaking in lines, conversations on disk, messages."""
+"""The parts of the model runner by themselves: failures, texts, messages, budgets, prices."""
 
 from __future__ import annotations
 

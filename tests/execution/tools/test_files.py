@@ -1,4 +1,4 @@
-"""read, write and edit as a model uses them (SPEC 3.8)."""
+"""read, write and edit as a model uses them, and the jail in any tree and for any path (SPEC 3.8)."""
 
 from __future__ import annotations
 

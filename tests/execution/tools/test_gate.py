@@ -1,4 +1,4 @@
-"""Every call goes through policy, content filter, production targets, and where needed a person (SPEC 3.5, 3.8)."""
+"""Every call goes through policy, content filter, production targets, where needed a person (SPEC 3.5, 3.6, 4.1)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model.text import LEARNT, one_line, read_section, write_section
 
-# Sorts commits into the sections of a change log, and adds entries to one in its own style. Pure functions.
+# -- Sort commits into the sections of a change log, and add entries to one (pure) ----------------------------------
 
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)

@@ -19,7 +19,7 @@ from engine.git.merges import is_merged, separate_objects
 from engine.git.project_habits import is_group
 from engine.model import sanitise
 
-# The flow that reports merged and stale branches, with the commands that delete them. It deletes nothing.
+# -- Report merged and stale branches, with the commands that delete them -------------------------------------------
 
 
 MAX_BRANCHES = 200

@@ -17,7 +17,7 @@ from engine.git.merges import conflicted
 from engine.model import CheckResult
 from engine.model.text import one_line, seconds_in_words
 
-# -- Words --
+# -- Words ----------------------------------------------------------------------------------------------------------
 
 
 MAX_NAMES = 8

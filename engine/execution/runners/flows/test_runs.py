@@ -27,7 +27,7 @@ from engine.execution.runners.toolchains.tool_table import Command
 from engine.frozen import frozen
 from engine.model import CheckResult
 
-# Finds the cause of a failed test in its output, and a signature that similar failures share. Pure functions.
+# -- The cause of a failed test, and a signature that similar failures share (pure) ---------------------------------
 
 
 MAX_SIGNATURES: Final = 50

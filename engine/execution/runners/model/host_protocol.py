@@ -124,8 +124,7 @@ def decode(line: bytes) -> Message:
     return message
 
 
-# Stores conversations, so that a finished session can be continued (SPEC 9.4): `SESSION.messages.jsonl` beside its
-# transcript, a message a line as the model host dumped it, secrets cut out.
+# -- Stored conversations: a message a line, as the host dumped it, secrets cut out (SPEC 9.4) ----------------------
 
 
 FILE_SUFFIX = ".messages.jsonl"

@@ -1,4 +1,4 @@
-"""Estimates what a request may cost before it is made, and counts what it did cost after (SPEC 3.4, 3.8). Pure.
+"""What a request to a model may cost before it is made and did cost, and what its failure means (SPEC 3.4, 3.8). Pure.
 
 The provider says only afterwards how many tokens a prompt was. Until then it is estimated, on the high side: what it
 said of the request before, and one token for every two ASCII characters or one byte of any other that came since.
@@ -16,7 +16,7 @@ from engine.execution.model_calls import NOTHING_USED, CallUsage
 from engine.execution.runners.model.host_protocol import Failure, Kind, Model
 from engine.frozen import frozen
 
-# Decides whether and when a failed request is sent again, and describes failures to the operator. Pure.
+# -- Failures: whether a request is sent again, and what the operator is told ---------------------------------------
 
 
 MAX_RETRIES = 4

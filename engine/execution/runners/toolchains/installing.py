@@ -210,7 +210,7 @@ def installation_failure(command: Sequence[str], done: CommandResult, hosts: Seq
     return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")
 
 
-# Lends a worktree the packages that only the operator's tree has.
+# -- Packages that only the operator's tree has, lent to a worktree -------------------------------------------------
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""Rows of the table bound to one project: they make its command lines and read the results."""
+"""Rows of the table bound to one project: they make its command lines, read the results, and name what a run lacked.
+
+Each sentence that some tool prints about a missing item is a row of `tools.toml`. A tool that could not work says
+nothing about the project, so a missing item is never a finding or a failed test.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,7 @@ from engine.execution.runners.toolchains.tool_table import (
 from engine.frozen import frozen
 from engine.model import CheckResult
 
-# Reads from a run's output what was missing: a program, a package, a library, the network, a service (SPEC 2.12).
-#
-# Each sentence that some tool prints is a row of `tools.toml`. A tool that could not work says nothing about the
-# project, so a missing item is never a finding or a failed test.
+# -- What a run lacked: a program, a package, a library, the network, a service (SPEC 2.12) -------------------------
 
 
 MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]

@@ -1,4 +1,4 @@
-"""Finds the environments and interpreters of a Python project, and the commands that make such an environment.
+"""Finds the test files, environments and interpreters of a Python project.
 
 Environments of poetry, pipenv and hatch are found by reading files alone. None of these tools is started: each loads
 plugins and configuration of the project. What the project's own files say of the place is not believed either. Where
@@ -25,7 +25,7 @@ from engine.execution.runners.toolchains.tool_table import folders_up_to, read_t
 from engine.execution.sandbox.host_paths import which
 from engine.git import Git, GitError
 
-# Finds the tests of a Python project: its test files, and which of them belong to a changed file.
+# -- Test files, and which of them belong to a changed file ---------------------------------------------------------
 
 
 TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
@@ -191,6 +191,8 @@ def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
     except GitError:  # nothing was ever committed
         return True
 
+
+# -- Environments and interpreters -----------------------------------------------------------------------------------
 
 ENVIRONMENTS = (".venv", "venv", "env")
 """Folders that hold a project's environment by custom; uv makes the first."""
