@@ -104,9 +104,11 @@ class LiveSession:
         self.unfinished_write: Callable[[Transaction], str] | None = None
         """Stores its changes in its last transaction when it is stopped before its end."""
         self._rails = rails
-        self._confinement = confinement
+        self.confinement = confinement
+        """The places that its commands may touch."""
         self._lock = threading.Lock()
-        self._stop: StopRequest | None = None
+        self.stop_requested: StopRequest | None = None
+        """The request to end it, or None."""
         self._on_stop: list[Callable[[], None]] = []
         self._reserved = 0
         self._clock = SessionClock(clock)
@@ -118,12 +120,12 @@ class LiveSession:
     @property
     def scratch(self) -> Path:
         """A folder of the session, deleted with it; its commands write there too."""
-        return self._confinement.files
+        return self.confinement.files
 
     @property
     def folder(self) -> Path:
         """The folder in which it works; the only place of the operator's that is writable in the sandbox."""
-        return self._confinement.folder
+        return self.confinement.folder
 
     def without_secrets(self, text: str) -> str:
         """`text` without secrets, to be stored, shown and sent to a model."""
@@ -132,16 +134,11 @@ class LiveSession:
     @property
     def cancelled(self) -> bool:
         """True once it is to end."""
-        return self._stop is not None
+        return self.stop_requested is not None
 
     def confine(self, confinement: Confinement) -> None:
         """Change the places that its commands may touch, from now on."""
-        self._confinement = confinement
-
-    @property
-    def confinement(self) -> Confinement:
-        """The places that its commands may touch."""
-        return self._confinement
+        self.confinement = confinement
 
     def say(self, text: str, *, error: bool = False) -> None:
         """Put a note into the transcript. Raises `SessionStopped` when the session is ending."""
@@ -180,7 +177,7 @@ class LiveSession:
         """Register a `callback` for the request to stop, for example to cancel a question. It is called once, from any
         thread, at once if the session is ending already. It must be quick and must not raise."""
         with self._lock:
-            if self._stop is None:
+            if self.stop_requested is None:
                 self._on_stop.append(callback)
                 return
         callback()
@@ -234,8 +231,8 @@ class LiveSession:
 
     def check_running(self) -> None:
         """Raise `SessionStopped` when the session is to end."""
-        if self._stop is not None:
-            raise SessionStopped(self._stop.reason)
+        if self.stop_requested is not None:
+            raise SessionStopped(self.stop_requested.reason)
 
     def git(self, plain: Git) -> Git:
         """`plain` bound to this session: its commands end with it."""
@@ -260,7 +257,7 @@ class LiveSession:
         output line by line; `cancel` ends this command alone, like its timeout. `cleared`: a person approved what the
         content filter asks about (a `block` stands); `announced`: the transcript has the command already. Secrets are
         removed from its output."""
-        confinement = confinement or self._confinement
+        confinement = confinement or self.confinement
         environment = self._prepare_command(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
         output = _CommandOutput(self, listen, quiet=quiet)
         with self._open_gate(confinement, output.note_refused_host) as gated, self._start_errors(argv):
@@ -358,17 +355,12 @@ class LiveSession:
 
     # For those who stop it
 
-    @property
-    def stop_requested(self) -> StopRequest | None:
-        """The request to end it, or None."""
-        return self._stop
-
     def stop(self, stop: StopRequest) -> bool:
         """Request its end; True for the first request, which alone counts. The caller ends the processes."""
         with self._lock:
-            if self._stop is not None:
+            if self.stop_requested is not None:
                 return False
-            self._stop = stop
+            self.stop_requested = stop
             callbacks, self._on_stop = self._on_stop, []
         self.transcript.append("note", [f"stopped: {sanitise(stop.reason)}"])
         for callback in callbacks:
