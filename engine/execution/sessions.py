@@ -21,14 +21,13 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus, FaultReported, SessionOutput
-from engine.execution.admission import Admission
 from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.process_termination import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base, disk_shortage
 from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels
-from engine.execution.session_run import run_session, session_result, with_worktree_fate
+from engine.execution.session_run import Admission, run_session, session_result, with_worktree_fate
 from engine.execution.session_store import SessionRow, continued_session
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter

@@ -12,9 +12,9 @@ import pytest
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.config.sections import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
-from engine.execution.admission import Admission
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flow_registry import PROSE as SENTENCE
+from engine.execution.session_run import Admission
 from engine.keys import Key
 from engine.model import Assignment, Refusal, RunnerInfo
 
