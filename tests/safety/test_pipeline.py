@@ -200,6 +200,16 @@ def test_the_rate_limiter_says_until_when_it_waits(rails: Rails) -> None:
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
 
 
+def test_a_pause_stops_what_runs_by_itself_for_two_hours_and_a_stop_has_no_end(rails: Rails) -> None:
+    switch = rails.safety.kill_switch
+    rails.database.write(lambda tx: switch.place(tx, "pause", "3 rejections in a row"))
+    paused = rail(rails, "kill")
+    assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
+    assert (switch.ask().verdict, switch.ask(by_operator=True).verdict) == (Verdict.BLOCK, Verdict.ALLOW)
+    rails.safety.stop("lunch", "operator")
+    assert (rail(rails, "kill").brief, rail(rails, "kill").until) == ("stop", None)
+
+
 def test_the_newest_decision_is_every_rails_last_word_and_the_first_that_stopped_counts(rails: Rails) -> None:
     rails.rule(approval("clean up with rm -rf /"))
     content, gate = rail(rails, "content"), rail(rails, "gate")
