@@ -130,11 +130,6 @@ def distil(sentence: str) -> Rule:
     return Rule(bare, *_generalises(line, bare))
 
 
-def distil_rules(text: str) -> list[Rule]:
-    """The rules in a text, each once."""
-    return list({lesson_id(rule.text): rule for rule in map(distil, split_sentences(text))}.values())
-
-
 def added_sentences(original: str, edited: str) -> list[str]:
     """The sentences of `edited` that are not in `original`; of one that extends a sentence of `original`, only the
     extension."""

@@ -99,16 +99,6 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     return findings[:MAX_RISKS]
 
 
-def is_realised(risk: LearningEntry, findings: Iterable[Finding]) -> bool:
-    """Whether a risk was realised: there is a finding about the same test, file or work."""
-    feared = risk.about.removeprefix(RISK).partition("/")[2]
-    return any(
-        finding.about.partition("/")[2] == feared
-        for finding in findings
-        if finding.about and finding.phase != PROSPECTIVE
-    )
-
-
 def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
     """The assumptions that an agent stated, with the milestone: before its first change, or later."""
     milestone = "before the first change"
@@ -276,7 +266,6 @@ class Extraction:
                     subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
                 )
                 self._files.apply([add_entry(entry) for entry in new], [event, *facts])
-            self._mark_realised_risks(session, clean)
             return new
 
     def _reconsider(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
@@ -293,30 +282,6 @@ class Extraction:
         holds = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
         restored = [entry for entry in entries if entry.about in about and entry.retired_because == LANDED_AFTER_ALL]
         self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
-
-    def _mark_realised_risks(self, session: Scope, findings: Sequence[Finding]) -> None:
-        """Mark, once, fears that came true."""
-        happened = [
-            entry
-            for entry in self._files.entries(session, below=False)
-            if entry.phase == PROSPECTIVE
-            and session.session not in entry.reinforced_by
-            and is_realised(entry, findings)
-        ]
-        self._files.apply(
-            [
-                Change(
-                    entry.path,
-                    entry.id,
-                    {
-                        "reinforcement_count": entry.reinforcement_count + 1,
-                        "reinforced_by": [*entry.reinforced_by, session.session],
-                        "reasons": [*entry.reasons, "it happened"],
-                    },
-                )
-                for entry in happened
-            ]
-        )
 
 
 def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:

@@ -68,29 +68,27 @@ class LearningsPart:
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None in it when there is nothing to say. Its provenance names what is said; the
         notes say what had no room."""
-        entries, chosen, lines = self._select(request, self._nearer_lessons(request))
+        entries = self._entries(request)
+        chosen = self._fit(entries)
         cut = len(entries) - len(chosen)
         notes = (f"learnings: {cut} of {len(entries)} had no room",) if cut else ()
         if not chosen:
             return Contribution(None, notes=notes)
-        return Contribution(PromptPart(BLOCK, tuple(lines)), {PROVENANCE: [entry.id for entry in chosen]}, notes)
+        lines = (*_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _END)
+        return Contribution(PromptPart(BLOCK, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """What this part and those nearer to the agent say."""
-        nearer_lessons = self._nearer_lessons(request)
-        return nearer_lessons.union(entry.lesson for entry in self._select(request, nearer_lessons)[1])
+        said = self._fit(self._entries(request))
+        return self._nearer_lessons(request).union(entry.lesson for entry in said)
 
-    def _select(
-        self, request: PromptRequest, nearer_lessons: frozenset[str]
-    ) -> tuple[list[LearningEntry], list[LearningEntry], list[PromptLine]]:
-        """What holds here and no nearer block says, what of it has room, and its lines."""
-        budget = self._settings.current.memory.learnings_tokens
-        entries = (
-            [entry for entry in self._valid_entries(request.workspace) if entry.lesson not in nearer_lessons]
-            if budget
-            else []
-        )
-        return entries, *(self._fit(in_order(entries, request.task), budget) if entries else ([], []))
+    def _entries(self, request: PromptRequest) -> list[LearningEntry]:
+        """What holds here and no nearer block says, in order."""
+        if not self._settings.current.memory.learnings_tokens:
+            return []
+        nearer = self._nearer_lessons(request)
+        valid = [entry for entry in self._valid_entries(request.workspace) if entry.lesson not in nearer]
+        return in_order(valid, request.task)
 
     def _valid_entries(self, workspace: str) -> list[LearningEntry]:
         """The learnings for a workspace: of its project, and of all."""
@@ -105,23 +103,21 @@ class LearningsPart:
                 by_lesson.setdefault(entry.lesson, entry)
         return list(by_lesson.values())
 
-    def _fit(self, entries: Sequence[LearningEntry], budget: int) -> tuple[list[LearningEntry], list[PromptLine]]:
+    def _fit(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
+        """Those that have room."""
+        budget = self._settings.current.memory.learnings_tokens
         room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
-        chosen: list[LearningEntry] = []
-        lines: list[PromptLine] = [*_HEAD]
-        misses = 0
+        chosen, misses = [], 0
         for entry in entries:
-            entry_text = entry_lines(entry)
-            tokens = sum(self._count(line.text) for line in entry_text)
+            tokens = sum(self._count(line.text) for line in entry_lines(entry))
             if tokens <= room:
                 chosen.append(entry)
-                lines += entry_text
                 room -= tokens
             else:
                 misses += 1
                 if misses == MAX_MISSES:  # to try hundreds of them takes longer than it is worth
                     break
-        return chosen, [*lines, _END]
+        return chosen
 
 
 def in_order(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:

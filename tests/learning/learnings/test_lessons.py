@@ -13,7 +13,7 @@ from engine import Engine
 from engine.clock import FakeClock
 from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
-from engine.model.learnings import added_sentences, distil, distil_rules, lesson_id, remove_lessons, topics_of
+from engine.model.learnings import added_sentences, distil, lesson_id, remove_lessons, split_sentences, topics_of
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 
@@ -107,7 +107,7 @@ def test_a_rule_says_itself_and_has_the_identity_of_its_sentence(text: str) -> N
 def test_what_was_put_in_is_told_sentence_by_sentence() -> None:
     edited = "Write the docs. Docs end with a full stop. And keep summaries short"
     assert added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
-    assert [rule.text for rule in distil_rules(edited)] == [
+    assert [rule.text for rule in map(distil, split_sentences(edited))] == [
         "Write the docs",
         "Docs end with a full stop",
         "keep summaries short",
