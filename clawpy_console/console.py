@@ -201,6 +201,10 @@ class Console(App[None]):
         else:
             self.show_toast(str(STARTING), "warning")
 
+    def carry_out(self, call: Callable[[Engine], object], message: str, *topics: str) -> None:
+        """Call the engine in a thread; then show `message` as a toast, and read again the `topics` that changed."""
+        self.call_engine(call, lambda _: self.report(message, *topics))
+
     def load_for_dialog(
         self,
         call: Callable[[Engine], T],

@@ -150,6 +150,6 @@ def _open_card(app: CardConsole, card_id: str) -> None:
     def on_refusal(refusal: Refusal) -> None:
         app.show_toast(f"the card {card_id} is gone: {refusal.message}", "warning")
 
-    from clawpy_console.screens.card_details import show_details
+    from clawpy_console.screens.card_details import Details
 
-    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)
+    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: app.push_screen(Details(card)), on_refusal)

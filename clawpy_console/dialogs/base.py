@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from clawpy_console.fields import Field
 from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.status import Frame
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ class PreviewDialog(Dialog[Answer]):
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""
-        listed = list(fields)
-        self.query_one("#change", ReflowingText).show(lambda width: render_fields(listed, width))
+        self.query_one("#change", ReflowingText).show_fields(fields)
 
     def action_page(self, by: int) -> None:
         pane = self.query_one("#pane", VerticalScroll)

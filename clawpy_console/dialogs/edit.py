@@ -1,6 +1,9 @@
-"""The base of dialogs with an editor: no edit is lost by one key."""
+"""Dialogs with an editor, and a file of an agent in it (SPEC 4.1): no edit is lost, ours or another program's."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -10,6 +13,9 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.bars import KeyLine
 from engine.model import AgentFile, Refusal, sanitise
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
 
 
 class EditDialog(Dialog[bool]):
@@ -41,9 +47,6 @@ class EditDialog(Dialog[bool]):
             return
         self._confirming_close = True
         self.show_status("▲ Not saved. Press the same key again to discard your edit.")
-
-
-# A file of an agent, edited in the console (SPEC 4.1): no edit is lost, neither ours nor that of another program.
 
 
 class EditFile(EditDialog):
@@ -122,3 +125,15 @@ class EditFile(EditDialog):
         if self._theirs is not None:
             area = self.query_one("#text", TextArea)
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
+
+
+def edit_file(app: Console, agent: str, name: str, on_saved: Callable[[], object]) -> None:
+    """Edit a file of an agent in the console; `on_saved` is called once it was saved."""
+
+    def on_close(saved: bool | None) -> None:
+        if saved:
+            on_saved()
+
+    app.load_for_dialog(
+        lambda engine: engine.agent_files.read(agent, name), lambda file: app.push_screen(EditFile(file), on_close)
+    )

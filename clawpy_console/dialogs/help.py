@@ -1,4 +1,4 @@
-"""Every key and what it does, from the table of actions: those that work here and now first."""
+"""The keys: all of them with what they do, those that work here first; and jump mode, with labels to type."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Help(Dialog[None]):
                 pane.scroll_relative(y=by if event.key.endswith("down") else -by, animate=False, immediate=True)
 
 
-# Jump mode: a label on everything that a key or a click can reach; typing the label goes there.
+# Jump mode
 
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"

@@ -1,4 +1,4 @@
-"""Every question of the console: a text, and one key for each answer."""
+"""Questions: a text, and one key for each answer; and those about findings, mutes and the gateway."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def show_text(app: Console, title: str, text: str) -> None:
     app.push_screen(dialog, lambda answer: app.copy_to_clipboard(text) if answer else None)
 
 
-# The list of what is muted, from which you unmute (SPEC 2.9).
+# What is muted (SPEC 2.9)
 
 
 MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
@@ -189,7 +189,7 @@ def _describe_end(mute: Mute) -> str:
     return f"{until}, {mute.why}"
 
 
-# The findings that wait to be sent up to leaders: shown, and sent once you confirm (SPEC 1.7).
+# Findings that wait to be sent up (SPEC 1.7)
 
 
 MAX_LISTED = 6
@@ -239,7 +239,7 @@ def _show_report(app: Console, report: FlushReport) -> None:
     app.reload(["agents", "changes"])
 
 
-# Opens and closes the gateway, and shows where it listens (SPEC 10.1).
+# The gateway (SPEC 10.1)
 
 
 def switch_gateway(app: Console, on: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import external_programs
-from clawpy_console.dialogs.edit import EditFile
+from clawpy_console.dialogs.edit import edit_file
 from clawpy_console.dialogs.question import Answer, Question, confirm, send_findings
 from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
@@ -135,14 +135,7 @@ class AgentActions(ConsoleScreen):
             self._edit_profile(agent.id)
             return
 
-        def on_close(saved: bool | None) -> None:
-            if saved:
-                self.app.reload(["agents"])
-
-        self.app.load_for_dialog(
-            lambda engine: engine.agent_files.read(agent.id, name),
-            lambda file: self.app.push_screen(EditFile(file), on_close),
-        )
+        edit_file(self.app, agent.id, name, lambda: self.app.reload(["agents"]))
 
     def _edit_profile(self, leader: str) -> None:
         def read_profile(engine: Engine) -> tuple[LeaderProfile, str]:

@@ -17,7 +17,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.card_evidence import Evidence, evidence_fields, parameter_lines, read_evidence
 from clawpy_console.screens.card_stack import headline
 from clawpy_console.widgets.bars import KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Card, Refusal
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def parse_parameters(text: str) -> dict[str, Any] | None:
 
 
 class Details(Dialog[None]):
-    """The details of one card. They close when the card is approved.
-
-    The screen is made once and shown again for each card, because composing it would delay the key.
-    """
+    """The details of one card. They close when the card is approved."""
 
     BINDINGS = bindings("details")
     DEFAULT_CLASSES = "-alone"
@@ -65,15 +62,6 @@ class Details(Dialog[None]):
         self._evidence = Evidence()
         self._armed = False  # the risk was shown, and the next key may approve
 
-    def show(self, card: Card) -> None:
-        """Show `card` from now on. Call it while the screen is not on top."""
-        if card.id != self._card.id:
-            self._evidence = Evidence()
-        self._card = card
-        self._armed = False
-        if self.is_mounted:
-            self._reset()
-
     @property
     def _editable_text(self) -> str:
         """The parameters of a flow, else the prompt."""
@@ -91,35 +79,25 @@ class Details(Dialog[None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        """Show the card from its top, with its text in the editor."""
         flow = self._card.assignment.flow
         self.query_one(".dialog").border_subtitle = Content(self._card.id)
-        self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
+        self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT")
         editor = self.query_one("#editor", TextArea)
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
-        if editor.text != self._editable_text:
-            editor.load_text(self._editable_text)
-        self.query_one("#refusal").display = False
-        self.query_one("#details").scroll_home(animate=False)
-        self.set_focus(self.query_one("#details"))
+        editor.load_text(self._editable_text)
         self._draw()
         self._read_again()
 
     def _read_again(self) -> None:
-        card_id = self._card.id
+        def read(engine: Engine) -> tuple[Card, Evidence]:
+            return engine.cards.get(self._card.id), read_evidence(engine, self._card.id)
 
         def show(answer: tuple[Card, Evidence]) -> None:
-            if card_id == self._card.id:
-                self._card, self._evidence = answer
-                self._draw()
+            self._card, self._evidence = answer
+            self._draw()
 
         if self.app.engine is not None:
-            self.app.call_engine(
-                lambda engine: (engine.cards.get(card_id), read_evidence(engine, card_id)), show, self._show_refusal
-            )
+            self.read(read, show, self._show_refusal, group="card")
 
     def _draw(self) -> None:
         card = self._card
@@ -129,7 +107,7 @@ class Details(Dialog[None]):
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [Field("", f"▲ {one_line(card.note)}", "wants"), Field("", "")] if card.note else []
         fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.app.now())]
-        self.query_one("#why", ReflowingText).show(lambda width: render_fields(fields, width))
+        self.query_one("#why", ReflowingText).show_fields(fields)
 
     def _show_refusal(self, reason: object) -> None:
         line = self.query_one("#refusal", Static)
@@ -185,13 +163,3 @@ class Details(Dialog[None]):
             )
 
         self.app.cards.approve_edited(card, call, self.dismiss, on_refusal)
-
-
-def show_details(app: CardConsole, card: Card) -> None:
-    """Open the details of `card`, on a screen that is made at the first call."""
-    if not app.is_screen_installed("details"):
-        app.install_screen(Details(card), "details")
-    details = app.get_screen("details")
-    if isinstance(details, Details) and details not in app.screen_stack:
-        details.show(card)
-        app.push_screen(details)

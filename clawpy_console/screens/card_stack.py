@@ -26,7 +26,7 @@ from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings
 from engine.model import Band, Card, DismissReason, Signal, Source, Tier
 
-# One card: what is proposed, why, what it changes, what it costs.
+# One card
 
 
 BAR_CELLS = 8

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import external_programs, formats
-from clawpy_console.dialogs.edit import EditFile
+from clawpy_console.dialogs.edit import edit_file
 from clawpy_console.dialogs.question import confirm
 from clawpy_console.fields import Document, Field
 from clawpy_console.fields.learning import forgetting_fields
@@ -36,7 +36,7 @@ TYPING_DEBOUNCE_S = 0.15
 """Seconds without a key after which the list is filtered again."""
 
 REFRESH_S = 2.0
-"""Seconds between two readings of the layers, while they change."""
+"""Seconds between two readings of the layers: at least the ledger grows."""
 
 MAX_LABEL_CELLS = 20
 """Maximum number of cells of the label before an entry."""
@@ -62,7 +62,6 @@ class MemoryScreen(ConsoleScreen):
         self._layer = Layer.MARKDOWN
         self._entries: list[Entry] = []
         self._by_meaning = False  # the filter searches by meaning
-        self._stale = False  # the engine reported something since the layers were read
         self._is_single = False  # a single entry is shown, which another screen opened
         self._detail_entry: Entry | None = None  # the entry on the right, None until it was read
         self._links: list[Entry] = []  # the links of that entry
@@ -93,8 +92,7 @@ class MemoryScreen(ConsoleScreen):
         self.set_interval(REFRESH_S, self._refresh_layers, name="building")
 
     def _refresh_layers(self) -> None:
-        if self.is_current and (self._stale or any(layer.state == "building" for layer in self.state.layers)):
-            self._stale = False
+        if self.is_current:
             self.app.reload(["memory"])
 
     def tick(self, now: datetime) -> None:
@@ -110,7 +108,6 @@ class MemoryScreen(ConsoleScreen):
             self.read_again()
 
     def refresh_topics(self, topics: frozenset[str]) -> None:
-        self._stale = True  # at least the ledger has another row
         if "memory" in topics:
             self.read_again()
 
@@ -317,16 +314,7 @@ class MemoryScreen(ConsoleScreen):
 
     def action_edit(self) -> None:
         """Edit the file in the console."""
-        file = self._value
-
-        def on_close(saved: bool | None) -> None:
-            if saved:
-                self.read_again()
-
-        self.app.load_for_dialog(
-            lambda engine: engine.agent_files.read(file.agent, file.name),
-            lambda content: self.app.push_screen(EditFile(content), on_close),
-        )
+        edit_file(self.app, self._value.agent, self._value.name, self.read_again)
 
     def action_editor(self) -> None:
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""

@@ -1,4 +1,4 @@
-"""Reads the entries of the layers of memory and their links (SPEC 4, 9.5). It blocks: call it in a thread."""
+"""The entries of the seven layers of memory: read from the engine, with their links, and as fields (SPEC 4, 9.5)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ from engine.model import (
 
 if TYPE_CHECKING:
     from engine import Engine
-
-
-# An entry of one of the seven layers of memory, made of what the engine gives (SPEC 4, 9.5).
 
 
 TASK_OUTCOMES = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None: ("○", "grey", "pending")}
@@ -120,7 +117,7 @@ def _entry_of_layer(value: Any) -> Entry:
     return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
 
 
-# A layer of memory and an entry of it as fields (SPEC 9.5).
+# As fields
 
 
 LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {

@@ -351,9 +351,9 @@ class MissionScreen(ConsoleScreen):
     def action_details(self) -> None:
         """Open the details of the card in front."""
         if (card := self._stack.front) is not None:
-            from clawpy_console.screens.card_details import show_details
+            from clawpy_console.screens.card_details import Details
 
-            show_details(self.app, card)
+            self.app.push_screen(Details(card))
 
     def action_undo(self) -> None:
         """Undo the last decision."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from engine.model import Card, Layer, Result, SessionState, SessionView, Tier, W
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
-    from engine import Engine
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
@@ -178,22 +177,16 @@ def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 
     def retry() -> None:
-        app.call_engine(lambda engine: engine.notify.retry_waiting(waiting.id), lambda _: app.reload(["changes"]))
+        app.carry_out(lambda engine: engine.notify.retry_waiting(waiting.id), "It is sent again.", "changes")
 
     confirm(app, "Try again?", question, "try again", retry)
 
 
-DISMISSALS: dict[str, Callable[[Engine, str], object]] = {
-    "notification": lambda engine, id: engine.notify.dismiss_waiting(id),
-    "interrupted": lambda engine, id: engine.acknowledge(id),
-}
-"""The call that dismisses an item, by its kind; others need a decision."""
-
-
 def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
-    """Dismiss a notification or an interrupted session."""
-    call = DISMISSALS.get(waiting.kind)
-    if call is None:
-        app.show_toast("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
+    """Dismiss a notification or an interrupted session; other items need a decision."""
+    if waiting.kind == "notification":
+        app.carry_out(lambda engine: engine.notify.dismiss_waiting(waiting.id), "Dismissed.", "changes")
+    elif waiting.kind == "interrupted":
+        app.carry_out(lambda engine: engine.acknowledge(waiting.id), "Dismissed.", "changes")
     else:
-        app.call_engine(lambda engine: call(engine, waiting.id), lambda _: app.reload(["changes"]))
+        app.show_toast("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")

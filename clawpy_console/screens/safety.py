@@ -25,8 +25,7 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
-# The safety of the engine as fields: rails, caps, stops, blocked work (SPEC 3, 7).
-
+# As fields
 
 RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """The names of rails whose id is not their name."""
@@ -379,9 +378,8 @@ class SafetyScreen(ConsoleScreen):
 
         def allow() -> None:
             message = "Allowed once. Approve the card to run it."
-            self.app.call_engine(
-                lambda engine: engine.safety.allow_once(entry.prediction_id),
-                lambda _: self.app.report(message, "log", "cards", "rails"),
+            self.app.carry_out(
+                lambda engine: engine.safety.allow_once(entry.prediction_id), message, "log", "cards", "rails"
             )
 
         confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)

@@ -313,9 +313,10 @@ class SessionActions(ConsoleScreen):
         place = f"{path}:{line}{' before the change' if old else ''}"
 
         def add_comment(text: str) -> None:
-            self.app.call_engine(
+            self.app.carry_out(
                 lambda engine: engine.changes.comments.add(change.id, path, line, text, old=old),
-                lambda _: self.app.report("Comment added.", "changes"),
+                "Comment added.",
+                "changes",
             )
 
         self.query_one(ReplyLine).open(
@@ -329,9 +330,8 @@ class SessionActions(ConsoleScreen):
     @on(DiffView.RemoveComment)
     def _remove_comment(self, message: DiffView.RemoveComment) -> None:
         if (change := self.change) is not None:
-            self.app.call_engine(
-                lambda engine: engine.changes.comments.remove(change.id, message.number),
-                lambda _: self.app.report("Comment removed.", "changes"),
+            self.app.carry_out(
+                lambda engine: engine.changes.comments.remove(change.id, message.number), "Comment removed.", "changes"
             )
 
     def action_send_comments(self) -> None:

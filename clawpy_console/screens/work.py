@@ -337,8 +337,8 @@ class WorkScreen(SessionActions):
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:
-            self.app.call_engine(
-                lambda engine: engine.sessions.stop(session.id, "stopped by you"), lambda _: self._report("stopped")
+            self.app.carry_out(
+                lambda engine: engine.sessions.stop(session.id, "stopped by you"), "stopped", "changes", "sessions"
             )
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_details import show_details
+from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.card_stack import KINDS_OF_WORK, kind_of_work, work_facts
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
@@ -154,7 +154,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         approved(FIRST, "only the cart, and say why"),
     ),
     "before the Twin has learnt a card shows its tier, and no confidence": (
-        Given(unlearned), sees("BROKEN", "BLOCKS", "CHECK", "UPKEEP"), hides("40%"), "enter",
+        Given(unlearned), tiers("BROKEN", "BLOCKS", "CHECK", "CHECK", "UPKEEP"), hides("40%"), "enter",
         sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)", "Test that broke"),
         hides("CONFIDENCE"),
     ),
@@ -292,7 +292,7 @@ async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp
         await go_on(pilot, "enter", sees("approved 6 of 7", "SIGNALS"), "escape")
         bare = dataclasses.replace(card, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
-        await go_on(pilot, engine_says(bare), lambda app: show_details(app, bare), sees("No parameters set."))
+        await go_on(pilot, engine_says(bare), lambda app: app.push_screen(Details(bare)), sees("No parameters set."))
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
         assert not [item for item, below in itertools.pairwise(told) if item.isupper() and not below]

@@ -19,12 +19,9 @@ from engine.model.adaptation import LearningRecord
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.stand_in_learning import (
-    EMOJI,
     GLOBAL,
     LIFT,
-    OLD,
     PROJECT,
-    PROXY,
     RECORDS,
     ROUNDING,
     SESSIONS,
@@ -65,20 +62,6 @@ def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, 
     assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 
 
-def test_a_candidate_says_what_it_would_change_and_on_what_evidence(port: Adaptation) -> None:
-    told = text(candidate_fields.candidate_fields(document(port.view(ROUNDING.id)), NOW))
-    assert_contains(
-        told,
-        "▲ needs your decision",
-        "for backend_builder, coding runs in shop",
-        "evidence for: 4, against: 1",
-        "- 2. Look at what changed since it was green.",
-        "+ 3. Look at what changed since it was green.",
-        "✓ corroborate",
-    )
-    assert "✗ reject " in text(candidate_fields.candidate_fields(document(port.view(EMOJI.id)), NOW))
-
-
 def test_only_what_is_near_to_a_change_is_shown() -> None:
     many = [f"line {number}" for number in range(60)]
     changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
@@ -117,21 +100,6 @@ def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
     assert "Not measured yet" in lift(None)
 
 
-def test_a_learning_says_how_sure_it_is_and_why(learnings: Learnings) -> None:
-    told = text(learning_fields.learning_fields(document(learnings.view(PROJECT.id)), NOW))
-    assert_contains(
-        told,
-        "● valid, project shop, directive",
-        "confidence  ▇▇▇▇▇▇▇▇▇· 0.90",
-        "tests confirmed it: 0.90; a failure was avoided: +0.50",
-        "by 2 sessions",
-        "12 prompts",
-    )
-    old = text(learning_fields.learning_fields(document(learnings.view(OLD.id)), NOW))
-    assert_contains(old, "✗ retracted", "since 1.2 it is reserved at once")
-    assert "never promoted" in text(learning_fields.learning_fields(document(learnings.view(PROXY.id)), NOW))
-
-
 def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
     rows = list(link_rows(document(learnings.view(PROJECT.id)), {SESSIONS[1]: "Round totals"}, NOW))
     headings = [row.text for row in rows if not row.id]
@@ -140,13 +108,3 @@ def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
     assert next(row.text for row in rows if row.id == f"session:{SESSIONS[1]}") == "Round totals"
     ids = [row.id for row in rows if row.id]
     assert len(ids) == len(set(ids))
-
-
-def test_retracting_says_what_will_wait_for_you(learnings: Learnings) -> None:
-    told = text(learning_fields.retraction_fields(document(learnings.view(PROJECT.id))))
-    assert_contains(
-        told, "1 learning promoted from it will wait for your decision", "▸ all projects: Money is whole cents"
-    )
-    assert "Nothing valid was promoted from it" in text(
-        learning_fields.retraction_fields(document(learnings.view(GLOBAL.id)))
-    )
