@@ -117,11 +117,6 @@ def _pipenv(workspace: Path, home: Path) -> Path:
     return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
 
 
-def _hatch(workspace: Path, home: Path) -> Path:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(str(workspace).encode()).digest()).decode()[:8]
-    return home / ".local/share/hatch/env/virtual/shop" / digest / "shop"
-
-
 def make_environment(folder: Path, trap: Trap) -> None:
     """A virtual environment with pytest, whose interpreter is the trap."""
     package = folder / "lib/python3.11/site-packages/pytest"
@@ -131,7 +126,7 @@ def make_environment(folder: Path, trap: Trap) -> None:
     (folder / "bin/python").symlink_to(trap.program)
 
 
-@pytest.mark.parametrize("place", [_poetry, _pipenv, _hatch])
+@pytest.mark.parametrize("place", [_poetry, _pipenv])
 def test_an_environment_kept_elsewhere_is_found_and_not_run(
     trapped: tuple[Repository, Trap],
     tmp_path: Path,

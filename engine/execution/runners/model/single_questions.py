@@ -12,7 +12,7 @@ from typing import Protocol
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
+from engine.execution.model_calls import NOTHING_USED, Caller, CallState, ModelCalls
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
@@ -106,18 +106,21 @@ class Completions:
         """Ask `PROVIDER:MODEL`, once. Raises `NoAnswer`: nothing may run now, a cap or the question's budget does not
         allow it, the model failed, was too slow, or said nothing that can be used."""
         pending = self._make_pending(model_id, question)
-        conversation: Conversation | None = None
         try:
             conversation = self._host.open_conversation()
-            self._check_hold()  # again: a stop that came meanwhile has ended an earlier host, not this one
-            conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
-            self._open(pending, conversation)
-            return self._answer(pending, conversation)
+            try:
+                self._check_hold()  # again: a stop that came meanwhile has ended an earlier host, not this one
+                conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
+                opened, _ = self._await_message(pending, conversation, "opened")
+                if opened["type"] == "failed":
+                    raise NoAnswer(_failure_text(pending, host_protocol.failure_of(opened)))
+                pending.price = requests.price_of(opened["price"], keyless=not pending.model.key, estimate=0)
+                pending.window = opened["window"]
+                return self._answer(pending, conversation)
+            finally:
+                conversation.close()
         except HostGone as gone:
             raise NoAnswer(str(gone)) from gone
-        finally:
-            if conversation is not None:
-                conversation.close()
 
     def _make_pending(self, model_id: str, question: Question) -> _PendingQuestion:
         self._check_hold()
@@ -139,16 +142,14 @@ class Completions:
         if reason := self._hold_reason():
             raise NoAnswer(reason)
 
-    def _open(self, pending: _PendingQuestion, conversation: Conversation) -> None:
-        message, _ = self._await_message(pending, conversation, "opened")
-        if message["type"] == "failed":
-            raise NoAnswer(_failure_text(pending, host_protocol.failure_of(message)))
-        pending.price = requests.price_of(message["price"], keyless=not pending.model.key, estimate=0)
-        pending.window = message["window"]
-
     def _answer(self, pending: _PendingQuestion, conversation: Conversation) -> Answer:
-        allowed = _request_budget(pending)
-        entry = self._reserve(pending, allowed.max_cost)
+        question, allowed = pending.question, _request_budget(pending)
+        try:
+            entry = self._database.write(
+                lambda tx: self._costs.reserve_call(tx, question.purpose, allowed.max_cost, agent=question.agent)
+            )
+        except Refusal as refusal:
+            raise NoAnswer(str(refusal)) from refusal
         usage, text, problem, call_id = NOTHING_USED, "", "it was cancelled", ""
         try:
             call_id = self._begin(pending)
@@ -167,19 +168,20 @@ class Completions:
                 text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
                 problem = _answer_problem(text, answer)
         finally:
-            self._record_cost(pending, entry, call_id, usage, error=problem, reply=text)
+            # The cost is settled whether the call could be stored or not.
+            self._database.write(lambda tx: self._costs.settle(tx, entry, usage.cost))
+            if call_id:
+                self._calls.finish(
+                    call_id,
+                    state=CallState.FAILED if problem else CallState.DONE,
+                    usage=usage,
+                    price_known=pending.price.is_known,
+                    error=problem,
+                    reply=text,
+                )
         if problem:
             raise NoAnswer(problem, usage.cost)
         return Answer(text, usage.cost)
-
-    def _reserve(self, pending: _PendingQuestion, limit: int) -> int:
-        question = pending.question
-        try:
-            return self._database.write(
-                lambda tx: self._costs.reserve_call(tx, question.purpose, limit, agent=question.agent)
-            )
-        except Refusal as refusal:
-            raise NoAnswer(str(refusal)) from refusal
 
     def _begin(self, pending: _PendingQuestion) -> str:
         question = pending.question
@@ -198,21 +200,6 @@ class Completions:
             run_kind=question.purpose,
             messages=parts,
         )
-
-    def _record_cost(
-        self, pending: _PendingQuestion, entry: int, call_id: str, usage: CallUsage, *, error: str, reply: str
-    ) -> None:
-        """Settle the cost, whether the call could be stored or not, and finish the call."""
-        self._database.write(lambda tx: self._costs.settle(tx, entry, usage.cost))
-        if call_id:
-            self._calls.finish(
-                call_id,
-                state=CallState.FAILED if error else CallState.DONE,
-                usage=usage,
-                price_known=pending.price.is_known,
-                error=error,
-                reply=reply,
-            )
 
     def _await_message(
         self, pending: _PendingQuestion, conversation: Conversation, expected: str

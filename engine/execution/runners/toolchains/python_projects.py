@@ -1,6 +1,6 @@
 """Finds the test files, environments and interpreters of a Python project.
 
-Environments of poetry, pipenv and hatch are found by reading files alone. None of these tools is started: each loads
+Environments of poetry and pipenv are found by reading files alone. Neither tool is started: each loads
 plugins and configuration of the project. What the project's own files say of the place is not believed either. Where
 no environment is found, the tests run in the sandbox all the same.
 """
@@ -219,7 +219,6 @@ def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     for manager, candidates in (
         ("poetry", _poetry_environments),
         ("pipenv", _pipenv_environments),
-        ("hatch", _hatch_environments),
     ):
         for home in candidates(workspace):
             if (home / "bin" / "python").exists():
@@ -251,19 +250,6 @@ def _pipenv_environments(workspace: Path) -> list[Path]:
     root = Path(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs").expanduser()
     plain = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
     return _list_subfolders(root, f"{plain}-{_short_hash(str(workspace / 'Pipfile'))}")
-
-
-def _hatch_environments(workspace: Path) -> list[Path]:
-    project = read_toml(workspace / "pyproject.toml")
-    name = _table(project, "project").get("name")
-    if "hatch" not in _table(project, "tool") or not name:
-        return []
-    plain = re.sub(r"[-_.]+", "-", str(name)).lower()
-    data = Path(os.environ.get("HATCH_DATA_DIR") or platformdirs.user_data_dir("hatch"))
-    root = data / "env" / "virtual" / Path(plain).name / _short_hash(str(workspace))
-    return sorted(
-        _list_subfolders(root, ""), key=lambda home: (not home.name.startswith("hatch-test"), home.name != plain)
-    )
 
 
 def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
