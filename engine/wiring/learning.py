@@ -45,7 +45,7 @@ from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, F
 from engine.model.learnings import Correction, lessons_of, topics_of
 from engine.storage.ledger import LedgerEntry
 from engine.storage.validation_runs import mended_tests
-from engine.wiring.organisation import card, correction, reach
+from engine.wiring.organisation import card, correction, found, reach
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -114,9 +114,8 @@ class SessionSource:
     def load_start(self, session_id: str) -> SessionRecord | None:
         """The record of the session as of its start, None for an unknown one."""
         core = self._core
-        try:
-            view = core.sessions.get(session_id)
-        except Refusal:
+        view = found(core.sessions.get, session_id)
+        if view is None:
             return None
         start = view.started_at or view.created_at
         before = [run for run in core.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
@@ -146,10 +145,8 @@ class SessionSource:
         """Offer a learning to the agent's leader, where the gates check it. Its category comes from its text and from
         the specialty of its channel."""
         core = self._core
-        try:
-            channel = core.settings.current.channels.get(core.sessions.get(entry.session_id).channel)
-        except Refusal:  # the session is forgotten
-            channel = None
+        view = found(core.sessions.get, entry.session_id)
+        channel = None if view is None else core.settings.current.channels.get(view.channel)
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
         concerns = topics_of(entry.text, channel.specialty if channel else "")
         evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
@@ -274,10 +271,7 @@ class _Sources:
         return correction(self._core, card_id)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        try:
-            return self._core.knowledge.para.get(fact_id)
-        except Refusal:
-            return None
+        return found(self._core.knowledge.para.get, fact_id)
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
         core = self._core
@@ -300,10 +294,8 @@ class _Sources:
         )
 
     def _signature(self, session_id: str, test: str) -> str:
-        try:
-            return str(self._core.sessions.get(session_id).facts.get("signatures", {}).get(test, ""))
-        except Refusal:
-            return ""
+        view = self._session(session_id)
+        return "" if view is None else str(view.facts.get("signatures", {}).get(test, ""))
 
     def local_day(self, at: datetime, /) -> str:
         return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
@@ -416,10 +408,7 @@ class _Sources:
         return self._core.settings.current.validation.tries
 
     def _session(self, session_id: str) -> SessionView | None:
-        try:
-            return self._core.sessions.get(session_id)
-        except Refusal:
-            return None
+        return found(self._core.sessions.get, session_id)
 
     def _other_models(self, current: str) -> list[str]:
         """Every usable model in the settings except this one."""

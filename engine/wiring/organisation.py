@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.config.sections import url_problem
 from engine.events import EventBus
@@ -155,6 +155,8 @@ def learned_work(core: Services) -> list[LearnedWork]:
     ]
 
 
+T = TypeVar("T")
+
 MAX_DECISIONS = 200
 """The latest decisions that are searched."""
 
@@ -236,8 +238,13 @@ def reach(core: Services, channel: str) -> int:
 
 def card(core: Services, card_id: str) -> Card | None:
     """A card, None for work without one."""
+    return found(core.cards.get, card_id)
+
+
+def found(get: Callable[[str], T], id: str) -> T | None:
+    """What has this id, None where there is no such thing any more."""
     try:
-        return core.cards.get(card_id)
+        return get(id)
     except Refusal:
         return None
 
