@@ -1,7 +1,7 @@
 """Runs sessions (SPEC 3.8): approved work, each in its own thread, with a permit and within limits.
 
 Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
-reads the rows: queued sessions run, running ones become INTERRUPTED. `admission.py` decides which may start; this
+reads the rows: queued sessions run, running ones become INTERRUPTED. `session_run.py` decides which may start; this
 module has the queue, the threads, the watch over running sessions, and the end of each.
 """
 
