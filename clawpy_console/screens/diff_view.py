@@ -151,8 +151,9 @@ class DiffView(CursorView, can_focus=True):
         same = (
             row
             for row in near
-            if (other := self._entries[row])[5:] == entry[5:]
-            or (line is not None and other.kind == entry.kind and line in (other.old, other.new))
+            if (other := self._entries[row]).kind == entry.kind
+            and (other.text, other.comment) == (entry.text, entry.comment)
+            and line in (None, other.old, other.new)
         )
         return next(same, near[0])
 

@@ -155,7 +155,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "before the Twin has learnt a card shows its tier, and no confidence": (
         Given(unlearned), tiers("BROKEN", "BLOCKS", "CHECK", "CHECK", "UPKEEP"), hides("40%"), "enter",
-        sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)", "Test that broke"),
+        sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)"),
         hides("CONFIDENCE"),
     ),
     "details say why a card was moved, and what its confidence is made of": (

@@ -209,6 +209,9 @@ STORIES = {
         hides("C send comments"),  # a flow made the changes: it is a note
         "down", "delete", hides("┃ why?"),
     ),
+    "the cursor stays on its line when a comment comes below it": (
+        "]", "down", "down", "c", *"why?", "enter", sees("┃ why?"), "c", sees("comment on shop/cart.py:13 before"),
+    ),
     "a comment that was begun is there again, for its line alone": (
         "]", "down", "down", "c", *"why", "escape", "c", reply_line("why"), "escape", "up", "c", reply_line(""),
     ),
