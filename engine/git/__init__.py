@@ -1,9 +1,8 @@
 """The one place that runs git, and what can be read from a repository without running any of its code (SPEC 3.9, 11.1).
 
 `Git` (`command`) is git in a folder: a fixed environment, a configuration of ours that names no program, and nested
-repositories are left alone. `process` starts git, `repository` finds the repository of a folder by its files, `shadow`
-makes the configuration. `index_update` brings an index up to date with files that somebody else wrote. Nothing else in
-the engine starts git.
+repositories are left alone. `process` starts git, `repository` finds the repository of a folder by its files and makes
+the configuration. Nothing else in the engine starts git.
 
 The other modules read one subject each and return frozen values. `reader` reads the state of a repository (`state`) and
 inspects it (`inspection`), and caches both until something changes. The sensing of cards (SPEC 2.1) and the flows that

@@ -1,4 +1,4 @@
-"""git in one folder."""
+"""git in one folder, and the index of a workspace."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from engine.git.process import GitError, operators_configuration, run_git
 from engine.git.repository import Repository, find_repository
 from engine.model import Refusal, sanitise
 
-# Lists in which every item ends with NUL, as git reads and prints them with `-z`.
+log = logging.getLogger(__name__)
 
 
 def split_nul(output: bytes) -> list[bytes]:
-    """The items of such a list."""
+    """The items of a list in which each ends with NUL, as git prints it with `-z`."""
     return output.removesuffix(b"\0").split(b"\0") if output else []
 
 
 def join_nul(items: Iterable[bytes]) -> bytes:
-    """The items as such a list."""
+    """The items as a list in which each ends with NUL."""
     return b"".join(item + b"\0" for item in items)
 
 
@@ -174,13 +174,8 @@ def create(folder: Path, branch: str = "main") -> Git:
     return Git(folder)
 
 
-# Brings an index up to date with files that anybody may have written, as `git add --all` would.
-#
-# Snapshots of a workspace and flows use it. `git add` itself runs `git status` in submodules (with their configuration)
-# and stumbles over nested repositories.
-
-
-log = logging.getLogger(__name__)
+# -- the index: brought up to date with files that anybody may have written, as `git add --all` would. That one runs
+# `git status` in submodules, with their configuration, and stumbles over nested repositories.
 
 
 def update_index(git: Git, *, skip_prefix: str = "", skip_paths: frozenset[bytes] = frozenset()) -> tuple[bytes, ...]:

@@ -1,4 +1,4 @@
-"""Finds secrets, debugging leftovers and conflict markers in added lines. Pure functions.
+"""Finds secrets, debugging leftovers, conflict markers and quarantined tests in lines of text. Pure functions.
 
 A finding never holds the text it was found in: a secret is named by its kind alone.
 """
@@ -204,9 +204,7 @@ def entropy(text: str) -> float:
     return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0
 
 
-# Statements that stop a program in a debugger or print what it does: where they stand, and a file without them.
-#
-# Python is judged by its syntax tree, other languages by their lines.
+# -- debugging: Python is judged by its syntax tree, other languages by their lines
 
 
 _DEBUGGING_CALLS: Final = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
@@ -334,7 +332,7 @@ def _is_balanced(row: str) -> bool:
     )
 
 
-# Finds tests that are skipped until a day because they are unreliable.
+# -- tests that are skipped until a day because they are unreliable
 
 
 UNTIL: Final = "quarantined until"

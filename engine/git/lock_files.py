@@ -286,7 +286,7 @@ def _poetry(pair: LockPair) -> Iterator[Comparison]:
     yield pair.manifest_name, required, _only(dict.fromkeys(map(_dashed, names)), required)
 
 
-# Cargo, Go
+# -- Cargo, Go
 
 
 _CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")

@@ -1,4 +1,5 @@
-"""Finds commits that no branch, remote branch or tag holds: on a detached HEAD, or known from the reflog alone.
+"""Finds commits that no branch, remote branch or tag holds (on a detached HEAD, or known from the reflog alone), and
+`fixup!` commits that still wait to be folded into another.
 
 What was amended, rebased, squashed or cherry-picked away is not lost: its like is on a branch. Neither is what somebody
 else committed and was only checked out here, nor what stands in the files or on the base all the same.
@@ -279,7 +280,7 @@ def _read_lines(git: Git, path: str, tip: str) -> set[str]:
     return {line.strip() for line in text.decode(errors="surrogateescape").split("\n")}
 
 
-# Finds `fixup!`, `squash!` and `amend!` commits that still wait to be folded into the commits that they mend.
+# -- `fixup!`, `squash!` and `amend!` commits
 
 
 FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")

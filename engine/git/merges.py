@@ -1,4 +1,5 @@
-"""Merges tried in git's own memory: which files would conflict. No file, branch or object of the repository changes."""
+"""Merges that would conflict, tried in git's own memory, so that no file, branch or object of the repository changes;
+and a merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and not finished."""
 
 from __future__ import annotations
 
@@ -19,8 +20,7 @@ from engine.git.command import split_nul
 from engine.git.commits import log_commits
 from engine.git.state import Branch, GitState, modified_at
 
-# Reads a merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and not finished.
-
+# -- operations that were begun
 
 MAX_BYTES: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
 MAX_REMAINING: Final = 100  # commits still to apply that are named

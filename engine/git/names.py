@@ -1,4 +1,4 @@
-"""Which repository a folder belongs to, and which project a repository is a clone of."""
+"""Names: of sessions' branches, of a workspace in the status line, and of the project a repository is a clone of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from engine.git.command import Git
 from engine.git.repository import repository_root
 from engine.model import Refusal, sanitise
 
-# The names of the branches that sessions' changes become.
-
+log = logging.getLogger(__name__)
 
 PREFIXES = ("clawpy/", "clawpy-")
 MAX_LENGTH = 50
@@ -38,9 +37,6 @@ def is_session_branch(name: str, session: str) -> bool:
     return name.startswith(PREFIXES) and bool(session.strip())
 
 
-# The name and branch of a workspace, as the status line shows them.
-
-
 def workspace_label(workspace: str) -> str:
     """The name and branch of a workspace, such as `shop main*`, with a star for uncommitted changes."""
     folder = Path(workspace)
@@ -51,9 +47,6 @@ def workspace_label(workspace: str) -> str:
     except Refusal as refusal:
         return sanitise(f"{folder.name} ({refusal.code})")
     return sanitise(f"{folder.name} {branch}{'*' if dirty else ''}")
-
-
-log = logging.getLogger(__name__)
 
 
 def top_folder(folder: str) -> str:

@@ -83,9 +83,6 @@ def run_git(
         raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
 
 
-# Reads which paths a tree lists as submodules.
-
-
 MODULES_FILE = ".gitmodules"
 MAX_MODULES_BYTES = 1_000_000
 """Bytes of a list of submodules; a larger one counts as none."""

@@ -36,8 +36,7 @@ from engine.git.state import (
     read_status,
 )
 
-# The part of a `GitState` that changes only when HEAD or a ref moves. Walks through the history are bounded.
-
+log = logging.getLogger(__name__)
 
 MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
 MAX_RECENT: Final = 50  # commits kept with their subjects
@@ -179,8 +178,6 @@ def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     )  # fmt: skip
     return tuple(itertools.islice(itertools.filterfalse(is_litter, names), MAX_FILES))
 
-
-log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 15.0
 MAX_CONFIG_BYTES: Final = 4_000_000

@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.git.process import GitError, operators_configuration, run_git
 from engine.model import Refusal, sanitise
 
-# A configuration that names no program, in the place of a repository's own.
+# -- a configuration that names no program, in the place of a repository's own
 #
 # git runs programs that a repository's configuration names: filters, hooks, a file-system monitor, text converters,
 # diff and merge drivers, signature checkers, transports, and more with each release. Switching off what is known would

@@ -144,7 +144,7 @@ def bare_name(branch: Branch) -> str:
     return branch.name.partition("/")[2] if branch.remote else branch.name
 
 
-# The working tree as `git status` sees it, and the small things that all reading of git shares.
+# -- the working tree as `git status` sees it
 
 
 MAX_FILES: Final = 2_000

@@ -1,5 +1,5 @@
 """Stores cards and carries out their transitions, with the signals for learning and the events (SPEC 2.7, 8.1).
-`lifecycle` says which transitions are legal."""
+`card_rules` says which transitions are legal."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Sign
     return Signal(name, WEIGHTS[name], min(1.0, max(0.0, relevance)), evidence, error)
 
 
-# Time of day
+# -- time of day
 
 
 _PARTS: Final = {
@@ -65,7 +65,7 @@ def time_signal(local: datetime, tier: Tier | None = None) -> Signal:
     return signal("time", max(fits) if tier is None else fits[tier - 1], words)
 
 
-# Silence
+# -- silence
 
 
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=1)
@@ -114,7 +114,7 @@ def silence_signal(silence: timedelta | None, threshold: timedelta) -> Signal:
     return signal("silence", silence / threshold, f"quiet for {span(silence)}")
 
 
-# Tasks
+# -- tasks
 
 
 FULLY_STALE = timedelta(days=7)
@@ -149,7 +149,7 @@ def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None)
     )
 
 
-# Conversations
+# -- conversations
 
 
 THREAD_FADES = timedelta(hours=24)
@@ -226,7 +226,7 @@ def _session_words(session: SessionView, now: datetime) -> str:
     return f"“{plain(session.prompt, 40)}” {outcome} {ago} ago"
 
 
-# Git
+# -- git
 
 
 def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> list[tuple[float, str]]:
@@ -261,7 +261,7 @@ def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: 
     return signal("git", relevance, *git_evidence(state, github), error=error)
 
 
-# Calendar
+# -- calendar
 
 
 AHEAD = timedelta(hours=4)

@@ -39,6 +39,8 @@ from engine.model import (
 if TYPE_CHECKING:
     from engine.learning.decisions.learner import Learner
 
+log = logging.getLogger(__name__)
+
 MIN_DECISIONS = 30
 """Phase 1 begins with this many decisions of the operator."""
 
@@ -274,11 +276,6 @@ def urgency_of(evidence_at: datetime | None, now: datetime, usual_wait: timedelt
         return 0.5
     return min(max((now - evidence_at) / usual_wait, 0.0), 1.0)
 
-
-# A cache of text embeddings for the Twin, which cannot wait for the embedder.
-
-
-log = logging.getLogger(__name__)
 
 MAX_VECTORS = 2_000
 """Embeddings that are kept, the newest; 3 MB."""

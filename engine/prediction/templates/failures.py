@@ -1,4 +1,4 @@
-"""Cards about tests that fail: which commit or landing broke them, what they have in common, a fix that is known."""
+"""Cards about tests that fail, and about what they lack: packages that are not installed, lock files out of step."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ from engine.prediction.templates.offers import (
     written_at,
 )
 from engine.storage.validation_runs import ValidationRun, flipped_tests, verdict_on
-
-# Cards about what the tests of a project lack: packages that are not installed, lock files out of step.
-
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 """Flows that run tests."""

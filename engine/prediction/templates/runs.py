@@ -1,4 +1,4 @@
-"""Cards that offer a run of the tests: of what changed, of what failed last, of HEAD alone, of what got slower."""
+"""Cards that offer a run of the tests: of what changed, failed or got slower, of HEAD alone, of unreliable tests."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-# Cards about tests that pass and fail on the same files: run them many times, and skip them for a while.
+# -- tests that pass and fail on the same files: run many times, and skipped for a while
 
 
 RUNS = 20
