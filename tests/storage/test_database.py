@@ -185,23 +185,3 @@ def test_settings_of_the_connection(database: Database) -> None:
 def test_a_write_inside_ones_own_write_is_named(database: Database) -> None:
     with pytest.raises(RuntimeError, match="inside"):
         database.write(lambda tx: database.write(lambda inner: None))
-
-
-def test_closing_waits_for_who_is_writing(tmp_path: Path, clock: FakeClock) -> None:
-    database = Database(tmp_path / "a.db", clock=clock, bus=EventBus())
-    inside, go_on = threading.Event(), threading.Event()
-
-    def slow(tx: Transaction) -> None:
-        inside.set()
-        assert go_on.wait(10)
-        tx.record(TaskAdded(title="late"))
-
-    writer = threading.Thread(target=lambda: database.write(slow))
-    writer.start()
-    assert inside.wait(10)
-    closer = threading.Thread(target=database.close)
-    closer.start()
-    go_on.set()
-    for thread in (writer, closer):
-        thread.join(10)
-        assert not thread.is_alive()

@@ -68,19 +68,3 @@ def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
         assert not session.dirty
         assert ask(session, _TITLES) == [("tidy up",)]
     assert row.title == "mine"
-
-
-def test_the_next_transaction_knows_nothing_of_the_last_ones_rows(database: Database) -> None:
-    database.write(lambda tx: tx.session.add(_task("task_1")))
-    kept: list[TaskRow] = []
-
-    def read(tx: Transaction) -> None:
-        row = load(tx.session, TaskRow, "task_1")
-        assert row is not None
-        kept.append(row)
-
-    database.write(read)
-    kept[0].title = "changed by who has it still"
-    database.write(read)
-    assert kept[0] is not kept[1]
-    assert kept[1].title == "tidy up"
