@@ -9,7 +9,7 @@ import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
-from engine.learning.learnings.prompt_part import LearningsPart
+from engine.learning.learnings.learnings import LearningsPart
 from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningStatus, PromptRequest, Refusal
 from engine.model.text import LEARNT, write_section
