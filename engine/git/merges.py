@@ -45,7 +45,6 @@ _STATE_FILES: Final = (
 _HEAD_FILES: Final = {"merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD"}
 _COMMIT_ID: Final = re.compile(r"[0-9a-f]{7,64}")
 _TODO_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
-_TODO_OTHER: Final = re.compile(r"\s*(?:#|$|noop|(?:drop|d|break|b|exec|x|update-ref|u)\b)")
 
 
 @frozen
@@ -64,8 +63,7 @@ class Operation:
     `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
     what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
     `unmerged`: files still in conflict, `resolved`: those that were and are marked as resolved. `rebased` is the
-    branch that is rebased. `remaining`: commits that follow the present one, at most 100; `simple` is False when there
-    is no such list, or it also holds what is no commit, such as a merge.
+    branch that is rebased. `remaining`: commits that follow the present one, at most 100.
     For a bisect: `bad` ("" for none yet), `good`, how many revisions are `suspects`, and what the operator calls the
     two (`terms`: bad, good).
     """
@@ -78,7 +76,6 @@ class Operation:
     resolved: tuple[str, ...] = ()
     rebased: str = ""
     remaining: tuple[str, ...] = ()
-    simple: bool = True
     bad: str = ""
     good: tuple[str, ...] = ()
     suspects: int = 0
@@ -142,16 +139,14 @@ def read_operation(git: Git) -> Operation | None:
     resolved = {_path_of_entry(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     rebased, onto, theirs = "", "", _read_commit_id(folder / _HEAD_FILES.get(name, "REBASE_HEAD"))
     remaining: tuple[str, ...] = ()
-    simple = True
     if name == "rebase":
         state = next(folder / name for name in ("rebase-merge", "rebase-apply") if (folder / name).exists())
         rebased = _read_state_file(state / "head-name").removeprefix("refs/heads/")
         onto = _read_commit_id(state / "onto")
         theirs = theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit")
-        remaining, simple = _parse_todo(_read_state_file(state / "git-rebase-todo"))
-        simple = simple and state.name == "rebase-merge"
+        remaining = _parse_todo(_read_state_file(state / "git-rebase-todo"))
     elif name in ("cherry-pick", "revert"):
-        remaining, simple = _parse_todo(_read_state_file(folder / "sequencer/todo"))
+        remaining = _parse_todo(_read_state_file(folder / "sequencer/todo"))
         remaining = remaining[1:] if theirs and remaining and theirs.startswith(remaining[0]) else remaining
     elif name in ("am", CONFLICT):
         theirs = ""
@@ -167,7 +162,6 @@ def read_operation(git: Git) -> Operation | None:
         resolved=tuple(sorted(resolved)),
         rebased=rebased,
         remaining=remaining[:MAX_REMAINING],
-        simple=simple,
         begun_at=begun_at,
     )
 
@@ -201,14 +195,9 @@ def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -
     )
 
 
-def _parse_todo(todo: str) -> tuple[tuple[str, ...], bool]:
-    ids, simple = [], True
-    for line in todo.split("\n"):
-        if step := _TODO_STEP.match(line):
-            ids.append(step[1])
-        elif not _TODO_OTHER.match(line):
-            simple = False
-    return tuple(ids), simple
+def _parse_todo(todo: str) -> tuple[str, ...]:
+    """The commits of a list of steps."""
+    return tuple(step[1] for step in map(_TODO_STEP.match, todo.split("\n")) if step)
 
 
 def _find_base(git: Git, name: str, head: str, theirs: str) -> str:

@@ -202,7 +202,6 @@ def test_what_a_rebase_has_left(apart: Repository) -> None:
     assert op.theirs is not None
     assert op.theirs.subject == "side"
     assert [sha[:7] for sha in op.remaining] == [sha[:7] for sha in rest]
-    assert op.simple
 
 
 def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
