@@ -49,6 +49,11 @@ def test_verdicts(arms: Arms, verdict: str) -> None:
     assert measure_lift("over_1", [arms]).verdict == verdict
 
 
+def test_the_interval_by_its_numbers() -> None:
+    assert difference_interval([Arms(9, 9, 1, 0)], 0.1) == pytest.approx((0.5758, -0.2093, 1.0), abs=1e-4)
+    assert difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
+
+
 def test_runs_that_were_drawn_with_another_chance_are_compared_among_themselves() -> None:
     """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
     hard, easy = Arms(90, 27, 10, 3), Arms(50, 45, 50, 45)
