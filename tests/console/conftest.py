@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -235,20 +235,6 @@ async def running(
     async with console.run_test(size=size, notifications=notifications) as pilot:
         await live(pilot)
         await pilot.press(*keys)
-        yield pilot
-
-
-@asynccontextmanager
-async def at(
-    console: ConsoleApp,
-    go: Callable[..., Awaitable[object]],
-    *where: Any,
-    size: tuple[int, int] = (120, 40),
-    notifications: bool = False,
-) -> AsyncIterator[Pilot]:
-    """The console where `go`, given the pilot and `where`, leads."""
-    async with console.run_test(size=size, notifications=notifications) as pilot:
-        await go(pilot, *where)
         yield pilot
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from textual.pilot import Pilot
 
@@ -14,17 +14,8 @@ from tests.console.conftest import live, until
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
 
 
-class CompareSnapshot(Protocol):
-    """Compares the console with its picture, after `go` and then the keys."""
-
-    def __call__(
-        self,
-        console: ConsoleApp,
-        size: str,
-        *keys: str,
-        theme: str = "",
-        go: Callable[[Pilot], Awaitable[object]] = live,
-    ) -> None: ...
+CompareSnapshot = Callable[..., None]
+"""`compare(console, size, *keys, theme="", go=live)`: the console looks as in its picture, after `go` and the keys."""
 
 
 def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:

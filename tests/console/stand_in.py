@@ -31,7 +31,6 @@ from engine.model import (
     LandPreview,
     LocalModels,
     ModelCall,
-    Mute,
     PermissionAnswer,
     PermissionRequest,
     Phase,
@@ -76,7 +75,6 @@ from tests.console.stand_in_port import Port
 class Cards(Port):
     def fill(self) -> None:
         self.all = {card.id: card for card in [*cards(), *recent()]}
-        self.mutes: list[Mute] = []
 
     def pending(self, **_: object) -> list[Card]:
         return [item for item in self.all.values() if item.status is Status.PENDING and item.snoozed_until is None]
@@ -110,15 +108,6 @@ class Cards(Port):
     def explain(self, id: str, reason: DismissReason) -> Card:
         self.note("explain", id, reason.value)
         return self.all[id]
-
-    def muted(self) -> list[Mute]:
-        return self.mutes
-
-    def lift(self, id: str) -> Mute:
-        self.note("lift", id)
-        lifted = next(mute for mute in self.mutes if mute.id == id)
-        self.mutes = [mute for mute in self.mutes if mute.id != id]
-        return lifted
 
     def snooze(self, id: str, *, span: timedelta = timedelta(hours=2)) -> Card:
         self.note("snooze", id)
