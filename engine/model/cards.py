@@ -350,13 +350,9 @@ class RunnerInfo:
 
 @frozen
 class CycleReport:
-    """The result of a prediction cycle. `withdrawn` are ids of cards, `seconds` is wall time.
-
-    `fresh` is False for a caller that waited for a cycle of another caller.
-    """
+    """The result of a prediction cycle. `withdrawn` are ids of cards, `seconds` is wall time."""
 
     created: tuple[Card, ...] = ()
     withdrawn: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     seconds: float = 0.0
-    fresh: bool = True

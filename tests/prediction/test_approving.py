@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -147,15 +148,21 @@ def test_what_cannot_start_is_pending_again(world: World) -> None:
 # -- starting again
 
 
+@contextmanager
+def killed_before_the_start(world: World) -> Iterator[None]:
+    """Approvals are stored, and the engine is killed before the session starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.cards.approvals, "_start", lambda *_: None)
+        yield
+
+
 def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
     fresh, late, running = world.see(proposal("fresh"), proposal("late"), proposal("running"))
     world.cards.approve(running.id)
-    start = world.cards.approvals._start
-    world.cards.approvals._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
-    world.cards.approve(late.id)
-    clock.advance(timedelta(minutes=15))
-    world.cards.approve(fresh.id)
-    world.cards.approvals._start = start  # type: ignore[method-assign]
+    with killed_before_the_start(world):
+        world.cards.approve(late.id)
+        clock.advance(timedelta(minutes=15))
+        world.cards.approve(fresh.id)
     permits = list(world.rails.open.values())
     assert len(world.cards.recover(permits, resume=False)) == 2
     assert world.cards.get(fresh.id).status is Status.CONFIRMED
@@ -173,10 +180,8 @@ def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
     world.cards.approve(card.id)
     world.cards.undo(card.id)
     world.bench.hold = False
-    start = world.cards.approvals._start
-    world.cards.approvals._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
-    world.cards.approve(card.id)
-    world.cards.approvals._start = start  # type: ignore[method-assign]
+    with killed_before_the_start(world):
+        world.cards.approve(card.id)
     assert len(world.cards.recover(list(world.rails.open.values()))) == 1
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 
@@ -260,8 +265,7 @@ def could_not_begin(world: World, card: Card) -> Card:
     return world.cards.get(card.id)
 
 
-def test_it_is_pending_again_and_says_why(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock)
+def test_it_is_pending_again_and_says_why(world: World) -> None:
     card = world.cards.approve(world.card().id)
     back = could_not_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
@@ -273,16 +277,14 @@ def test_it_is_pending_again_and_says_why(database: Database, clock: FakeClock) 
     assert len(world.bench.started) == 2
 
 
-def test_a_card_for_the_same_that_is_pending_already_is_enough(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock)
+def test_a_card_for_the_same_that_is_pending_already_is_enough(world: World) -> None:
     card = world.cards.approve(world.card().id)
     world.cards.give_back(card.id, "once more")
     done = could_not_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
-def test_what_you_took_back_meanwhile_stays_taken_back(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock)
+def test_what_you_took_back_meanwhile_stays_taken_back(world: World) -> None:
     card = world.cards.approve(world.card().id)
     world.cards.undo(card.id)
     assert could_not_begin(world, card).status is not Status.CONFIRMED
