@@ -19,7 +19,7 @@ from engine.home import Home
 from tests.api.stand_in import StandIn as ApiStandIn
 from tests.console.stand_in import StandIn as ConsoleStandIn
 
-OF_THE_TESTS = {"note", "things", "add", "hold", "preview"}
+OF_THE_TESTS = {"fill", "note", "things", "add", "hold", "preview"}
 """What only tests call, and `forgetting.preview`, which a stand-in answers itself."""
 
 
