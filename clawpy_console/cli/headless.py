@@ -123,22 +123,13 @@ def show_new_token(token: str, source: str) -> None:
     "file", "environment", or "this run" for nowhere."""
     if not token:
         return
-    lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
-    is_stored = source in ("keyring", "file", "environment")
-    screen = next((item for item in (sys.stdout, sys.stderr) if item.isatty()), None)
-    if screen is not None:
-        explanation = (
-            f"it is stored in the {source}; `clawpy token` shows it again"
-            if is_stored
-            else f"it is valid for this run only; {lasts}"
-        )
-        text = f"the token, shown once: {token}\n{explanation}"
-    elif is_stored:
-        text = f"created a token and stored it in the {source}; `clawpy token` shows it"
-    else:
-        prefix = "created a token, but there is no keyring to store it in and no terminal to show it on"
-        text = f"{prefix}; {lasts}, and it is valid here within 15 s"
-    print(text, file=screen or sys.stderr, flush=True)
+    kept = f"it is stored in the {source}; `clawpy token` shows it"
+    if source == "this run":
+        lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
+        kept = f"it is valid for this run only; {lasts}, and it is valid here within 15 s"
+    screen = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
+    shown = f"the token, shown once: {token}" if screen else "created a token; without a terminal it is not shown"
+    print(f"{shown}\n{kept}", file=screen or sys.stderr, flush=True)
 
 
 def _ending_signals() -> list[signal.Signals]:

@@ -147,17 +147,9 @@ def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
     return result | ({"when": datetime.fromisoformat(when).date().isoformat()} if when else {})
 
 
+CARD_FIELDS = "id prompt targetChannel confidence stated tier tierWord reasoning status createdAt"
+
+
 def _card(card: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "id",
-        "prompt",
-        "targetChannel",
-        "confidence",
-        "stated",
-        "tier",
-        "tierWord",
-        "reasoning",
-        "status",
-        "createdAt",
-    )
-    return {name: redact(value) if isinstance(value := card[name], str) else value for name in names}
+    values = {name: card[name] for name in CARD_FIELDS.split()}
+    return {name: redact(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -225,12 +225,10 @@ def _add_error_handlers(app: FastAPI) -> None:
     def handle_http_error(request: Request, error: HTTPException) -> Response:
         words = {404: ("unknown_path", "there is no such path"), 405: ("bad_method", "that method is not allowed here")}
         code, message = words.get(error.status_code, ("bad_request", "the request cannot be read"))
-        return _error_response(
-            error.status_code, code, message, f"see {API_PATH}/openapi.json", dict(error.headers or {})
-        )
+        response = _error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")
+        response.headers.update(error.headers or {})
+        return response
 
 
-def _error_response(
-    status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None
-) -> Response:
-    return JSONResponse(Refusal(code, message, fix).document(), status_code=status, headers=headers)
+def _error_response(status: int, code: str, message: str, fix: str = "") -> Response:
+    return JSONResponse(Refusal(code, message, fix).document(), status_code=status)
