@@ -53,11 +53,14 @@ MAX_EVENT_ID = 2**53
 FRAME_FACTS = 250
 """Facts in one frame at most."""
 
-FRAME_PAUSE_S = 0.1
+FRAME_PAUSE_S = 0.08
 """Seconds between two frames of what is new: facts may come by the thousand, and the console lives in this process."""
 
 KEPT_FRAMES = 200
 """Frames that are kept for clients a little behind; one that is further behind has its own made from the ledger."""
+
+STATUS_PAUSE_S = 0.25
+"""Seconds between two readings of the status: that asks a dozen services."""
 
 TOKEN_POLL_S = 5.0
 """Seconds between two checks of the token."""
@@ -66,14 +69,17 @@ HELD_STATES = frozenset({"PAUSED", "DISABLED"})
 """States of SPEC 7.1 in which nothing runs by itself."""
 
 STATUS_TOPICS = frozenset({"cards", "autonomy", "costs", "log"})
-"""Topics of facts after which `crossPollStatus` may have changed; it is sent once for all that came together."""
+"""Topics of facts after which `crossPollStatus` may have changed; it is sent once for all that come together."""
 
 
 class Frame(NamedTuple):
-    """Messages as one text to send, "" for none, and the id of the last fact that they are about."""
+    """Messages as one text to send, "" for none, and the id of the last fact that they are about; whether there may be
+    more facts, and whether these change the status."""
 
     text: str
     end: int
+    is_full: bool
+    changes_status: bool
 
 
 class _Disconnect(Exception):
@@ -98,6 +104,9 @@ class Pulse:
         """The id of the last fact that was read."""
         self.news = asyncio.Event()
         """Set when there is a new frame, or another token; each time it is another event."""
+        self.status: Document = {}
+        """The message with the latest status; each client is sent the latest alone."""
+        self._is_status_due = False
         self._frames: dict[int, Frame] = {}  # by the id of the last fact before them
 
     async def run(self) -> None:
@@ -108,6 +117,7 @@ class Pulse:
 
     async def _follow_ledger(self) -> None:
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        status_at = 0.0
 
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)
@@ -115,11 +125,17 @@ class Pulse:
         subscription = self.engine.bus.subscribe(wake, capacity=1)
         with contextlib.closing(subscription):
             while True:
-                await woken.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STATUS_PAUSE_S if self._is_status_due else None):
+                        await woken.wait()
                 woken.clear()
                 subscription.drain()  # only its waking counts: what happened is read from the ledger
                 try:
                     await self.read_on()
+                    if self._is_status_due and loop.time() - status_at >= STATUS_PAUSE_S:
+                        self._is_status_due, status_at = False, loop.time()
+                        self.status = await asyncio.to_thread(status_message, self.engine, self.head)
+                        self._wake_clients()
                 except Exception:
                     # The disk may be full, or the engine about to end: the next reading may succeed.
                     log.exception("the gateway could not read what happened")
@@ -129,12 +145,17 @@ class Pulse:
 
     async def read_on(self) -> None:
         """Make frames of all new facts, for the clients that are up to date."""
-        while (frame := await asyncio.to_thread(self._make_frame, self.head, MAX_EVENT_ID)).end > self.head:
-            self._frames[self.head] = frame
-            if len(self._frames) > KEPT_FRAMES:
-                del self._frames[next(iter(self._frames))]
-            self.head = frame.end
-            self._wake_clients()
+        more = True
+        while more:
+            frame = await asyncio.to_thread(self._make_frame, self.head, MAX_EVENT_ID)
+            self._is_status_due = self.counts.connected > 0 and (self._is_status_due or frame.changes_status)
+            more = frame.is_full
+            if frame.end > self.head:
+                self._frames[self.head] = frame
+                if len(self._frames) > KEPT_FRAMES:
+                    del self._frames[next(iter(self._frames))]
+                self.head = frame.end
+                self._wake_clients()
 
     async def frame_after(self, cursor: int) -> Frame:
         """The messages after `cursor`, which is behind the head."""
@@ -146,15 +167,11 @@ class Pulse:
         facts = [fact for fact in self.engine.ledger.since(cursor, FRAME_FACTS) if fact.id <= last]
         messages = [message for fact in facts for message in _messages_of(self.engine, fact)]
         end = facts[-1].id if facts else max(cursor, min(last, self.head))
-        if (
-            last == MAX_EVENT_ID
-            and self.counts.connected
-            and any(STATUS_TOPICS.intersection(Event.kinds[fact.kind].topics) for fact in facts)
-        ):
-            messages.append(status_message(self.engine, end))
         if len(messages) > 1:
             messages = [{"type": "batch", "id": end, "events": messages}]
-        return Frame(serialise(messages[0]) if messages else "", end)
+        topics = {topic for fact in facts for topic in Event.kinds[fact.kind].topics}
+        text = serialise(messages[0]) if messages else ""
+        return Frame(text, end, len(facts) == FRAME_FACTS, bool(topics & STATUS_TOPICS))
 
     async def _follow_token(self) -> None:
         while True:
@@ -203,6 +220,7 @@ class _Client:
         self._socket = socket
         self._token_generation = pulse.access.generation
         self._cursor = 0
+        self._status: Document = {}
         self._subscribed = asyncio.Event()
         self._bucket = TokenBucket(pulse.limits.messages, pulse.limits.message_burst, time.monotonic())
 
@@ -243,6 +261,7 @@ class _Client:
             self._cursor = head
             answer |= {"id": head, "missed": True}
         await self._send(serialise(answer))
+        self._status = self._pulse.status
         status = await asyncio.to_thread(status_message, self._pulse.engine, self._cursor)
         await self._send(serialise(status))
         self._subscribed.set()
@@ -269,13 +288,16 @@ class _Client:
         while True:
             if self._pulse.access.generation != self._token_generation:
                 raise _Disconnect(CLOSE_TOKEN_CHANGED, "the token has changed")
-            if self._cursor >= self._pulse.head:
+            if self._cursor < self._pulse.head:
+                frame = await self._pulse.frame_after(self._cursor)
+                if frame.text:
+                    await self._send(frame.text)
+                self._cursor = frame.end
+            elif self._status is not self._pulse.status:
+                self._status = self._pulse.status
+                await self._send(serialise(self._status))
+            else:
                 await self._pulse.news.wait()
-                continue
-            frame = await self._pulse.frame_after(self._cursor)
-            if frame.text:
-                await self._send(frame.text)
-            self._cursor = frame.end
 
     async def _send(self, text: str) -> None:
         try:
