@@ -12,9 +12,9 @@ import pytest
 from engine import Engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.model import Layer, ModelCall, NoAnswer, Question, Source
+from engine.model import DecidedBy, DecidedCard, DecisionSignal, Layer, ModelCall, NoAnswer, Question, Source
+from engine.storage.database import Transaction
 from tests.execution.model.world import ModelWorld
-from tests.learning.decisions.test_twin_model_end_to_end import decide
 from tests.model.conftest import PATIENCE, free
 from tests.model.server import SILENT, Smollm2, Wire
 
@@ -83,6 +83,20 @@ def test_an_empty_answer_is_none(tmp_path: Path, clock: FakeClock, warm: ModelHo
 def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="the conversation is too long for smollm2"):
         engine.completions.ask(SMOLLM2, question(text="zq9 " * 2_500))
+
+
+def decide(engine: Engine, count: int) -> None:
+    """The operator dismisses and approves cards in turn, on different channels."""
+
+    def work(tx: Transaction) -> None:
+        for n in range(count):
+            for signal, to in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
+                card = DecidedCard(
+                    f"pred_{to}_{n}", "own", to, "/shop", "", f"{to} {n}", 0.4, DecidedBy.OPERATOR, f"now {n}"
+                )
+                engine.decisions.record(tx, signal, card)
+
+    engine.database.write(work)
 
 
 def test_the_twin_model_proposes_nothing_when_it_says_rubbish(engine: Engine, wire: Wire) -> None:
