@@ -311,6 +311,13 @@ def decide(policy: Policy, command: str) -> Verdict:
     return policy.decide("exec", (command, *programs_of(command))).verdict
 
 
+def test_deny_wins_over_ask_over_allow() -> None:
+    entries = ("exec", "exec:git push*")
+    assert decide(Policy(allow=entries, ask=entries, deny=entries[1:]), "git push") is BLOCK
+    assert decide(Policy(allow=entries, ask=entries), "git push") is ASK
+    assert decide(Policy(allow=entries), "git push") is ALLOW
+
+
 def test_no_list_allows_what_is_no_tool_and_a_broken_file_allows_nothing() -> None:
     assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
     broken = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
