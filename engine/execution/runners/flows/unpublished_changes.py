@@ -85,8 +85,9 @@ def finding_place(finding: UnpushedProblem) -> str:
 
 
 def size_note(finding: UnpushedProblem) -> str:
-    """`, 60.0 MB`, "" where the size does not matter."""
-    return f", {finding.size / 1_000_000:.1f} MB" if finding.size else ""
+    """`, 60 MB`, "" where the size does not matter."""
+    decimals = 0 if finding.size >= 10_000_000 else 1
+    return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size else ""
 
 
 def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
