@@ -22,7 +22,6 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
-from engine.storage import connections
 from engine.storage import database as storage
 from engine.storage.database import Database
 from tests.support.forked import Nursery
@@ -110,13 +109,13 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
     """Gives a database with nothing in it; it is made once, when the first test asks."""
-    create = connections._create
+    create = storage._create
 
     @cache
     def make() -> bytes:
         path = tmp_path_factory.mktemp("empty") / "clawpy.db"
         create(path)
-        connections.use_write_ahead_log(path)
+        storage.use_write_ahead_log(path)
         return path.read_bytes()
 
     return make
@@ -136,7 +135,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
     The folders that look at just this override the fixture and take both as they are.
     """
-    create, connect = connections._create, connections.open_sqlite
+    create, connect = storage._create, storage.open_sqlite
 
     def copy_empty_database(path: Path) -> None:
         try:
@@ -150,7 +149,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
         engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
         return engine
 
-    monkeypatch.setattr(connections, "_create", copy_empty_database)
+    monkeypatch.setattr(storage, "_create", copy_empty_database)
     monkeypatch.setattr(storage, "open_sqlite", open_quickly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

@@ -22,7 +22,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
-from clawpy_console.screens.recall_preview import RecallPreview
+from clawpy_console.screens.prompt_views import RecallPreview
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped

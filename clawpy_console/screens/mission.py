@@ -28,7 +28,7 @@ from engine.model import Card, Refusal, Waiting
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from clawpy_console.screens.card_evidence import Evidence
+    from clawpy_console.screens.card_details import Evidence
 
 REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
@@ -222,7 +222,7 @@ class MissionScreen(ConsoleScreen):
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import Field, heading
-        from clawpy_console.screens.card_evidence import Evidence, evidence_fields, parameter_lines
+        from clawpy_console.screens.card_details import Evidence, evidence_fields, parameter_lines
 
         more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
         self.update_static("#why-title", Content.assemble("WHY", more))
@@ -235,7 +235,7 @@ class MissionScreen(ConsoleScreen):
         self.show_fields("#why", fields)
 
     def _read_evidence(self, card: Card) -> None:
-        from clawpy_console.screens.card_evidence import read_evidence
+        from clawpy_console.screens.card_details import read_evidence
 
         self.read(
             lambda engine: read_evidence(engine, card.id), self._show_evidence, group="rails", wait=EVIDENCE_DEBOUNCE_S

@@ -356,7 +356,7 @@ class SessionActions(ConsoleScreen):
     # X-ray and the folder
 
     def action_xray(self) -> None:
-        from clawpy_console.screens.xray import XRay
+        from clawpy_console.screens.prompt_views import XRay
 
         session = self.session
         if session is None:

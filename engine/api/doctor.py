@@ -15,14 +15,17 @@ from typing import Any
 from engine.api.checks import FAIL, OK, WARN, Check, read_rows
 from engine.api.model_checks import (
     coding_agent_checks,
+    index_server_checks,
+    index_server_url,
     key_storage_check,
     memory_model_check,
+    notification_checks,
     offline_agents,
     offline_router,
     provider_checks,
+    shared_database_checks,
     text_prompt_check,
 )
-from engine.api.network_checks import index_server_checks, index_server_url, notification_checks, shared_database_checks
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.settings_file import VARIABLES, format_key
@@ -34,7 +37,7 @@ from engine.keys import Keys
 from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
-from engine.storage import connections
+from engine.storage import database
 
 MAX_NAMED_FILES = 3
 """Maximum number of unreadable files of learnings that are named."""
@@ -207,7 +210,7 @@ def _check_database(path: Path) -> Check:
         return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = connections.stored_version(path), connections.refused(path)
+        version, refusal = database.stored_version(path), database.refused(path)
     except (sqlite3.Error, ValueError) as error:
         return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
     size = path.stat().st_size / 1024 / 1024
@@ -242,7 +245,7 @@ def _check_embedder(settings: Settings) -> Check:
     """The model that makes vectors, by which memories are found by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.minilm import WHEEL, fault
+    from engine.memory.embedding import WHEEL, fault
 
     if why := fault():
         return Check("embedder", WARN, f"{why}; memories are found by words only", f"pip install {WHEEL}")

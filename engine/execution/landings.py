@@ -1,22 +1,32 @@
 """Lands change sets and undoes landings, as one change of files and database (SPEC 3.9).
 
 Each change has an intent row while the operator's files are changed. After a crash it is recorded when its files are
-complete, else it is rolled back: at the next start, or before the next change of the same workspace."""
+complete, else it is rolled back: at the next start, or before the next change of the same workspace.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine.events import ChangeSetLanded, Event, LandingUndone
-from engine.execution import landing, staging
+from engine.execution import landing
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
 from engine.execution.diffs import file_changes, write_tree_with
+from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obstacle, image_of, is_spelled_exactly
 from engine.execution.trees import (
+    DURABLE,
+    EXECUTABLE,
+    LINK,
+    REF_ROOT,
     TreeChange,
     diff_trees,
     find_unsupported,
@@ -24,16 +34,149 @@ from engine.execution.trees import (
     keep_object,
     merge_three_way,
     printable_path,
+    scratch_index,
     take_snapshot,
 )
 from engine.execution.worktrees import Worktrees
 from engine.git import Git
+from engine.git.command import join_nul
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.storage import state
-from engine.storage.beneath import Beneath
+from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, drop_intent, unfinished_intents
+
+# Makes a landing plan from the difference of two trees, and finds files that obstruct it (SPEC 3.9).
+#
+# git checks new contents out into a folder of ours, so that line endings and encodings are exactly git's; then they and
+# the present files are stored byte for byte as blobs of the operator's repository.
+
+
+def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
+    """The bytes of these blobs. Raises `GitError` when the repository no longer has one."""
+    wanted = list(dict.fromkeys(oids))
+    answer = git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()) if wanted else b""
+    blobs, offset = {}, 0
+    for oid in wanted:
+        line_end = answer.index(b"\n", offset)
+        words = answer[offset:line_end].split()
+        if len(words) != 3:
+            git.output("cat-file", "-e", oid)  # says what is wrong
+        end = line_end + 1 + int(words[2])
+        blobs[oid], offset = answer[line_end + 1 : end], end + 1
+    return blobs
+
+
+def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
+    """The paths that obstruct `changes`: a file that the snapshot does not have (an ignored one) at a new path, a file
+    of the snapshot that does not exist (sparse checkout), or a folder with such files."""
+    paths = []
+    removed = {os.fsdecode(change.path) for change in changes if change.is_removed}
+    folded = {path.casefold() for path in removed}
+    for change in changes:
+        path = os.fsdecode(change.path)
+        status = root.lstat(path)
+        is_present = status is not None and not stat.S_ISDIR(status.st_mode)
+        renamed_case = (
+            is_present and change.is_added and path.casefold() in folded and not is_spelled_exactly(root, path)
+        )
+        if is_present == change.is_added and not renamed_case:
+            paths.append(path)
+        elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
+            paths.append(obstacle)
+    return list(dict.fromkeys(paths))
+
+
+def plan_for(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
+    """The plan that applies `changes`, which lead to `tree`, to the files of `git` beneath `root`. All contents,
+    present and new, are then blobs of the repository. `scratch` is a folder for large temporary files."""
+    folds_case = git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
+    empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stage-", dir=scratch) as folder:
+        stage, store = Path(folder, "files"), Path(folder, "store")
+        stage.mkdir()
+        store.mkdir()
+        _check_out(git, stage, tree, [change.path for change in changes if not change.is_removed])
+        entries = []
+        with Beneath.open(stage) as staged:
+            for number, change in enumerate(changes):
+                path = os.fsdecode(change.path)
+                before = empty.observe_image(root, path, store / f"b{number}")
+                after = ABSENT
+                if not change.is_removed:
+                    after = image_of(staged, path, empty.algorithm, store / f"a{number}")
+                entries.append(Entry(path, before, _fit_image(change, before, after)))
+        if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
+            git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
+    modes = dict(replaced_folders(root, entries))
+    for entry in entries:
+        if not entry.after.exists:
+            _note_modes(root, parents(entry.path), modes)
+    needed = {parent for entry in entries if entry.after.exists for parent in parents(entry.path)}
+    new_folders = sorted((folder, 0o777 & ~_read_umask()) for folder in needed if not root.is_folder(folder))
+    old_folders = tuple(sorted(modes.items()))
+    return replace(empty, entries=tuple(entries), old_folders=old_folders, new_folders=tuple(new_folders))
+
+
+def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
+    """Keep all contents of `plan` under the session's refs, as long as it may be undone. `earlier` is the number of the
+    session's earlier landings."""
+    blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
+    lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
+    tree = git.text(*DURABLE, "mktree", stdin=lines)
+    git.output(*DURABLE, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)
+
+
+def _check_out(git: Git, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
+    """Have git write `paths` of `tree` into the empty folder `stage`, with the attributes of the tree itself."""
+    with scratch_index() as index:
+        staged = git.over(stage, index)
+        no_sparse = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
+        staged.output(*no_sparse, "read-tree", tree)
+        if paths:
+            staged.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=join_nul(paths), timeout=600)
+
+
+def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
+    """The new image with the old file's permissions and, if git sees the same content, with its bytes, whose line
+    endings may differ from those of a checkout."""
+    if before.kind != Kind.FILE or after.kind != Kind.FILE:
+        return after
+    blob = before.blob if change.old_oid == change.new_oid else after.blob
+    mode = before.mode
+    if change.old_mode != change.new_mode and change.old_mode != LINK:
+        readable = (mode & 0o444) >> 2
+        mode = mode | readable if change.new_mode == EXECUTABLE else mode & ~0o111
+    return Image(Kind.FILE, blob, mode)
+
+
+def replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+    """Path and permission bits of folders that a file replaces if they are empty, as in git."""
+    modes: dict[str, int] = {}
+    for entry in entries:
+        if entry.after.exists and root.is_folder(entry.path):
+            inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
+            _note_modes(root, (entry.path, *inside), modes)
+    return tuple(sorted(modes.items()))
+
+
+def _note_modes(root: Beneath, folders: Iterable[str], modes: dict[str, int]) -> None:
+    for folder in folders:
+        status = root.lstat(folder)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            modes[folder] = stat.S_IMODE(status.st_mode)
+
+
+def _read_umask() -> int:
+    """The process's umask, read without changing it, which would affect other threads."""
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022
+
 
 LANDING = "landing"
 
@@ -75,7 +218,7 @@ class Landings(ChangeReader):
             git = row.open_git()
             tree = _target_tree(git, row, only)
             plan = self._plan_landing(git, root, row, tree)
-            staging.keep_blobs(git, plan, row.session_id, len(row.landings))
+            keep_blobs(git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
                 keep_object(git, row.session_id, f"landed-{tree}", tree)
             return self._carry_out(git, root, row, plan, ChangeState.LANDED, tree)
@@ -90,7 +233,7 @@ class Landings(ChangeReader):
             plan = landing.Plan.from_json(row.landings[-1]["plan"]).reversed()
             if changed := landing.find_changed(root, plan):
                 raise _later_edits(changed)
-            old_folders = {*plan.old_folders, *staging.replaced_folders(root, plan.entries)}
+            old_folders = {*plan.old_folders, *replaced_folders(root, plan.entries)}
             plan = dataclasses.replace(
                 plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
             )
@@ -144,7 +287,7 @@ class Landings(ChangeReader):
                 message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
                 raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
             token = self._randomness.new_id("land")
-            plan = staging.plan_for(git, root, tree, changes, token=token, scratch=self._scratch)
+            plan = plan_for(git, root, tree, changes, token=token, scratch=self._scratch)
             self._step("planned")
             # Two snapshots with the same contents before and after the plan: it has the merged contents.
             edited = {change.path for change in diff_trees(git, present, take_snapshot(git).tree)}
@@ -173,7 +316,7 @@ class Landings(ChangeReader):
         intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
-            landing.carry_out(root, plan, partial(staging.read_blobs, git), self._step)
+            landing.carry_out(root, plan, partial(read_blobs, git), self._step)
         except landing.NotRestored as error:
             raise Refusal(
                 "not_restored",
@@ -243,7 +386,7 @@ class Landings(ChangeReader):
             if landing.is_carried_out(root, plan):
                 self._record(root, intent.payload, plan, intent.id)
                 return "after its last file; it is complete"
-            rollback = landing.roll_back(root, plan, partial(staging.read_blobs, git), self._step)
+            rollback = landing.roll_back(root, plan, partial(read_blobs, git), self._step)
         drop_intent(self._database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
         if others := rollback.changed_by_others:
@@ -278,7 +421,7 @@ def _check_landing(
         return LandPreview(False, merge.conflicts), "", []
     changes = diff_trees(git, present, merge.tree)
     reasons = find_unsupported(git, merge.tree, changes)
-    in_the_way = staging.find_obstacles(root, [change for change in changes if change.path not in reasons])
+    in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
     preview = LandPreview(
         clean=not reasons and not in_the_way,
         in_the_way=tuple(map(printable_path, in_the_way)),

@@ -20,12 +20,13 @@ from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
 from engine.files import FileCache, sync_folder, write_json
 from engine.frozen import frozen
-from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile
 from engine.hierarchy.organisation import (
     ARCHETYPES,
     ID,
     OWNER,
     AgentTier,
+    CascadeConfig,
+    CascadeConfigFile,
     Comms,
     Lineage,
     Member,

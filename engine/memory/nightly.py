@@ -27,7 +27,7 @@ from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal,
 from engine.model.secrets import redact
 from engine.model.text import validation_faults
 from engine.storage import state
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, json_field, utc_field
 from engine.storage.validation_runs import ValidationRuns
@@ -111,10 +111,9 @@ class Nightly:
 
     def __init__(
         self,
-        database: Database,
+        ledger: Ledger,
         clock: Clock,
         *,
-        ledger: Ledger,
         captures: Captures,
         work: Work,
         drafts: Drafts,
@@ -123,7 +122,7 @@ class Nightly:
         model: Asks,
     ) -> None:
         """`model` says what of a day is durable, where the operator named one."""
-        self._database = database
+        self._database = ledger.database
         self._clock = clock
         self._ledger = ledger
         self._captures = captures
@@ -131,7 +130,7 @@ class Nightly:
         self._drafts = drafts
         self._para = para
         self._files = files
-        self._runs = ValidationRuns(database)
+        self._runs = ValidationRuns(ledger.database)
         self._model = model
         self._lock = threading.Lock()
 

@@ -17,9 +17,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.background import run_in_thread
-from engine.memory.embedding import Embedding
+from engine.memory.embedding import Embedding, maxsim
 from engine.memory.graph import SEMANTIC_WEIGHT, recency
-from engine.memory.minilm import maxsim
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.ranking import (
     MAX_FOUND,

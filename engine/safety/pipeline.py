@@ -35,7 +35,7 @@ from engine.model import (
     Verdict,
     dollars,
 )
-from engine.safety import cost, gate, loops
+from engine.safety import costs, gate, loops
 from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
@@ -164,7 +164,7 @@ log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
 LOOPS_KEY = "safety.loop_detections"
-ORDER = (loops.LOOP, loops.RATE, cost.RAIL, "content", gate.RAIL, "kill")
+ORDER = (loops.LOOP, loops.RATE, costs.RAIL, "content", gate.RAIL, "kill")
 
 
 class CrosspollLog(Row, table=True):
@@ -323,7 +323,7 @@ class Pipeline:
         rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
             (loops.LOOP, lambda: self._loop(session, trigger, now)),
             (loops.RATE, lambda: self._rate(session, trigger, now)),
-            (cost.RAIL, lambda: self._cost(session, trigger, spent)),
+            (costs.RAIL, lambda: self._cost(session, trigger, spent)),
             ("content", lambda: content),
             (gate.RAIL, lambda: self._gate(session, trigger, content, spent, by_operator)),
             ("kill", lambda: self.kill_switch.verdict(session, by_operator=loops.is_by_operator(trigger))),
@@ -347,7 +347,7 @@ class Pipeline:
         return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent_links(session, now))
 
     def _cost(self, session: Session, trigger: Trigger, spent: Callable[[], CostState]) -> RailVerdict:
-        return cost.decide_cost(spent(), trigger.estimate, self.costs.budget(session, trigger.agent))
+        return costs.decide_cost(spent(), trigger.estimate, self.costs.budget(session, trigger.agent))
 
     def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
         settings = self.settings.current
@@ -438,7 +438,7 @@ class Pipeline:
                         subject=trigger.prediction_id, workspace=trigger.assignment.workspace, reason=verdict.reason
                     )
                 )
-            if verdict.rail == cost.RAIL:
+            if verdict.rail == costs.RAIL:
                 self.costs.breached(transaction, verdict.rule, trigger.agent)
             if verdict.rail == gate.RAIL and verdict.applies("rejections"):
                 self.kill_switch.decided(transaction)

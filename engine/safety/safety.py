@@ -31,7 +31,7 @@ from engine.model import (
     microusd,
 )
 from engine.model.text import count
-from engine.safety import cost, gate, loops
+from engine.safety import costs, gate, loops
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
@@ -302,7 +302,7 @@ class Safety:
 
     def _cost(self, session: Session) -> RailState:
         spent, estimate = self.costs.spent(session), microusd(self._settings.current.cost_per_trigger)
-        verdict = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
+        verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
         return _state(verdict, brief)

@@ -1,4 +1,4 @@
--- What a new home's database is. `engine.storage.connections` runs this once; the classes with `table=True` read and write
+-- What a new home's database is. `engine.storage.database` runs this once; the classes with `table=True` read and write
 -- it. A test compares the two. A change raises VERSION there.
 
 CREATE TABLE chain_links (

@@ -16,7 +16,7 @@ import keyring.backends.null
 import pytest
 
 from engine.api import doctor, model_checks
-from engine.api.network_checks import index_server_checks, notification_checks, shared_database_checks
+from engine.api.model_checks import index_server_checks, notification_checks, shared_database_checks
 from engine.api.operations.memory import RESERVED_NAMES, agent_name
 from engine.clock import FakeClock
 from engine.config import MemorySettings, Settings
@@ -24,7 +24,7 @@ from engine.config.sections import PROVIDERS, GatewaySettings, NotifySettings, S
 from engine.home import Home, HomeLock
 from engine.keys import Keyring, Keys
 from engine.model import Refusal
-from engine.storage import connections
+from engine.storage import database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.stand_in import StandIn
 from tests.conftest import Repository
@@ -189,7 +189,7 @@ def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
-    connections.make_or_check(home.database)
+    database.make_or_check(home.database)
     with closing(sqlite3.connect(home.database)) as connection:
         connection.execute(
             "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"

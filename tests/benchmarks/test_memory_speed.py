@@ -23,10 +23,9 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import SettingChanged
 from engine.memory import vectors
-from engine.memory.embedding import Embedding, LocalEmbedder, unit
+from engine.memory.embedding import Embedding, LocalEmbedder, MiniLM, unit
 from engine.memory.helper import Helper
 from engine.memory.memory import MemoryService
-from engine.memory.minilm import MiniLM
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

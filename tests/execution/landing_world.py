@@ -19,7 +19,7 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
-from engine.storage import connections
+from engine.storage import database
 from engine.storage.database import Database
 from tests.conftest import Repository
 
@@ -29,7 +29,7 @@ def fresh_database() -> bytes:
     """An empty database, made once: a test of landing needs many."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "fresh.db")
-        connections.make_or_check(path)
+        database.make_or_check(path)
         return path.read_bytes()
 
 

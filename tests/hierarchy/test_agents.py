@@ -10,8 +10,15 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile, read_config
-from engine.hierarchy.organisation import DEPTH, OWNER, resolve_tier, walk_chain
+from engine.hierarchy.organisation import (
+    DEPTH,
+    OWNER,
+    CascadeConfig,
+    CascadeConfigFile,
+    read_config,
+    resolve_tier,
+    walk_chain,
+)
 from engine.model import Refusal
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
-from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.organisation import AgentTier
+from engine.hierarchy.organisation import AgentTier, CascadeConfig
 from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.rules import Basis, Impact, confidence, importance
 from engine.model import BubbleState, LeaderProfile, Learning, Pattern, Refusal, Score, Trust

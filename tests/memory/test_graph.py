@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.memory import graph as graph_module
 from engine.memory.graph import TaskGraph, recency
-from engine.memory.graph_tasks import SIMILAR, GraphProducer
+from engine.memory.knowledge import SIMILAR, GraphProducer
 from engine.memory.para import NewFact, Para
 from engine.memory.recall import FactSource, GraphSource, describe_task
 from engine.model import (

@@ -66,9 +66,8 @@ class World:
         self.captures = Captures(database, self.work, self.work.remember)
         self.drafts = Drafts(database, self.para, self.captures, clock)
         self.nightly = Nightly(
-            database,
+            Ledger(database),
             clock,
-            ledger=Ledger(database),
             captures=self.captures,
             work=self.work,
             drafts=self.drafts,

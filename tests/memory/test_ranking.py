@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory import minilm
+from engine.memory import embedding
 from engine.memory.question import read_question
 from engine.memory.ranking import (
     COMPANION_DIVISOR,
@@ -199,10 +199,10 @@ def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, sess
 def test_a_word_finds_itself() -> None:
     chance = np.random.default_rng(1)
     vectors = chance.normal(size=(5, 384)).astype(np.float32)
-    packed = minilm.pack_tokens(vectors)
-    assert len(packed) == 3 * minilm.DIMENSIONS
-    other = minilm.pack_tokens(chance.normal(size=(6, 384)).astype(np.float32))
-    average = minilm.maxsim(packed, [], [other, packed, None])
+    packed = embedding.pack_tokens(vectors)
+    assert len(packed) == 3 * embedding.DIMENSIONS
+    other = embedding.pack_tokens(chance.normal(size=(6, 384)).astype(np.float32))
+    average = embedding.maxsim(packed, [], [other, packed, None])
     assert average[1] == pytest.approx(1.0, abs=0.02)
     assert average[0] < average[1]
     assert average[2] == 0.0

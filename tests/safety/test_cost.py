@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.cost import AgentBudget, cost_windows, crosses_warning, decide_cost
+from engine.safety.costs import AgentBudget, cost_windows, crosses_warning, decide_cost
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

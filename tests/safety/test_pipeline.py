@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sqlmodel import select
 
 from engine.model import MICRO, Assignment, DecidedBy, RailState, Refusal, StopLevel, Trigger, TriggerType, Verdict
-from engine.safety import cost, loops
+from engine.safety import costs, loops
 from engine.safety import pipeline as pipeline_module
-from engine.safety.cost import burn
+from engine.safety.costs import burn
 from engine.safety.pipeline import LIFETIME, ORDER, CrosspollLog, PermitRow
 from engine.safety.stop_file import request_stop
 from engine.storage.ledger import Ledger
@@ -54,7 +54,7 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    for module in (pipeline_module, loops, loops, cost):
+    for module in (pipeline_module, loops, loops, costs):
         if hasattr(module, rail):
             monkeypatch.setattr(module, rail, broken)
     ruling = rails.rule(approval())

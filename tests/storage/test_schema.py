@@ -26,7 +26,7 @@ from engine.model import (
     TriggerType,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
-from engine.storage import connections
+from engine.storage import database
 
 ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
     ("bubbles", "state"): BubbleState,
@@ -49,7 +49,7 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
 
 
 def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
-    connections.make_or_check(tmp_path / "made.db")
+    database.make_or_check(tmp_path / "made.db")
     fresh = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
     SQLModel.metadata.create_all(fresh)
     fresh.dispose()
@@ -73,7 +73,7 @@ def columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize(("table", "column"), ENUM_COLUMNS)
 def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, column: str) -> None:
-    script = connections.SCRIPT.read_text(encoding="utf-8")
+    script = database.SCRIPT.read_text(encoding="utf-8")
     statement = script.partition(f"CREATE TABLE {table} (")[2].partition("\n);")[0]
     (listed,) = re.findall(rf"\b{column} IN\s*\(([^)]*)\)", statement)
     assert re.findall(r"'([^']*)'", listed) == list(ENUM_COLUMNS[table, column])
@@ -82,8 +82,8 @@ def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, colum
 def test_a_start_that_was_killed_leaves_no_half_database(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     (tmp_path / "clawpy.db.new").write_bytes(b"half of it")
-    connections.make_or_check(path)
-    assert connections.stored_version(path) == connections.VERSION
+    database.make_or_check(path)
+    assert database.stored_version(path) == database.VERSION
     assert [file.name for file in tmp_path.iterdir()] == ["clawpy.db"]
 
 
@@ -91,15 +91,15 @@ def test_an_empty_database_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     path.touch()
     with pytest.raises(Refusal, match="is empty"):
-        connections.make_or_check(path)
+        database.make_or_check(path)
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [(0, "older_home"), (connections.VERSION, ""), (connections.VERSION + 1, "newer_home")]
+    ("version", "code"), [(0, "older_home"), (database.VERSION, ""), (database.VERSION + 1, "newer_home")]
 )
 def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Path, version: int, code: str) -> None:
     path = tmp_path / "clawpy.db"
-    connections.make_or_check(path)
+    database.make_or_check(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA user_version = {version}")
@@ -110,9 +110,9 @@ def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Pat
         assert before["clawpy.db-wal"]
         if code:
             with pytest.raises(Refusal) as refused:
-                connections.make_or_check(path)
+                database.make_or_check(path)
             assert refused.value.code == code
             assert "--home DIR" in refused.value.fix
         else:
-            connections.make_or_check(path)
+            database.make_or_check(path)
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
