@@ -50,6 +50,9 @@ CURSOR = "cards.aftermath"
 SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
 """The signal about a card that follows from an event of its session's change set."""
 
+TAKEN = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+"""Events after which changes that were undone before are wanted again."""
+
 KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
 """A card that ran by itself and was looked at counts as wanted after this long; older ones than the second are not
 read."""
@@ -102,7 +105,7 @@ class CardStore:
         self._deleted = deleted
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
-        self._change_cursor = LedgerCursor(ledger, CURSOR, lambda fact: fact.kind in SIGNAL_OF_EVENT)
+        self._change_cursor = LedgerCursor(ledger, CURSOR, lambda fact: fact.kind in {*SIGNAL_OF_EVENT, *TAKEN})
 
     def pending(self, session: Session | None = None) -> list[Card]:
         """All pending cards, oldest first, read in `session` if given."""
@@ -332,17 +335,29 @@ class CardStore:
         return self.database.write(work)
 
     def follow_landings(self) -> None:
-        """Learn from what happened to the changes of cards: undone, discarded (SPEC 8.1)."""
-        self._change_cursor.each(lambda entries: self.database.write(lambda tx: self._retract(tx, entries)))
+        """Learn from what happened to the changes of cards: undone, discarded, landed again (SPEC 8.1)."""
+        self._change_cursor.each(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
 
-    def _retract(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
+    def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
         for fact in entries:
-            if fact.payload.get("continued_in") or fact.payload.get("left"):
+            is_taken = fact.kind in TAKEN
+            if not is_taken and (fact.payload.get("continued_in") or fact.payload.get("left")):
                 continue  # another session continues it, or other parts of it are still landed
             session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
-            if row is not None:
+            if row is not None and is_taken:
+                self._restore_approval(tx, row, fact.at)
+            elif row is not None:
                 self.retract_approval(tx, row, SIGNAL_OF_EVENT[fact.kind], fact.at)
+
+    def _restore_approval(self, tx: Transaction, row: Prediction, at: datetime) -> None:
+        """Restore the approval of a card whose result the operator undid and landed again."""
+        if self.history.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
+            return
+        row.undo_requested_at = None
+        self.history.take_back(tx, row.id)
+        if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
+            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, row.decided_by), at=at)
 
     def credit_kept(self) -> int:
         """Store the signal "kept" for cards that ran by themselves, succeeded, were looked at and not undone for 24 h;

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
+from engine.events import ChangeSetDiscarded, ChangeSetLanded, EventBus, LandingUndone
 from engine.model import (
     Card,
     DecidedBy,
@@ -164,6 +164,24 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     database.write(lambda tx: tx.record(LandingUndone(subject="change_1", session_id="session_1")))
     world.cards.follow_landings()
     assert world.signals() == ["discarded"]
+
+
+def test_what_was_undone_and_landed_again_is_approved(world: World, database: Database) -> None:
+    card = world.card()
+    world.cards.approve(card.id)
+    world.bench.end(card.id)
+    landed = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
+    undone = LandingUndone(subject="change_1", session_id="session_1")
+    for facts, signals in (
+        ((landed,), ["approved"]),
+        ((undone,), ["undone"]),
+        ((landed,), ["approved"]),
+        ((undone, landed, undone), ["undone"]),
+    ):
+        for fact in facts:
+            database.write(lambda tx, fact=fact: tx.record(fact))
+        world.cards.follow_landings()
+        assert world.signals() == signals
 
 
 def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Database) -> None:
