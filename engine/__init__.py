@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.api.notify.delivery import store_address
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
-    from engine.home import Holder, read_holder
+    from engine.lock import Holder, read_holder
     from engine.model import Refusal
     from engine.prediction.kinds import kind_title
     from engine.simulation.simulate import simulate

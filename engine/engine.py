@@ -24,7 +24,8 @@ from engine.clock import Clock, SystemClock
 from engine.events import EngineStarted, EngineStopped
 from engine.files import remove_temporaries
 from engine.git import repository_root
-from engine.home import Home, HomeLock
+from engine.home import Home
+from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.retention import Retention
 from engine.services import Overrides

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.home import Home, HomeLock, read_holder
+from engine.home import Home
+from engine.lock import HomeLock, read_holder
 from engine.model import Refusal
 
 HOLD = """
 import sys
 from engine.clock import SystemClock
 from engine.home import Home
-from engine.home import HomeLock
+from engine.lock import HomeLock
 lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
 lock.acquire()
 print("held", flush=True)

@@ -23,7 +23,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.home import Home, held_refusal, is_free, read_holder
+from engine.home import Home
+from engine.lock import held_refusal, is_free, read_holder
 from engine.model import Refusal
 from engine.model.text import count
 from engine.safety.stop_file import STOPPED, request_stop

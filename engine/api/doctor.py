@@ -32,8 +32,9 @@ from engine.config.settings_file import VARIABLES, format_key
 from engine.files import recovery_hint
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
-from engine.home import Home, read_holder
+from engine.home import Home
 from engine.keys import Keys
+from engine.lock import read_holder
 from engine.model import Refusal, extras, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore

@@ -16,7 +16,8 @@ from engine.api import control
 from engine.api.control import ControlServer, Unreachable, ask
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
-from engine.home import Home, HomeLock
+from engine.home import Home
+from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn

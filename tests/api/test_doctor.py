@@ -21,8 +21,9 @@ from engine.api.operations.memory import RESERVED_NAMES, agent_name
 from engine.clock import FakeClock
 from engine.config import MemorySettings, Settings
 from engine.config.sections import PROVIDERS, GatewaySettings, NotifySettings, SurfaceSettings
-from engine.home import Home, HomeLock
+from engine.home import Home
 from engine.keys import Keyring, Keys
+from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.storage import database
 from tests.api.notify.notification_server import NotificationServer

@@ -20,7 +20,8 @@ from clawpy_console.cli.status_bar import line
 from engine.api.status_bar_file import StatusBarFile
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.home import Home, HomeLock
+from engine.home import Home
+from engine.lock import HomeLock
 from engine.model import Card, Hold
 from tests.api.stand_in import card
 from tests.support.forked import Nursery
@@ -149,7 +150,7 @@ HELD = """
 import sys
 from engine.clock import SystemClock
 from engine.home import Home
-from engine.home import HomeLock
+from engine.lock import HomeLock
 lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
 lock.acquire()
 print("held", flush=True)

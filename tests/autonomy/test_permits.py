@@ -18,7 +18,7 @@ from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.execution.session_store import SessionRow
-from engine.home import read_holder
+from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.prediction.approvals import ApprovalRequest
 from engine.safety.pipeline import LIFETIME, CrosspollLog, PermitRow

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine import Engine, open_engine
-from engine.home import Home, read_holder
+from engine.home import Home
+from engine.lock import read_holder
 from tests.bad_input.conftest import Clawpy, assert_ok, assert_refused, doctor_check, predicted
 from tests.conftest import Repository
 

@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from engine.api.control import Unreachable, ask
-from engine.home import Home, read_holder
+from engine.home import Home
+from engine.lock import read_holder
 from tests.benchmarks.measuring import format_row, percentile
 from tests.benchmarks.terminal import Terminal, terminal
 from tests.conftest import Repository

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.home import read_holder
+from engine.lock import read_holder
 from tests.benchmarks.measuring import percentile
 from tests.benchmarks.terminal import terminal
 from tests.benchmarks.test_key_latency import KeyBench

@@ -17,8 +17,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.sections import PROVIDERS
-from engine.home import Home, HomeLock
+from engine.home import Home
 from engine.keys import Keys
+from engine.lock import HomeLock
 from tests.cli.conftest import Clawpy
 from tests.support.helpers import MemoryKeyring
 

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from engine import Engine, call, open_engine
-from engine.home import Home, read_holder
+from engine.home import Home
+from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, Said
 from tests.support.forked import Forked, Nursery

@@ -26,8 +26,9 @@ from pydantic import ValidationError
 
 from engine.config.sections import GatewaySettings
 from engine.frozen import frozen
-from engine.home import Home, read_holder
+from engine.home import Home
 from engine.keys import FILE, Keys, NoKeyring
+from engine.lock import read_holder
 from engine.model import Refusal, sanitise
 from engine.storage import state
 from engine.storage.database import Database, Transaction

@@ -15,8 +15,9 @@ import pytest
 from engine.api.control import ask
 from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, gateway_token, rotate_token
 from engine.config.sections import Surface
-from engine.home import Home, read_holder
+from engine.home import Home
 from engine.keys import Keyring, Keys
+from engine.lock import read_holder
 from engine.model import DecidedBy, Refusal, SessionState, Status
 from engine.storage import state
 from engine.storage.database import Database

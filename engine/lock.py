@@ -1,0 +1,210 @@
+"""One engine for each home (SPEC 7.5): a lock that the system releases when its process dies, and a note about the
+holder.
+
+The note is `data/engine.json`: process id, start, version, and the address of the control socket. It only informs; the
+lock decides.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import threading
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.files import write_json
+from engine.frozen import frozen
+from engine.home import Home
+from engine.model import Refusal
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+    from engine.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+RELEASE_TIMEOUT_S = 2.0
+"""Seconds in which programs that a dead engine was starting release its lock."""
+
+
+@frozen
+class Holder:
+    """The holder of a home. `since` is an ISO instant in UTC; `address` is the path of the control socket or ""; `kind`
+    is "console", "headless" (consoles attach to both), or "" for a verb; `gateway` is the URL of its gateway, or ""."""
+
+    pid: int
+    since: str
+    version: str = ""
+    address: str = ""
+    kind: str = ""
+    gateway: str = ""
+
+
+def note_file(home: Home) -> Path:
+    """The path of the note."""
+    return home.data / "engine.json"
+
+
+def read_holder(home: Home) -> Holder | None:
+    """The holder in the note, None when there is none or it is invalid. It may be a dead engine's."""
+    try:
+        note = json.loads(note_file(home).read_bytes()[:4096])
+        if not isinstance(note, dict):
+            return None
+        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway")}
+        return Holder(int(note["pid"]), str(note["since"]), **words)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class HomeLock:
+    """The lock of one home. Acquire it before SQLite is opened, release it after SQLite is closed."""
+
+    def __init__(self, home: Home, *, clock: Clock, version: str = "", kind: str = "") -> None:
+        self._home = home
+        self._clock = clock
+        self._version = version
+        self._kind = kind
+        self._holder: Holder | None = None
+        self._note_lock = threading.RLock()
+        # Not thread-local: the engine may be opened in one thread and closed in another.
+        self._lock = _lock_of(home)
+
+    def acquire(self) -> None:
+        """Take the home, creating its folders. Never waits for a living engine.
+
+        Raises `Refusal`: `home_held` (by whom, since when), `unwritable_home`.
+        """
+        try:
+            for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            taken = self._try_to_take()
+        except OSError as error:
+            raise _unwritable_home(Path(error.filename or self._home.data), error) from error
+        if not taken:
+            raise held_refusal(self._home)
+        try:
+            since = self._clock.now().isoformat(timespec="seconds")
+            self._write_note(Holder(os.getpid(), since, self._version, kind=self._kind))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _try_to_take(self) -> bool:
+        if _try_acquire(self._lock):
+            return True
+        holder = read_holder(self._home)
+        if holder is None or _is_alive(holder.pid):
+            return False
+        # It died while it was starting a program, which lets go of what it inherited a moment later.
+        return _try_acquire(self._lock, timeout_s=RELEASE_TIMEOUT_S)
+
+    def announce(self, address: str) -> None:
+        """Write the address of the control socket into the note. "" removes it and never fails, because an engine must
+        be able to end on a full disk."""
+        self._update_note(address=address)
+
+    def announce_gateway(self, url: str) -> None:
+        """Write the URL of the gateway into the note, in the same way."""
+        self._update_note(gateway=url)
+
+    def _update_note(self, **changes: Any) -> None:
+        assert self._holder is not None, "acquire the lock first"
+        try:
+            with self._note_lock:  # what two tell at once is both kept
+                self._write_note(replace(self._holder, **changes))
+        except Refusal:
+            if any(changes.values()):
+                raise
+            log.exception("the lock file still has an address at which nobody listens")
+
+    def release(self) -> None:
+        """Release the home. Harmless when it is not held."""
+        if self._lock.is_locked:
+            note_file(self._home).unlink(missing_ok=True)
+            self._lock.release()
+
+    def _write_note(self, holder: Holder) -> None:
+        with self._note_lock:
+            self._holder = holder
+            try:
+                write_json(note_file(self._home), asdict(holder), mode=0o600)
+            except OSError as error:
+                raise _unwritable_home(note_file(self._home), error) from error
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _unwritable_home(path: Path, error: OSError) -> Refusal:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refusal("disk_full", f"the disk that holds {path.parent} is full", "free some space; nothing was lost")
+    return Refusal(
+        "unwritable_home",
+        f"the home cannot be written: {path}: {error.strerror or error}",
+        "make the folder writable, or name another with --home DIR",
+    )
+
+
+def is_free(home: Home) -> bool:
+    """Whether no engine holds `home` now."""
+    lock = _lock_of(home)
+    if not _try_acquire(lock):
+        return False
+    lock.release()
+    return True
+
+
+def _lock_of(home: Home) -> BaseFileLock:
+    from filelock import FileLock
+
+    return FileLock(home.lock, thread_local=False)
+
+
+def _try_acquire(lock: BaseFileLock, *, timeout_s: float = 0.0) -> bool:
+    """Whether the lock could be taken before `timeout_s`. Raises OSError when the file cannot be made."""
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=timeout_s)
+    except Timeout:
+        return False
+    return True
+
+
+def held_refusal(home: Home) -> Refusal:
+    """The refusal that says who holds `home`."""
+    holder = read_holder(home)
+    if holder is None:
+        holder_words = "another engine that is starting"
+    else:
+        engine = f"the {holder.kind} engine".replace("  ", " ")
+        holder_words = f"{engine} with process id {holder.pid}, running since {_format_instant(holder.since)}"
+    return Refusal(
+        "home_held",
+        f"{home.data} is held by {holder_words}",
+        "`clawpy` attaches to it, and verbs reach it: `clawpy --workspace DIR predict` checks another repository, and "
+        "`clawpy config set 'workspaces.\"DIR\".autonomy' cards` lets it watch that repository too; or name another "
+        "home with --home DIR",
+    )
+
+
+def _format_instant(instant: str) -> str:
+    try:
+        return datetime.fromisoformat(instant).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return instant
