@@ -350,7 +350,7 @@ class ConsoleApp(CardConsole):
     def action_resume(self) -> None:
         """End the gravest stop or pause; a stop and a month stop after a question."""
         if (hold := gravest_hold(self.holds)) is not None:
-            from clawpy_console.palette import ask_to_resume
+            from clawpy_console.dialogs.help import ask_to_resume
 
             ask_to_resume(self, hold)
 
@@ -442,7 +442,7 @@ class ConsoleApp(CardConsole):
     # Palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette (see `clawpy_console.palette`)."""
-        from clawpy_console.palette import commands
+        """The commands of the palette (see `clawpy_console.dialogs.help`)."""
+        from clawpy_console.dialogs.help import commands
 
         yield from commands(self, screen)

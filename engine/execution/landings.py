@@ -1,4 +1,4 @@
-"""Lands change sets and undoes landings, as one change of files and database (SPEC 3.9).
+"""Plans landings, lands change sets and undoes landings, as one change of files and database (SPEC 3.9).
 
 Each change has an intent row while the operator's files are changed. After a crash it is recorded when its files are
 complete, else it is rolled back: at the next start, or before the next change of the same workspace.

@@ -1,5 +1,6 @@
 """An agent's tier and chain of leaders (SPEC 1.2 to 1.4), and its folder (SPEC 1.1, 4.1): `comms.json` and `tools.json`
-as validated models, how a folder is made, and retired agents, which are kept under `.retired` and can be restored.
+as validated models, how a folder is made, and retired agents, which are kept under `.retired` and can be restored; and
+`wisdom_cascade_config.json`.
 """
 
 from __future__ import annotations

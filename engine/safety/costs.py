@@ -1,4 +1,5 @@
-"""The cost ledger (SPEC 3.4): what is reserved and what was spent, for triggers and for every other paid call.
+"""Costs (SPEC 3.4): the caps and their windows, and the ledger of what is reserved and what was spent, for triggers and
+for every other paid call.
 
 A reservation is made in the transaction that decided, so concurrent triggers never pass a cap together. It counts in
 every window until it is settled with the real price, which then counts from the moment it was settled, or released.

@@ -3,6 +3,8 @@
 A write is a function over a `Transaction`. The writer's thread runs one after the other, each in a `BEGIN IMMEDIATE` of
 its own, and only then answers the caller and publishes the facts that it recorded. So a caller that got its answer has
 it on disk, a function that raises leaves nothing behind, and read-then-write inside one `write` is safe without locks.
+
+The file is made whole from `schema.sql`, and opened only when it has the version of this program.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.help import commands
 from clawpy_console.dialogs.question import Question
-from clawpy_console.palette import commands
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 from tests.support.helpers import assert_contains

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from clawpy_console import appearance
 from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.help import commands
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
-from clawpy_console.palette import commands
 from engine.home import Home
 from engine.model import Refusal
 from tests.console.conftest import live, running, screen_text, until

@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.palette import commands
+from clawpy_console.dialogs.help import commands
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from tests.console.conftest import make_console, running, until

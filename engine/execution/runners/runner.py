@@ -1,4 +1,5 @@
-"""What carries out assignments inside a session (SPEC 3.8): the protocol, and what the runners of agents share."""
+"""What carries out assignments inside a session (SPEC 3.8): the protocol, and what the runners of agents
+share; and the runner of flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The service `engine.adaptation`: turns learning records into candidates, and carries out your decisions (SPEC 5).
+"""The service `engine.adaptation`: turns learning records into candidates, carries out your decisions, and shows
+candidates to screens and verbs (SPEC 5).
 
 A round reads what happened, drafts candidates from the strongest records, and evaluates the pending ones by newer
 records. Rounds are idempotent: a candidate's key is unique, and the position up to which records were processed is

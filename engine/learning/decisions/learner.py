@@ -1,6 +1,6 @@
 """The embedded Twin's model (SPEC 2.3b): an online learner over past decisions, oldest first. Pure.
 
-A card becomes a row of numbers: its features, the shares chosen of similar decisions (`Habits`) and of the nearest ones
+A card becomes a row of numbers (`TextFeatures` has those of its text): its features, the shares chosen of similar decisions (`Habits`) and of the nearest ones
 (`NewestDecisions`). A Bayesian logistic regression weighs them. Each decision is predicted before it is learned, and
 these predictions teach `calibration` how far to trust the next.
 

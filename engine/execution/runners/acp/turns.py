@@ -1,4 +1,5 @@
-"""Runs the turns of one conversation: each is stored for the X-ray, and its cost is counted (SPEC 3.4, 9.6).
+"""Runs coding agents by the Agent Client Protocol: the turns of a conversation, each of which is stored for the X-ray
+and its cost counted (SPEC 3.4, 9.6), and the runner of sessions.
 
 Agents report totals, if they report at all: tokens in context as they go, tokens of the conversation and money at the
 end of a turn or never. A total is counted once; an agent that names no price is counted at the estimate.
