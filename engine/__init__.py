@@ -52,7 +52,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Engine": "engine.engine",
-    "Holder": "engine.home",
+    "Holder": "engine.lock",
     "Refusal": "engine.model",
     "call": "engine.api.control",
     "completion_names": "engine.api.checks",
@@ -65,7 +65,7 @@ _HOMES = {
     "kind_title": "engine.prediction.kinds",
     "mcp_serve": "engine.api.mcp",
     "open_engine": "engine.engine",
-    "read_holder": "engine.home",
+    "read_holder": "engine.lock",
     "simulate": "engine.simulation.simulate",
     "stop": "engine.api.control",
 }

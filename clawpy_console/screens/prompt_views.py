@@ -1,5 +1,5 @@
-"""What prompts hold, each line with its source: the X-ray of those that a session sent to models (SPEC 9.6), and a preview
-of what would be recalled for a task (SPEC 9.5)."""
+"""What prompts hold, each line with its source: the X-ray of those that a session sent to models (SPEC 9.6), and a
+preview of what would be recalled for a task (SPEC 9.5)."""
 
 from __future__ import annotations
 

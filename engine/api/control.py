@@ -87,9 +87,10 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
         """Stop serving; verbs in progress run to their end. Safe to call twice."""
         if self._thread.is_alive():
             threading.Thread(target=self.shutdown, daemon=True).start()
-            with suppress(Unreachable, Refusal):
-                ask(self.address, "", {}, timeout=1)  # wakes the accepting thread
-            self._thread.join()
+            while self._thread.is_alive():  # a client wakes it; by itself it would look in half a second
+                with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+                    client.connect(self.address)
+                self._thread.join(0.01)
         self.server_close()
         Path(self.address).unlink(missing_ok=True)
         if self._is_temporary:

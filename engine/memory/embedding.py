@@ -1,6 +1,7 @@
 """Embedders: what makes vectors of texts. The local one needs no network; an endpoint can be named in the settings.
 
-`[memory] embedder = ""` is the local model (all-MiniLM-L6-v2, in the helper process), `"PROVIDER:MODEL"` an OpenAI-compatible endpoint of one of the providers.
+`[memory] embedder = ""` is the local model (all-MiniLM-L6-v2, in the helper process), `"PROVIDER:MODEL"` an
+OpenAI-compatible endpoint of one of the providers.
 """
 
 from __future__ import annotations

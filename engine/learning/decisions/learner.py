@@ -1,8 +1,8 @@
 """The embedded Twin's model (SPEC 2.3b): an online learner over past decisions, oldest first. Pure.
 
-A card becomes a row of numbers (`TextFeatures` has those of its text): its features, the shares chosen of similar decisions (`Habits`) and of the nearest ones
-(`NewestDecisions`). A Bayesian logistic regression weighs them. Each decision is predicted before it is learned, and
-these predictions teach `calibration` how far to trust the next.
+A card becomes a row of numbers (`TextFeatures` has those of its text): its features, the shares chosen of similar
+decisions (`Habits`) and of the nearest ones (`NewestDecisions`). A Bayesian logistic regression weighs them. Each
+decision is predicted before it is learned, and these predictions teach `calibration` how far to trust the next.
 
 The same decisions give the same learner. Learning a decision takes about 0.1 ms, however many came before.
 """
