@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +168,7 @@ def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[
 def wait_for_gh(monday: Situation) -> None:
     """Run a cycle, which asks `gh`, and wait for the answer."""
     monday.cards()
-    for thread in [thread for thread in threading.enumerate() if thread.name == "gh"]:
-        thread.join(30)
+    monday.engine.contexts._sources.github.settle(30)
 
 
 @pytest.mark.long
