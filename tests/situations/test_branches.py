@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engine.model import Tier
+from engine.prediction.context_reader import ContextReader
 from tests.conftest import Repository
 from tests.situations.conftest import Situation
 
@@ -168,7 +169,7 @@ def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[
 def wait_for_gh(monday: Situation) -> None:
     """Run a cycle, which asks `gh`, and wait for the answer."""
     monday.cards()
-    monday.engine.contexts._sources.github.settle(30)
+    cast(ContextReader, monday.engine.contexts)._sources.github.settle(30)
 
 
 @pytest.mark.long
