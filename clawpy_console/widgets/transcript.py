@@ -171,6 +171,8 @@ _TESTS = (
     r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
     r" *\[ *(?P<percent>\d+)%\]"
 )
+_CARGO_TESTS = r"running (?P<total>\d+) tests?"
+_CARGO_TEST = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
 _RATIO = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
 _PERCENT = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
 _PROBLEM = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"  # such a line is shown as it is
@@ -181,12 +183,20 @@ class Progress:
     """Recognises progress in the lines of a program, which are read in their order."""
 
     def __init__(self) -> None:
+        self._reset(0)
+
+    def _reset(self, total: int) -> None:
         self._done = self._failed = 0
-        self._percent = 0.0
+        self._total, self._percent = total, 0.0
 
     def progress_row(self, line: str) -> str | None:
         """The row in place of `line` and the lines of progress before it; None for a line without progress."""
         line = line.strip()
+        if match := re.fullmatch(_CARGO_TESTS, line):
+            self._reset(int(match["total"]))
+            return None
+        if self._total and (match := re.fullmatch(_CARGO_TEST, line)):
+            return self._count_tests([match["word"]], 100 * (self._done + 1) / self._total)
         if match := re.fullmatch(_TESTS, line):
             results = list(match["dots"] or ()) or [match["word"]]
             return self._count_tests(results, float(match["percent"]))
@@ -201,12 +211,12 @@ class Progress:
 
     def _count_tests(self, results: list[str], percent: float) -> str:
         if percent < self._percent:  # another run of the tests
-            self._done = self._failed = 0
+            self._reset(self._total)
         self._percent = percent
         self._done += len(results)
         self._failed += sum(result in _FAILED_RESULTS for result in results)
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{progress_bar(percent)}  {self._done} run{failed}"
+        return f"{progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
 
 
 def progress_bar(percent: float) -> str:

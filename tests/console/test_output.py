@@ -20,6 +20,7 @@ from tests.console.stand_in_data import NOW
         (["........F. [ 59%]", "..F [100%]"], "100 %  13 run, 2 failed"),
         (["tests/test_cart.py ..                       [ 40%]"], " 40 %  2 run"),
         (["tests/test_cart.py::test_total PASSED       [  3%]"], "  3 %  1 run"),
+        (["running 4 tests", "test cart::total ... ok", "test cart::tax ... FAILED"], " 50 %  2 of 4 run, 1 failed"),
         (["    Building [======>            ] 33/120: serde"], " 28 %  33 of 120"),
         ([" 45%|████▌     | 45/100 [00:01<00:01]"], " 45 %  45 of 100"),
         (["[##########........] | reify: timing 55%"], " 55 %"),
