@@ -161,7 +161,7 @@ class Console(App[None]):
         """Replace fields of `state`, and draw those that changed; `redraw` is drawn in any case."""
         if "autonomy" in values:
             values = values | {"autonomy": self._stamp_silence(values["autonomy"])}
-        values["used"] = used_screens(dataclasses.replace(self.state, **values))
+        values = {**values, "used": used_screens(dataclasses.replace(self.state, **values))}
         changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | redraw
         if not changed:
             return

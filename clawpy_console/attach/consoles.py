@@ -224,8 +224,6 @@ class Consoles(Host):
         except Exception as failure:
             error = failure
         if error is not None:
-            pass
-
             return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, app.engine, terminal))
         return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
 

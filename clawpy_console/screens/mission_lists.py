@@ -189,4 +189,7 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
     elif waiting.kind == "interrupted":
         app.carry_out(lambda engine: engine.acknowledge(waiting.id), "Dismissed.", "changes")
     else:
-        app.show_toast("Only interrupted sessions can be dismissed here. ⏎ opens what needs a decision.", "warning")
+        app.show_toast(
+            "Only interrupted sessions and notifications can be dismissed here. ⏎ opens what needs a decision.",
+            "warning",
+        )

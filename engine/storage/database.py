@@ -31,11 +31,9 @@ from engine.model import Refusal
 from engine.storage import erasing
 from engine.storage.rows import DRIVER, READS, as_stored, driver_of, insert
 
-# The database file of a home and its connections: how it is made, opened and begun, and what SQLite's faults mean.
-#
-# It is made whole from `schema.sql`, and opened only when it has the version of this program. There is one version so
-# far. A database of a checkout from before the first release has none; it is refused and left as it is.
+log = logging.getLogger(__name__)
 
+# The file and its connections
 
 VERSION = 2
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
@@ -174,7 +172,7 @@ class Connected:
         self._connection.close()
 
 
-log = logging.getLogger(__name__)
+# Transactions
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -161,11 +161,3 @@ def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world:
     assert [card.id for card in world.cards.pending()] == [kept.id]
     assert {world.cards.get(item.id).note for item in (lost, own)} == {"its workspace was deleted"}
     assert world.signals() == []
-
-
-# What stays away after a dismissal, and for how long (SPEC 2.9).
-
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-MINUTE, A_DAY = timedelta(minutes=1), timedelta(days=1)
-MUTED_SHOP, MUTED_SITE = "/shop", "/site"
