@@ -219,8 +219,6 @@ class Presence:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
         if not app.last.welcomed:
-            pass
-
             app.call_engine(
                 lambda engine: first_run_lines(engine, app.keymap),
                 lambda lines: self._greet([] if app.last.welcomed else lines),
@@ -254,8 +252,6 @@ class Presence:
             self._show_absence(blurred_at)
 
     def _show_absence(self, since: datetime) -> None:
-        pass
-
         app = self._app
         app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)
 

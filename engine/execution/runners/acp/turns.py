@@ -319,8 +319,6 @@ class AcpRunner(AgentRunner):
         from engine.execution.runners.acp.conversation import Conversation
         from engine.execution.runners.acp.requests import ClientRequests, Terminals
 
-        pass
-
         command = agent.settings.command
         confinement = agent_confinement(live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts)
         _require_host_limits(live, agent, confinement)
