@@ -73,11 +73,24 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
         self.dispatch = dispatch
         self.attach = attach
         self._folder, self._is_temporary = _private_folder(home)
+        try:
+            self._bind()
+        except OSError as error:  # a file system without sockets
+            if self._is_temporary:
+                raise _no_socket(error) from error
+            self._folder, self._is_temporary = _temporary_folder(), True
+            self._bind()
+        self._thread = threading.Thread(target=self.serve_forever, name="clawpy-control", daemon=True)
+
+    def _bind(self) -> None:
         self.address = str(self._folder / SOCKET_NAME)
         Path(self.address).unlink(missing_ok=True)  # a dead engine's: who has the home's lock is alone here
         super().__init__(self.address, _Request)
         Path(self.address).chmod(0o600)
-        self._thread = threading.Thread(target=self.serve_forever, name="clawpy-control", daemon=True)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close our descriptor only: a console goes on with its copy of the connection."""
+        self.close_request(request)
 
     def start(self) -> None:
         """Start to accept clients."""
@@ -180,15 +193,32 @@ def _private_folder(home: Home) -> tuple[Path, bool]:
     """A folder of mode 0700 for the socket, beside the home unless that path is too long; and whether it is removed
     with the engine. Raises `Refusal` `no_socket`."""
     beside = home.data / "run"
+    if len(os.fsencode(beside / SOCKET_NAME)) > MAX_PATH_BYTES:
+        return _temporary_folder(), True
     try:
-        if len(os.fsencode(beside / SOCKET_NAME)) > MAX_PATH_BYTES:
-            return Path(tempfile.mkdtemp(prefix="clawpy-", dir=os.environ.get("XDG_RUNTIME_DIR"))), True
         beside.mkdir(mode=0o700, exist_ok=True)
         beside.chmod(0o700)
     except OSError as error:
-        message = f"no socket can be created beside {home.data} nor elsewhere: {error.strerror or error}"
-        raise Refusal("no_socket", message, "use a shorter --home") from error
+        raise _no_socket(error) from error
     return beside, False
+
+
+def _temporary_folder() -> Path:
+    """A new private folder with a short path. Raises `Refusal` `no_socket`."""
+    problem: OSError | None = None
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+        try:
+            if base and len(os.fsencode(base)) + len("/clawpy-12345678/") + len(SOCKET_NAME) <= MAX_PATH_BYTES:
+                return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))
+        except OSError as error:  # named, and not there: after su, in a container
+            problem = error
+    raise _no_socket(problem)
+
+
+def _no_socket(error: OSError | None) -> Refusal:
+    reason = f": {error.strerror or error}" if error else ""
+    message = f"no socket can be created beside the home nor elsewhere{reason}"
+    return Refusal("no_socket", message, "use a shorter --home")
 
 
 # Finding the engine to ask

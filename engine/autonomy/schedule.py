@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engine.clock import Clock
@@ -63,6 +63,7 @@ class Schedule:
         self._again: set[str] = set()
         """Running jobs that run once more after that."""
         self._scheduler: Any = None
+        self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(4, "clawpy-job")
 
     def start(self) -> None:
@@ -72,14 +73,23 @@ class Schedule:
         # Without a handler its log would go to stderr and destroy the screen.
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(timezone="UTC")
-        self._scheduler.add_job(self._look, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None)
+        look = self._scheduler.add_job(self._look, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None)
         self._scheduler.start()
+        threading.Thread(target=self._watch_clock, args=(look,), name="clawpy-clock", daemon=True).start()
         self._look()
+
+    def _watch_clock(self, look: Any) -> None:
+        """Look at once when the clock was set back: APScheduler would wait until it shows the time of the next look."""
+        while not self._closing.wait(TICK_S):
+            now = datetime.now(UTC)
+            if look.next_run_time is not None and look.next_run_time - now > timedelta(seconds=2 * TICK_S):
+                look.modify(next_run_time=now)
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
         with self._lock:
             scheduler, self._scheduler = self._scheduler, None
+        self._closing.set()
         if scheduler is not None:
             scheduler.shutdown()
         self._pool.shutdown()
@@ -113,7 +123,11 @@ class Schedule:
     def run(self, name: str) -> bool:
         """Run the job now, in this thread, if it has work; returns whether it ran. An error is logged."""
         job = self._jobs[name]
-        if not job.has_work():
+        try:
+            if not job.has_work():
+                return False
+        except Exception:
+            log.exception("whether the job %s has work is not known", name)
             return False
         now = self._clock.now()
         if job.is_stored:

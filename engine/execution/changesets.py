@@ -111,9 +111,12 @@ class ChangeSets(Landings):
         waiting = self.rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
         for other in reversed(waiting):
             shared = paths & {path for file in other.files for path in (file["path"], file.get("old_path")) if path}
-            if not shared or missing_objects(git, other.result_tree):
+            if not shared or missing_objects(git, other.landed_tree, other.result_tree):
                 continue
-            merge = merge_three_way(git, base=worktree.base, ours=other.result_tree, theirs=result)
+            # What the other adds, on the base of this one: an edit between the two sessions is no conflict of theirs.
+            merge = merge_three_way(git, base=other.landed_tree, ours=worktree.base, theirs=other.result_tree)
+            if not merge.conflicts:
+                merge = merge_three_way(git, base=worktree.base, ours=merge.tree, theirs=result)
             overlaps.append(
                 WorkOverlapped(
                     session_id=worktree.session_id,

@@ -299,10 +299,11 @@ class Sessions(Admission):
                 try:
                     live = self._live[row.id] = self._make_live_session(row, sandbox)
                     live.on_waiting = self._dispatch
-                    self._start_thread(f"clawpy-{row.id}", partial(self._run, live))
                     if self._watcher is None:  # it exists only while a session runs: an idle engine does not wake up
-                        self._watcher = threading.Thread(target=self._watch, name="clawpy-supervisor", daemon=True)
-                        self._watcher.start()
+                        watcher = threading.Thread(target=self._watch, name="clawpy-supervisor", daemon=True)
+                        watcher.start()  # before the session: nothing runs unwatched
+                        self._watcher = watcher
+                    self._start_thread(f"clawpy-{row.id}", partial(self._run, live))
                 except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
                     problem = str(error) or repr(error)
             if problem:

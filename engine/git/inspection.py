@@ -109,7 +109,7 @@ class Look:
 def inspect(look: Look, answers: Answers) -> Inspection:
     """The results of all checks. Never raises: a check that fails is named in `unknown`."""
     git, state = look.git, look.state
-    refs = (state.refs, logs_stamp(git), look.today)
+    refs = (state.refs, state.operation, logs_stamp(git), look.today)
     index = [touch.at for touch in state.touches if touch.path == ".git/index"]
     files = (*refs, state.files, index, operation_stamp(git.repository.git_dir))
     results: dict[str, Any] = {}

@@ -15,7 +15,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 # The file and its connections
 
-VERSION = 2
+VERSION = 3
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
 SCRIPT = Path(__file__).with_name("schema.sql")
@@ -284,7 +284,8 @@ class Database:
     def close(self) -> None:
         """Finish what is queued, then close the connections. Safe to call twice."""
         if self._deferred:
-            self.submit(lambda tx: None)
+            with suppress(Refusal):  # it was closed before
+                self.submit(lambda tx: None)
         self._writer.shutdown()
         while self._idle_readers:
             self._idle_readers.pop().close()
@@ -305,7 +306,10 @@ class Database:
             with translated_errors(self.path), self._connected.transaction(reads=False) as session:
                 transaction = Transaction(session, self._clock.now())
                 for write_deferred in deferred.values():  # first, for whoever writes the same now has the last word
-                    write_deferred(transaction)
+                    try:
+                        write_deferred(transaction)
+                    except (TypeError, ValueError):  # would fail every later write, too
+                        log.exception("a value for the next write was dropped")
                 result = work(transaction)
         except BaseException:
             with self._deferring:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -224,3 +225,23 @@ def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="F12"):
         control.stop(Home.locate(tmp_path / "file"), "")
+
+
+def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: Path) -> None:
+    home = Home.locate(tmp_path / "home")
+    home.data.mkdir(parents=True)
+    taken: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    server = ControlServer(home, lambda verb, arguments: {}, attach=lambda connection, hello: taken.put(connection))
+    server.start()
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(server.address)
+            client.sendall(b'{"verb": "attach", "arguments": {}}\n')
+            with taken.get(timeout=10) as console, client.makefile("rb") as answer:
+                assert b"ok" in answer.readline()
+                while any(thread.name.endswith("(process_request_thread)") for thread in threading.enumerate()):
+                    threading.Event().wait(0.001)
+                console.sendall(b"a frame\n")
+                assert answer.readline() == b"a frame\n"
+    finally:
+        server.close()

@@ -283,9 +283,15 @@ class HostGate:
                 time.sleep(RETRY_SECONDS)
                 continue
             if self._slots.acquire(blocking=False):
-                threading.Thread(target=self._serve_connection, args=(client,), name="clawpy-gate", daemon=True).start()
-            else:
-                client.close()
+                try:
+                    serving = threading.Thread(target=self._serve_connection, args=(client,), name="clawpy-gate")
+                    serving.daemon = True
+                    serving.start()
+                    continue
+                except RuntimeError as error:  # the machine has no thread left
+                    self._report_once(f"a connection could not be taken: {error}")
+                    self._slots.release()
+            client.close()
 
     def _serve_connection(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ending:

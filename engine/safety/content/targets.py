@@ -253,6 +253,8 @@ def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
         "input": _input(call),
         "request": sent_request(call),
     }
+    if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
+        looks = looks or ("written",)  # only a redirection can do harm then
     for rule in rules():
         if (rule.programs != "*" and call.base not in rule.programs.split()) or (looks and rule.look not in looks):
             continue

@@ -131,8 +131,13 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
         return None
     if "method" in message:  # the id of a request is the agent's, and goes back as it is
         return message if isinstance(message["method"], str) else None
-    is_ours = type(message.get("id")) is int and ("result" in message or isinstance(message.get("error"), dict))
-    return message if is_ours else None
+    if type(message.get("id")) is not int:
+        return None
+    if "result" not in message and not isinstance(message.get("error"), dict):
+        # An error all the same, or the turn would wait for an answer without end.
+        words = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARACTERS]
+        message["error"] = {"code": -32603, "message": words}
+    return message
 
 
 log = logging.getLogger(__name__)

@@ -398,6 +398,8 @@ class LookAtStash(Flow):
         reset_worktree(job, head)
         # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
         applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
+        if applied.error:
+            raise FlowError(f"git cannot try {stash.name}: {last_line(applied.error)}")
         untracked = {}  # whether HEAD has each with these contents; None for a file that it does not have
         for entry in job.git.items("ls-tree", "-r", "-z", f"{stash.commit}^3", allowed=(0, 128)):
             about, _, path = entry.partition("\t")

@@ -30,7 +30,6 @@ from engine.execution.runners.flows.test_runs import (
     find_toolchains,
     run_test_plan,
     run_tests,
-    run_whole_suite,
     toolchain_for,
 )
 from engine.execution.runners.toolchains.installing import linked_packages
@@ -340,10 +339,12 @@ class CheckCleanHead(ProjectFlow):
         tools = find_toolchains(job, self.project)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
         with linked_packages(job, tools):
-            check = run_whole_suite(job, tools)
+            results = run_test_plan(job, [(tool, []) for tool in tools])
+            check = combine_checks(results)
             if check.green:
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
-            needed = self._rerun_with_files(job, tools, check.failing, snapshot) if left_out else None
+            tool, own = next((result for result in results if not result[1].green), results[0])
+            needed = self._rerun_with_files(job, tool, own.failing, snapshot) if left_out else None
             reset_worktree(job, head)  # the result is HEAD's: that is the state it is recorded with
         summary = f"On HEAD alone {describe_check(check)}"
         if needed is not None:
@@ -352,11 +353,8 @@ class CheckCleanHead(ProjectFlow):
             summary = f"{summary}; {outcome} with the uncommitted files"
         return FlowResult(summary, check=check, facts=facts, full=True)
 
-    def _rerun_with_files(
-        self, job: Job, tools: Sequence[Toolchain], failing: Sequence[str], snapshot: str
-    ) -> list[str] | None:
-        """The failing tests that pass with the uncommitted files; None when they cannot be run again."""
-        tool = toolchain_for(tools, failing)
+    def _rerun_with_files(self, job: Job, tool: Toolchain, failing: Sequence[str], snapshot: str) -> list[str] | None:
+        """The failing tests of `tool` that pass with the uncommitted files; None when they cannot be run again."""
         if not tool.runs_single_tests or not failing or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
