@@ -6,71 +6,24 @@ A message names the topics that changed, which the app then reads again, and hol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from textual.content import Content
 from textual.message import Message
 from textual.notifications import SeverityLevel
 
-from clawpy_console import channel_choice, formats
-from clawpy_console.fields.states import absence_fields
+from clawpy_console import formats
 from clawpy_console.formats import one_line
-from clawpy_console.keys import shown_key
 from clawpy_console.screens.mission import MissionScreen
-from clawpy_console.widgets.reflowing_text import render_fields
-from engine import document
 from engine.model import PROBLEM_FOUND, outcome_in_words
 
 if TYPE_CHECKING:
     from textual.content import Content
 
     from clawpy_console.console import Console
-    from engine import Engine
     from engine.events import Event, EventBus
-
-
-# The lines above the stack at the start: what happened while the operator was away, or the hints of a first run.
-
-
-MAX_WIDTH = 200
-"""Maximum number of cells of a line about what happened."""
-
-
-def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
-    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
-
-    Blocking: call it in a thread.
-    """
-
-    def key(action: str) -> tuple[str, str]:
-        return (shown_key(action, keymap), "$accent")
-
-    return [
-        Content.assemble(
-            ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
-            key("stack.dismiss"), " dismisses it, ", key("stack.snooze"), " snoozes it",
-        ),
-        Content.assemble(
-            "Changes wait as a diff: ", key("app.work"), " shows them, ",
-            key("work.land"), " lands them, ", key("work.undo"), " undoes that",
-        ),
-        Content.assemble(
-            key("mission.own"), " writes your own prompt; ",
-            channel_choice.hint(channel_choice.read_options(engine), shown_key("app.hire", keymap)),
-        ),
-        Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
-    ]  # fmt: skip
-
-
-def absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
-    """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
-    if not (lines := render_fields(absence_fields(document(engine.since(at))), MAX_WIDTH)):
-        return []
-    return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]
-
 
 BATCH_INTERVAL_S = 0.1
 """Minimum number of seconds between two messages."""
@@ -219,6 +172,8 @@ class Presence:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
         if not app.last.welcomed:
+            from clawpy_console.screens.greeting import first_run_lines
+
             app.call_engine(
                 lambda engine: first_run_lines(engine, app.keymap),
                 lambda lines: self._greet([] if app.last.welcomed else lines),
@@ -252,6 +207,8 @@ class Presence:
             self._show_absence(blurred_at)
 
     def _show_absence(self, since: datetime) -> None:
+        from clawpy_console.screens.greeting import absence_lines
+
         app = self._app
         app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)
 

@@ -16,7 +16,7 @@ from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.permissions import Permissions
 from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
 from engine.execution.routing import ModelRouter
-from engine.execution.runners.acp.turns import AcpRunner
+from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.model.agent_loop import Providers
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import ConversationStore

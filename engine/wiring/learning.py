@@ -440,7 +440,7 @@ def price(router: ModelRouter, model: str) -> int | None:
         return None
     if choice.keyless:
         return 0
-    from engine.execution.runners.model.host_server import listed_price
+    from engine.execution.runners.model.prices import price_of
 
-    prices = listed_price(Model(choice.provider, choice.model, choice.kind, choice.base_url))
+    prices = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
     return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

@@ -24,7 +24,7 @@ HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
     "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3",
 )  # fmt: skip
-LIGHT = {"engine", "engine.files", "engine.frozen", "engine.home", "engine.model"}
+LIGHT = {"engine", "engine.frozen", "engine.home", "engine.model"}
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.live_session import LiveSession
 from engine.execution.process_termination import marked_processes
-from engine.execution.runners.acp.turns import AcpRunner
+from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices
 from engine.execution.sandbox import Caches, NoSandbox, Sandbox

@@ -220,7 +220,7 @@ def test_prices_compare(router: ModelRouter) -> None:
 
 @pytest.mark.long
 def test_the_list_loads_without_the_clients() -> None:
-    program = "import sys, engine.execution.runners.model.host_server; print('pydantic_ai' in sys.modules)"
+    program = "import sys, engine.execution.runners.model.prices; print('pydantic_ai' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
     )

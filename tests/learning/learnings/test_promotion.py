@@ -91,11 +91,11 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
         assert all(is_promotable(source) for source in sources)
         assert {(source.kind, source.type) for source in sources} == {(one.kind, one.type)}
         assert one.kind is not LearningKind.PROXY
-    for one, sessions in plan.reinforced:
+    for one, again in plan.reinforced:
         assert one.active
         assert not one.review
-        assert not set(sessions) & set(one.reinforced_by)
-        assert not set(sessions) & {source.session for source in one.promoted_from}
+        assert not set(again) & set(one.reinforced_by)
+        assert not set(again) & {source.session for source in one.promoted_from}
 
     after = carried_out(project, plan)
     second = plan_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)

@@ -11,13 +11,11 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import ROUND_UP, Decimal
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from genai_prices import Usage, calc_price
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     ModelMessage,
@@ -41,59 +39,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from engine.execution.runners.model import host_http, host_protocol
+from engine.execution.runners.model import host_http, host_protocol, prices
 from engine.execution.runners.model.host_http import failure_of
-from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, Kind, Message, Model
+from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, Kind, Message
 from engine.model.secrets import CUT, redact_json
-
-if TYPE_CHECKING:
-    from pydantic_ai.usage import RequestUsage
-
-
-# Looks up prices of models in genai-prices.
-#
-# For the model host, and for the rare comparison of prices: the list takes half a second to load, but needs no client.
-
-
-_MILLION = 1_000_000
-_SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts begin
-
-
-def listed_price(model: Model) -> dict[str, int] | None:
-    """The highest price of a million tokens of prompt and of answer, in micro-dollars; None when unknown."""
-    input_price = output_price = Decimal(0)
-    for size in _SAMPLES:
-        prices = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
-        if prices is None:
-            return None
-        input_price, output_price = (
-            max(input_price, prices[0] * _MILLION / size),
-            max(output_price, prices[1] * _MILLION / size),
-        )
-    return {"input": _to_microusd(input_price), "output": _to_microusd(output_price)}
-
-
-def cost_of(usage: RequestUsage, model: Model) -> int | None:
-    """The cost of a request in micro-dollars, cached parts at their own price; None when unknown."""
-    prices = _lookup_price(usage, model)
-    return None if prices is None else _to_microusd(prices[0] + prices[1])
-
-
-def _lookup_price(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
-    try:
-        price = calc_price(usage, model.name, provider_api_url=model.base_url)
-    except LookupError:
-        # An address that nobody knows: a gateway, perhaps, in front of one that is known by its name.
-        try:
-            price = calc_price(usage, model.name, provider_id=model.provider)
-        except LookupError:
-            return None
-    return price.input_price, price.output_price
-
-
-def _to_microusd(dollars: Decimal) -> int:
-    return int((dollars * _MILLION).to_integral_value(ROUND_UP))
-
 
 Send = Callable[[Message], None]
 
@@ -177,7 +126,7 @@ class _Host:
         ]
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"type": "opened", "price": listed_price(model), "window": window})
+        send({"type": "opened", "price": prices.price_of(model), "window": window})
 
 
 def _make_client(model: host_protocol.Model) -> PydanticModel:
@@ -339,7 +288,7 @@ class _Conversation:
             ],
             "input": usage.input_tokens if is_reported else None,
             "output": usage.output_tokens if is_reported else None,
-            "cost": cost_of(usage, self.model) if is_reported else None,
+            "cost": prices.cost_of(usage, self.model) if is_reported else None,
             "finish": response.finish_reason or "",
             "messages": [_redacted_line(message, self.model.key) for message in (request, response)],
         }
