@@ -204,6 +204,11 @@ class ReplyLine(Input):
         self.add_class("-shown")
         self.screen.set_focus(self)  # at once: the next key is text
 
+    def on_blur(self) -> None:
+        """Hide when another pane has the focus, and keep what was written; not when the terminal lost it."""
+        if self.app.app_focus:
+            self.remove_class("-shown")
+
     def action_close(self) -> None:
         self.remove_class("-shown")
         self.post_message(self.Closed())

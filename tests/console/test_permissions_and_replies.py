@@ -122,7 +122,8 @@ STORIES: dict[str, tuple[Step, ...]] = {
         writes(None),
     ),
     "keys are letters while one writes": (
-        "f", *"aANSLDx2", writes("aANSLDx2"), "escape", writes(None), never_called("answer", "reply", "stop_session")
+        "f", *"aANSLDx2", writes("aANSLDx2"), "tab", writes(None), "f", writes("aANSLDx2"), "escape", writes(None),
+        never_called("answer", "reply", "stop_session"),
     ),
     "a finished session is continued by a card on top": (
         asks(), ends, Until("the end", lambda app: app.screen.session.state.over), "f", *"and", "space", *"docs",
