@@ -1,9 +1,9 @@
-"""Retention (SPEC 4.2): rows older than the settings say are deleted, and their sums by day stay. In doubt a row stays.
+"""Retention (SPEC 4.2): deletes the rows that are older than the settings say, and keeps their sums by day.
 
-Never touched, since everything else is made of them: cards, decisions, preference pairs, candidates and their
-runs, sessions, learnings. What these name stays as well, as each rule says. Rows are deleted in small batches, each in
-a transaction of its own with its sums in `table_days`, so that other writes come in between and a crash leaves both
-or neither.
+A `Rule` says which rows of a table nothing needs any more; in doubt a row stays. No rule covers cards, decisions,
+preference pairs, candidates and their runs, sessions and learnings, of which everything else is made. Rows are deleted
+in small batches. Each batch is a transaction of its own with its sums in `table_days`, so that other writes come in
+between and a crash leaves both or neither.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Mapping, Set
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from engine.clock import Clock
@@ -52,6 +52,9 @@ class Rule:
     """Its integer key."""
     money: str = "0"
     """The column of micro-dollars in its sums."""
+    first_unread_at: str = "NULL"
+    """The time of the first row that is not yet read, NULL if all are. Days are counted back from then instead of from
+    now, since its reader may look back from it. It may use `:cursors`."""
 
 
 _OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
@@ -112,21 +115,27 @@ TRIGGERS = Rule(
 """Kept: every trigger that was let through (by these the gate knows new pairs of channels, and cards their sessions);
 blocked ones of cards that are open, which *allow once* reads; the newest. So old blocked ones go."""
 
+_READ_BY_ALL = (
+    "(SELECT coalesce(min(coalesce(s.value, 0)), 0) FROM json_each(:cursors) c "
+    "LEFT JOIN engine_state s ON s.key = c.value)"
+)
+"""The last entry of the ledger that all consumers have read."""
+
 EVENTS = Rule(
     "memory_events",
     "at",
     kind="t.kind",
+    first_unread_at=f"(SELECT at FROM memory_events WHERE id > {_READ_BY_ALL} ORDER BY id LIMIT 1)",
     deletable_when=(
-        "t.id <= (SELECT min(coalesce(s.value, 0)) FROM json_each(:cursors) c LEFT JOIN engine_state s "
-        "ON s.key = c.value) AND t.id < (SELECT max(id) FROM memory_events) "
+        f"t.id <= {_READ_BY_ALL} AND t.id < (SELECT max(id) FROM memory_events) "
         "AND t.id NOT IN (SELECT fact FROM learning_records) "
         "AND t.id NOT IN (SELECT fact_id FROM notifications WHERE standing IN ('waiting', 'dead')) "
         f"AND t.subject NOT IN ({_OPEN_SESSION}) AND t.subject NOT IN ({_OPEN_CARD})"
     ),
 )
-"""Kept of the ledger: what a consumer has not read, by its cursor; the newest, from which ids go on; facts that
-records of learning were made of, or that a notification tells of which may yet be sent; what happened to sessions and
-cards that are open. Its sums by day are kept by its own trigger too, and a row that goes stays counted there."""
+"""Kept: what a consumer has not read, by its cursor, and the days before that; the newest entry, from which ids go on;
+entries of which learning records were made, or a notification that may yet be sent; the history of open sessions and
+cards. The ledger's own sums by day count deleted entries too."""
 
 RULES = (RECORDS, RUNS, COSTS, TRIGGERS, EVENTS)
 """The records come before the facts that they were made of."""
@@ -136,7 +145,7 @@ class Retention:
     """Deletes old rows; for how many days each table keeps them, the settings say."""
 
     def __init__(self, database: Database, clock: Clock, settings: SettingsSource, cursors: Set[str]) -> None:
-        """`cursors` are the keys of all cursors into the ledger."""
+        """`cursors`: the keys of all cursors into the ledger, as they are at each round."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -151,16 +160,23 @@ class Retention:
         return deleted
 
     def _delete_from(self, rule: Rule) -> int:
+        values = {"cursors": json.dumps(sorted(self._cursors)), "limit": BATCH}
         with self._database.read() as session:
-            workspaces = driver_of(session).execute(f"SELECT DISTINCT workspace FROM {rule.table}").fetchall()
-        return sum(self._delete_in(rule, workspace) for (workspace,) in workspaces)
-
-    def _delete_in(self, rule: Rule, workspace: str) -> int:
-        days = self._settings.current.kept_days(rule.table, workspace)
-        before = as_stored(self._clock.now() - timedelta(days=days))
-        values = {"workspace": workspace, "before": before, "cursors": json.dumps(list(self._cursors)), "limit": BATCH}
+            driver = driver_of(session)
+            workspaces = driver.execute(f"SELECT DISTINCT workspace FROM {rule.table}").fetchall()
+            (first_unread_at,) = driver.execute(f"SELECT {rule.first_unread_at}", values).fetchone()
+        now = self._clock.now()
+        counted_from = now if first_unread_at is None else min(now, datetime.fromisoformat(first_unread_at))
         number = 0
-        for _ in range(MAX_BATCHES if days else 0):
+        for (workspace,) in workspaces:
+            if days := self._settings.current.kept_days(rule.table, workspace):
+                before = as_stored(counted_from - timedelta(days=days))
+                number += self._delete_in_batches(rule, values | {"workspace": workspace, "before": before})
+        return number
+
+    def _delete_in_batches(self, rule: Rule, values: Mapping[str, Any]) -> int:
+        number = 0
+        for _ in range(MAX_BATCHES):
             with self._database.read() as session:
                 if not _deletable_keys(driver_of(session), rule, values):
                     break

@@ -157,13 +157,29 @@ def test_a_fact_of_exactly_its_days_stays_and_an_older_one_goes(database: Databa
 
 
 def test_what_a_consumer_has_not_read_stays(database: Database, clock: FakeClock) -> None:
-    happen(database, "read", "unread")
+    happen(database, "read")
     clock.advance(400 * DAY)
-    happen(database, "new")
+    happen(database, "unread", "new")
+    clock.advance(400 * DAY)
     assert keeping(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
     read_to(database, 1)
     assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "new", "unread"]
+
+
+def test_days_are_counted_back_from_the_first_fact_that_a_consumer_has_not_read(
+    database: Database, clock: FakeClock
+) -> None:
+    """A consumer may look back from the fact that it reads, for example to the beginning of a session."""
+    happen(database, "too old")
+    clock.advance(INSTANT)
+    happen(database, "90 days before")
+    clock.advance(90 * DAY)
+    happen(database, "unread")
+    read_to(database, 2)
+    clock.advance(400 * DAY)
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
 
 def test_the_newest_fact_stays_however_old(database: Database, clock: FakeClock) -> None:
