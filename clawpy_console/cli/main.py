@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
@@ -333,17 +332,16 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
 def _check(options: argparse.Namespace, common: CommonOptions) -> Any:
     if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
-    folder = {"cwd": str(Path.cwd())}
     if options.batch is not None:
         from clawpy_console.cli.batch import answer_lines
 
         def ask(line: dict[str, Any]) -> Any:
-            return _call_engine("check", folder | line, common, ())
+            return _call_engine("check", line, common, ())
 
         return DONE if answer_lines(options.batch, ("command", "prompt"), ask) else REFUSED
     words = options.command
     command = words[0] if len(words) == 1 else shlex.join(words)
-    arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command} | folder
+    arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command}
     return _call_engine("check", arguments, common, ())
 
 

@@ -46,8 +46,8 @@ class SessionRails:
     """Uses up a permit for an assignment's digest, or raises `Refusal` (SPEC 3.1)."""
     stop_signal: Callable[[], str]
     """The kill switch: why nothing may run now, "" when it may."""
-    check: Callable[[str, Path], RailVerdict]
-    """The content filter's verdict on a shell command in a folder (SPEC 3.5)."""
+    check: Callable[[str], RailVerdict]
+    """The content filter's verdict on a shell command (SPEC 3.5)."""
     reserve: Callable[[str, int], str] = lambda session_id, total: ""
     """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4): the cap that refuses
     it, "" when none does."""
@@ -335,7 +335,7 @@ class LiveSession:
         if confinement.is_ephemeral and not self.sandbox.can_overlay(confinement):
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
         command = shlex.join(argv)
-        verdict = self.check_command(command, cwd)
+        verdict = self.check_command(command)
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
@@ -349,9 +349,9 @@ class LiveSession:
             self.write("command", command.replace("\n", " ") + where)
         return environment
 
-    def check_command(self, command: str, cwd: Path) -> RailVerdict:
+    def check_command(self, command: str) -> RailVerdict:
         """The content filter's verdict on a shell command (SPEC 3.5)."""
-        return self._rails.check(command, cwd)
+        return self._rails.check(command)
 
     # For those who stop it
 

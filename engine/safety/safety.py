@@ -187,9 +187,9 @@ class Safety:
         """Allow one run of what the content filter last blocked of this card. Raises `Refusal` `nothing_blocked`."""
         return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
 
-    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
+    def check_command(self, text: str) -> RailVerdict:
         """The content filter on a shell command (SPEC 3.5)."""
-        return check_command(text, cwd=cwd, own=self._own())
+        return check_command(text, own=self._own())
 
     def check_prompt(self, text: str) -> RailVerdict:
         """The content filter on words."""

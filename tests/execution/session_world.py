@@ -89,7 +89,7 @@ def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **o
     arguments: dict[str, Any] = {
         "consume": Permits().consume,
         "stop_signal": str,
-        "check": lambda command, folder: RailVerdict("content", verdict(command), "a rule says so"),
+        "check": lambda command: RailVerdict("content", verdict(command), "a rule says so"),
     }
     return SessionRails(**arguments | others)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api import model_checks
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 
 
 @operation()
-def check(engine: OfflineServices, command: Text = "", prompt: Text | None = None, cwd: Text = "") -> Document:
+def check(engine: OfflineServices, command: Text = "", prompt: Text | None = None) -> Document:
     """The verdict of the content filter on a command or a prompt."""
     if bool(command) == (prompt is not None):
         raise Refusal("bad_arguments", "give a command or a prompt", '{"command": "ls"}')
-    verdict = check_command(command, cwd=Path(cwd) if cwd else None) if prompt is None else check_prompt(prompt)
+    verdict = check_command(command) if prompt is None else check_prompt(prompt)
     return {"verdict": verdict.verdict.value, "rule": verdict.rule, "reason": verdict.reason}
 
 

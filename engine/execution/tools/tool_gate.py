@@ -82,7 +82,6 @@ class Gate:
     ) -> None:
         self._live = live
         self._view = view
-        self._folder = folder
         self._policy = policy
         self._services = services
         self.jail = Jail(folder)
@@ -98,7 +97,7 @@ class Gate:
                 "denied", self._denial(request, decision.entry), "do it another way, or leave it to the operator"
             )
         reasons = []
-        verdict = self._live.check_command(request.command, self._folder)
+        verdict = self._live.check_command(request.command)
         if verdict.verdict is Verdict.BLOCK:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
-from pathlib import Path
 
 from engine.frozen import frozen
 from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
@@ -61,11 +60,9 @@ def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
     return verdict
 
 
-def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NO_RULES) -> RailVerdict:
-    """The filter's word on a shell command; `rule` names what it broke. Never raises.
-
-    `cwd` is where it would run; it is kept for rules that need it. `own` are the operator's rules (`own_rules`).
-    """
+def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
+    """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
+    raises."""
     folded = fold(text[: MAX_LENGTH + 1])
     hit = judge_command(folded, 0, own)
     if hit is None and len(text) > MAX_LENGTH:

@@ -238,21 +238,7 @@ def rules() -> tuple[TargetRule, ...]:
 
 def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
     """The first rule that a call breaks, of those that look at one of `looks`, by default of all."""
-    words = plain_words(call)
-    written = [target for operator, target in call.simple.redirects if ">" in operator]
-    texts = {
-        "words": words,
-        "rest": words[1:],
-        "last": words[-1:],
-        "before": words[:-1],
-        "line": [" ".join(words)],
-        "args": call.args,
-        "end": call.args[-1:],
-        "written": written,
-        "changed": [*written, *_changed(call)],
-        "input": _input(call),
-        "request": sent_request(call),
-    }
+    texts = cache(lambda look: TEXTS[look](call))
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
         looks = looks or ("written",)  # only a redirection can do harm then
     for rule in rules():
@@ -260,18 +246,24 @@ def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
             continue
         if rule.options and not has_option(call.args, *rule.options.split()):
             continue
-        for text in texts[rule.look]:
+        for text in texts(rule.look):
             if match := re.search(rule.pattern, text):
                 shown = match.groupdict().get("shown") or text
                 return rule.verdict, rule.id, rule.reason.format(shown[:80])
     return None
 
 
+def _written(call: Call) -> list[str]:
+    """The files that redirections write."""
+    return [target for operator, target in call.simple.redirects if ">" in operator]
+
+
 def _changed(call: Call) -> list[str]:
-    """The files that a program itself writes, as far as its arguments show them."""
+    """The files that redirections or the program itself write, as far as its arguments show them."""
+    files = _written(call)
     if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
-        return [word.removeprefix("of=") for word in call.args]
-    return call.args[-1:] if call.base in ("cp", "mv", "ln", "install", "rsync", "scp") else []
+        return files + [word.removeprefix("of=") for word in call.args]
+    return files + call.args[-1:] if call.base in ("cp", "mv", "ln", "install", "rsync", "scp") else files
 
 
 def _input(call: Call) -> list[str]:
@@ -280,6 +272,22 @@ def _input(call: Call) -> list[str]:
     if text is None and call.simple.source is not None:
         text = output_of(call.simple.source, 0)
     return [] if text is None else [text[:4000]]
+
+
+TEXTS: dict[str, Callable[[Call], list[str]]] = {
+    "words": plain_words,
+    "rest": lambda call: plain_words(call)[1:],
+    "last": lambda call: plain_words(call)[-1:],
+    "before": lambda call: plain_words(call)[:-1],
+    "line": lambda call: [" ".join(plain_words(call))],
+    "args": lambda call: call.args,
+    "end": lambda call: call.args[-1:],
+    "written": _written,
+    "changed": _changed,
+    "input": _input,
+    "request": sent_request,
+}
+"""The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
 
 def judge_redirects(call: Call) -> Hit | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,7 +39,7 @@ class Railed:
             programs=programs_of,
         )
         self.world: AcpWorld = make(
-            belts=belts, sandbox=best_sandbox(), verdict=lambda command: check_command(command, cwd=Path("/")).verdict
+            belts=belts, sandbox=best_sandbox(), verdict=lambda command: check_command(command).verdict
         )
         self.world.sessions.observe_end(self.permissions.session_ended)
 

@@ -68,7 +68,7 @@ class BeltWorld:
             transcript=TranscriptWriter(transcript, clock),
             sandbox=sandbox or NoSandbox(),
             confinement=confinement,
-            rails=rails(check=lambda command, folder: check_command(command, cwd=folder, own=own)),
+            rails=rails(check=lambda command: check_command(command, own=own)),
         )
         self._transcript = transcript
         now = clock.now()
