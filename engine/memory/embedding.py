@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.frozen import frozen
-from engine.memory.helper import Helper, HelperFailed, HelperGone
+from engine.helper_process import HelperGone
+from engine.memory.helper import Helper, HelperFailed
 from engine.tokenizer import VOCABULARY
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 from engine.background import Background
 from engine.frozen import frozen
-from engine.memory.helper import Helper, HelperFailed, HelperGone
+from engine.helper_process import HelperGone
+from engine.memory.helper import Helper, HelperFailed
 from engine.memory.store import LAYERS, MemoryStore
 from engine.model import Layer
 

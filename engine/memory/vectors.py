@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from engine.background import Background
+from engine.helper_process import HelperGone
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
-from engine.memory.helper import Helper, HelperFailed, HelperGone
+from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
 from engine.memory.question import MONTHS
 from engine.memory.ranking import Near

@@ -121,7 +121,7 @@ def test_what_is_missing_or_too_much_is_found_while_it_answers(
 
 @pytest.mark.long
 def test_the_helper_is_started_again_when_it_was_killed(many: MemoryService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
+    monkeypatch.setattr(many.index._helper, "_not_before", 0.0)
     pid = many.index._helper.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)

@@ -16,9 +16,10 @@ import pytest
 import engine
 from engine.execution.runners.model import host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_SECONDS
-from engine.execution.runners.model.host_client import HostGone, ModelHost
+from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_limits import Channels, Limits
+from engine.helper_process import HelperGone
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
 from tests.support.model_server import ModelServer, Reply, calls
@@ -121,7 +122,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     program = (
         "import sys, os, signal\n"
         "from engine.execution.runners.model.host_client import ModelHost\n"
-        "host = ModelHost()\nhost.start()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        "host = ModelHost()\nhost.running()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run(
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
@@ -144,7 +145,7 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
         message = conversation.next_message(5)
         assert message is not None
         assert message["type"] == "failed"
-    except HostGone:
+    except HelperGone:
         pass
     host.close()
     assert host.pid is None
@@ -217,7 +218,7 @@ def test_the_key_is_nowhere_to_be_seen(alone: ModelWorld, tmp_path: Path, caplog
 
 def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHost) -> None:
     """It listens nowhere and holds no file of the engine's but the pipe."""
-    warm.start()
+    warm.running()
     process = psutil.Process(warm.pid)
     assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)

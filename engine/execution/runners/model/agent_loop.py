@@ -20,12 +20,13 @@ from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
 from engine.execution.runners.model import host_protocol, requests
-from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
+from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import ConversationStore, Failure, Kind, Message, Model
 from engine.execution.runners.model.requests import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import AgentServices, StreamedText, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
+from engine.helper_process import HelperGone
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 
 MAX_REQUESTS = 50
@@ -232,7 +233,7 @@ class AgentLoop:
                 return self._send_once(request, messages)
             except _RequestFailed as failed:
                 failure = failed.failure
-            except HostGone as gone:
+            except HelperGone as gone:
                 failure = Failure(Kind.GONE, str(gone))
             if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
@@ -246,7 +247,7 @@ class AgentLoop:
             self._wait(pause)
 
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
-        """Send the request, and count what it used however it ends. Raises `_RequestFailed`, `HostGone`."""
+        """Send the request, and count what it used however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
         allowed = self._request_budget(self._size.plus(request.size))
         self._live.reserve_cost(max(allowed.max_cost, self._price.min_cost - self._live.cost))
@@ -267,7 +268,7 @@ class AgentLoop:
             usage = allowed.usage_of_cancelled(self._received)
             self._end_call(call_id, CallState.CANCELLED, usage, error=str(stopped))
             raise
-        except HostGone as gone:
+        except HelperGone as gone:
             self._end_call(call_id, CallState.FAILED, NOTHING_USED, error=str(gone))
             raise
         finally:

@@ -1,4 +1,4 @@
-"""Starts the model host when it is first needed, speaks with it, and kills it when it does not obey.
+"""Speaks with the model host, which is started when it is first needed, and kills it when it does not obey.
 
 One process for all sessions, in a process group of its own. Keys travel over its pipe alone. It carries no session's
 mark: its life is the engine's, or until `end`, after which the next conversation starts a new one.
@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import IO
 
-from engine import programs
 from engine.execution.runners.model import host_protocol
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
+from engine.helper_process import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
 
 log = logging.getLogger(__name__)
 
@@ -29,67 +30,22 @@ CANCEL_SECONDS = 0.5
 WRITE_SECONDS = 10.0
 """Seconds in which the host must read a message, also while it loads its modules."""
 
-END_SECONDS = 0.5
-"""Seconds in which the host must exit when its input ends."""
-
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
 
 _WAKE: Message = {"type": "alive"}
 """A message that only makes `Conversation.next_message` return."""
 
 
-class HostGone(Exception):
-    """The host ended, was killed, or does not read its input."""
-
-
-class ModelHost:
-    """Starts and keeps the process. All methods may be called from any thread."""
+class ModelHost(HelperKeeper["_HostProcess"]):
+    """Keeps the process, and opens conversations in it."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
-        self._command = tuple(command)
-        self._lock = threading.Lock()
-        self._running: _HostProcess | None = None
-        self._closed = False
+        super().__init__(_HostProcess, command)
         self._numbers = itertools.count(1)
 
-    @property
-    def pid(self) -> int | None:
-        """The number of its process, None while there is none."""
-        with self._lock:
-            running = self._running
-        return running.pid if running is not None and running.is_alive else None
-
-    def start(self) -> None:
-        """Start the process, so that the first conversation need not wait. Returns at once. Raises `HostGone`."""
-        self._running_process()
-
     def open_conversation(self) -> Conversation:
-        """Make a conversation that is not open yet. Raises `HostGone` when no host can be started."""
-        return self._running_process().add(f"c{next(self._numbers)}")
-
-    def end(self) -> None:
-        """End the process and wait for it; open conversations fail. The next conversation starts a new host."""
-        with self._lock:
-            running, self._running = self._running, None
-        if running is not None:
-            running.end()
-
-    def close(self) -> None:
-        """End it for good: no new host is started."""
-        with self._lock:
-            self._closed = True
-        self.end()
-
-    def _running_process(self) -> _HostProcess:
-        with self._lock:
-            if self._closed:
-                raise HostGone("the engine is closing")
-            if self._running is None or not self._running.is_alive:
-                try:
-                    self._running = _HostProcess(self._command)
-                except OSError as error:
-                    raise HostGone(f"the model host cannot be started: {error.strerror}") from error
-            return self._running
+        """Make a conversation that is not open yet. Raises `HelperGone` when no host can be started."""
+        return self.running().add(f"c{next(self._numbers)}")
 
 
 class Conversation:
@@ -106,7 +62,7 @@ class Conversation:
     def open(
         self, model: Model, *, instructions: str, tools: Sequence[Mapping[str, object]], history: Path | None
     ) -> None:
-        """Open it at the host, which answers `opened` or `failed`. Raises `HostGone`."""
+        """Open it at the host, which answers `opened` or `failed`. Raises `HelperGone`."""
         self._send(
             "open",
             model=asdict(model),
@@ -123,7 +79,7 @@ class Conversation:
         max_tokens: int,
         temperature: float | None = None,
     ) -> None:
-        """Begin a request; `temperature` None is the model's own. Raises `HostGone`."""
+        """Begin a request; `temperature` None is the model's own. Raises `HelperGone`."""
         self._is_asking = True
         self._send("ask", texts=list(texts), results=list(results), max_tokens=max_tokens, temperature=temperature)
 
@@ -155,7 +111,7 @@ class Conversation:
         if self._is_cancelling:
             return  # the thread that waits for the cancellation closes it
         self._process.drop(self.name)
-        with contextlib.suppress(HostGone):
+        with contextlib.suppress(HelperGone):
             self._send("close")
 
     def cancel_or_kill(self) -> None:
@@ -165,56 +121,43 @@ class Conversation:
             with self._process.killed_after(CANCEL_SECONDS, "it did not cancel a request"):
                 self._send("cancel")
                 self._cancelled.wait(2 * CANCEL_SECONDS)
-        except HostGone:
+        except HelperGone:
             pass  # then nothing is asked any more
         finally:
             self._process.drop(self.name)
 
     def _send(self, request: str, **fields: object) -> None:
-        self._process.write({"request": request, "conversation": self.name, **fields})
+        self._process.send({"request": request, "conversation": self.name, **fields})
 
 
-class _HostProcess:
+class _HostProcess(HelperProcess):
     """One run of the host."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._popen = programs.start_helper(command, inherited=programs.NETWORK_VARIABLES)
-        self.pid = self._popen.pid
-        self._conversations: dict[str, Conversation] = {}
-        self._conversations_lock = threading.Lock()
-        self._write_lock = threading.Lock()
-        self._ended = threading.Event()
-        self._reader = threading.Thread(target=self._read, name="clawpy-model-host", daemon=True)
-        self._reader.start()
+    title = "the model host"
+    inherited = NETWORK_VARIABLES
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it still answers."""
-        return not self._ended.is_set()
+    def __init__(self, command: Sequence[str]) -> None:
+        self._conversations: dict[str, Conversation] = {}
+        self._lock = threading.Lock()
+        self._problem = ""
+        super().__init__(command)
 
     def add(self, name: str) -> Conversation:
         """A new conversation of this process."""
         conversation = Conversation(self, name)
-        with self._conversations_lock:
+        with self._lock:
             self._conversations[name] = conversation
-        if self._ended.is_set():
-            conversation.receive(_gone_message())
         return conversation
 
     def drop(self, name: str) -> None:
         """Pass no more messages to a conversation."""
-        with self._conversations_lock:
+        with self._lock:
             self._conversations.pop(name, None)
 
-    def write(self, message: Message) -> None:
-        """Send the host a message, which it reads at once. Raises `HostGone`."""
-        assert self._popen.stdin is not None
-        try:
-            with self.killed_after(WRITE_SECONDS, "it does not read"), self._write_lock:
-                self._popen.stdin.write(host_protocol.encode(message))
-                self._popen.stdin.flush()
-        except (OSError, ValueError) as error:
-            raise HostGone("the model host has ended") from error
+    def send(self, message: Message) -> None:
+        """Send the host a message, which it reads at once. Raises `HelperGone`."""
+        with self.killed_after(WRITE_SECONDS, "it does not read"):
+            self.write(host_protocol.encode(message))
 
     @contextmanager
     def killed_after(self, seconds: float, reason: str) -> Iterator[None]:
@@ -232,56 +175,22 @@ class _HostProcess:
         finally:
             timer.cancel()
 
-    def kill(self) -> None:
-        """End it at once, with all it may have started."""
-        programs.kill_helper(self._popen)  # `_read` reaps it only when its output has ended
+    def read(self, output: IO[bytes]) -> None:
+        for line in output:
+            message = host_protocol.decode(line)
+            if message["type"] == "broken":
+                self._problem = str(message["message"])
+                log.error("the model host cannot work: %s", self._problem)
+                continue
+            with self._lock:
+                conversation = self._conversations.get(message["conversation"])
+            if conversation is not None:
+                conversation.receive(message)
 
-    def end(self) -> None:
-        """End its input so that it exits, or kill it; returns when it is gone."""
-        if self._write_lock.acquire(timeout=END_SECONDS):
-            try:
-                self._close_input()
-            finally:
-                self._write_lock.release()
-        if not self._ended.wait(END_SECONDS):
-            self.kill()
-        self._reader.join(2.0)
-
-    def _close_input(self) -> None:
-        assert self._popen.stdin is not None
-        with contextlib.suppress(OSError):
-            self._popen.stdin.close()
-
-    def _read(self) -> None:
-        """Pass the messages of the host to their conversations; when it ends, every conversation receives a failure."""
-        assert self._popen.stdout is not None
-        reason = ""
-        try:
-            for line in self._popen.stdout:
-                message = host_protocol.decode(line)
-                if message["type"] == "broken":
-                    reason = str(message["message"])
-                    continue
-                with self._conversations_lock:
-                    conversation = self._conversations.get(message["conversation"])
-                if conversation is not None:
-                    conversation.receive(message)
-        except (ValueError, KeyError):
-            log.exception("the model host sent an unreadable message; it is killed")
-        self.kill()
-        self._popen.wait()
-        self._popen.stdout.close()
-        self._ended.set()
-        with self._write_lock:  # a thread that writes just now fails at once
-            self._close_input()
-        if reason:
-            log.error("the model host cannot work: %s", reason)
-        with self._conversations_lock:
+    def fail_pending(self) -> None:
+        gone = Failure(Kind.GONE, "the model host ended")
+        failure = Failure(Kind.HOST, self._problem) if self._problem else gone
+        with self._lock:
             conversations, self._conversations = [*self._conversations.values()], {}
         for conversation in conversations:
-            conversation.receive(_gone_message(reason))
-
-
-def _gone_message(reason: str = "") -> Message:
-    failure = Failure(Kind.HOST, reason) if reason else Failure(Kind.GONE, "the model host ended")
-    return host_protocol.failure_message(failure)
+            conversation.receive(host_protocol.failure_message(failure))

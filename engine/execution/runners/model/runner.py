@@ -10,12 +10,12 @@ from engine.execution.model_calls import CallState
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.flow import Place
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
-from engine.execution.runners.model.host_client import HostGone
 from engine.execution.runners.model.single_questions import model_with_key
 from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult, assistant_part, operator_part
 from engine.execution.session_limits import Channels
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
+from engine.helper_process import HelperGone
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
 TASK, HEAL, REPLY = "task", "heal", "reply"
@@ -65,8 +65,8 @@ class ModelRunner(AgentRunner):
             f"{choice.provider}:{choice.model} ({choice.reason}) · "
             f"sandbox: {live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))}"
         )
-        with suppress(HostGone):  # the first request reports it
-            self._providers.host.start()  # it starts while the worktree is made
+        with suppress(HelperGone):  # the first request reports it
+            self._providers.host.running()  # it starts while the worktree is made
         with self._services.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
             loop = AgentLoop(

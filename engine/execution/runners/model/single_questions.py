@@ -15,10 +15,11 @@ from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, ModelCalls
 from engine.execution.routing import ModelChoice
 from engine.execution.runners.model import host_protocol, requests
-from engine.execution.runners.model.host_client import Conversation, HostGone, ModelHost
+from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
 from engine.execution.runners.model.requests import Allowance, Price, PromptSize, RequestBudget
 from engine.frozen import frozen
+from engine.helper_process import HelperGone
 from engine.keys import Key
 from engine.model import (
     Answer,
@@ -119,7 +120,7 @@ class Completions:
                 return self._answer(pending, conversation)
             finally:
                 conversation.close()
-        except HostGone as gone:
+        except HelperGone as gone:
             raise NoAnswer(str(gone)) from gone
 
     def _make_pending(self, model_id: str, question: Question) -> _PendingQuestion:
