@@ -1,19 +1,22 @@
-"""Cycles, cards and tasks, what the operator decided (SPEC 2), triggers, permits, costs and holds (SPEC 3)."""
+"""Prediction cycles, cards and what was decided on them, and tasks (SPEC 2)."""
 
 from __future__ import annotations
 
-from engine.events.bus import Event, because, listed
+from engine.events.event import Event, because, decider, in_words, local_time
 from engine.model import Tier
 from engine.model.text import count
 
 
-class CycleFinished(Event, topics="cards autonomy", says="cards: {created} new, {withdrawn} withdrawn{errors:listed}"):
+class CycleFinished(Event, topics="cards autonomy"):
     """A prediction cycle came to its end. `seconds` of wall time; `errors` in words, one for each failed collector."""
 
     created: int
     withdrawn: int
     seconds: float
     errors: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        return f"cards: {self.created} new, {self.withdrawn} withdrawn{because(*self.errors)}"
 
 
 class AutonomousCycleFinished(Event):
@@ -30,7 +33,7 @@ class AutonomousCycleFinished(Event):
         done = f"started {self.acted}" if self.acted else self.reason or "nothing may run by itself"
         holds = [f"{len(self.blocked)} blocked"] if self.blocked else []
         holds += [f"{count(len(self.kept), 'card')} left to you"] if self.kept else []
-        return ", ".join([f"autonomous cycle: {done}", *holds]) + listed(self.errors)
+        return ", ".join([f"autonomous cycle: {done}", *holds]) + because(*self.errors)
 
 
 class PredictionCreated(Event, topics="cards"):
@@ -48,19 +51,32 @@ class PredictionCreated(Event, topics="cards"):
         return f"card {self.subject}: {self.flow or 'a prompt'} on {self.channel}, {sure}{Tier(self.tier).word}"
 
 
-class PredictionConfirmed(Event, topics="cards phase", says="approved by {decided_by:by}: {subject}"):
+class PredictionConfirmed(Event, topics="cards phase"):
+    """A card was approved; `edited` if its prompt was changed before."""
+
     decided_by: str
     edited: bool = False
 
+    def sentence(self) -> str:
+        return f"approved by {decider(self.decided_by)}: {self.subject}"
 
-class PredictionRejected(Event, topics="cards phase", says="dismissed by {decided_by:by}: {subject}"):
+
+class PredictionRejected(Event, topics="cards phase"):
+    """A card was dismissed."""
+
     decided_by: str
 
+    def sentence(self) -> str:
+        return f"dismissed by {decider(self.decided_by)}: {self.subject}"
 
-class DismissalExplained(Event, topics="cards phase", says="dismissed as {reason:words}: {subject}"):
+
+class DismissalExplained(Event, topics="cards phase"):
     """The operator gave a reason for dismissing a card: a `DismissReason`."""
 
     reason: str
+
+    def sentence(self) -> str:
+        return f"dismissed as {in_words(self.reason)}: {self.subject}"
 
 
 class MuteLifted(Event, topics="cards"):
@@ -73,11 +89,18 @@ class MuteLifted(Event, topics="cards"):
         return f"unmuted: cards “{self.title or self.card_kind}” ({self.subject})"
 
 
-class PredictionSnoozed(Event, topics="cards", says="snoozed until {until:local}: {subject}"):
+class PredictionSnoozed(Event, topics="cards"):
+    """A card is not shown `until` then, an instant in ISO format."""
+
     until: str
+
+    def sentence(self) -> str:
+        return f"snoozed until {local_time(self.until)}: {self.subject}"
 
 
 class PredictionExpired(Event, topics="cards"):
+    """The time of a card is over, or, if `withdrawn`, its evidence is gone."""
+
     withdrawn: bool
     reason: str
 
@@ -85,14 +108,17 @@ class PredictionExpired(Event, topics="cards"):
         return f"{'withdrawn' if self.withdrawn else 'expired'}: {self.subject}, {self.reason}"
 
 
-class PredictionReopened(Event, topics="cards phase", says="pending again: {subject}"):
-    """An approval or a dismissal was taken back; the card is pending again."""
+class PredictionReopened(Event, topics="cards phase"):
+    """A decision was undone; `was` is the status that the card had."""
 
     was: str
 
+    def sentence(self) -> str:
+        return f"pending again: {self.subject}"
+
 
 class PredictionReassigned(Event, topics="cards"):
-    """Another would do a pending card of prose now: `served`, "" when nobody would, for want of what `note` names."""
+    """Another model or agent, `served`, would now do a pending card. If it is "", none can, and `note` says why."""
 
     served: str
     note: str
@@ -103,90 +129,28 @@ class PredictionReassigned(Event, topics="cards"):
         return f"nothing can run card {self.subject}{because(self.note)}"
 
 
-class PredictionExecuted(Event, topics="cards phase", says="finished: {subject}, {outcome:words}"):
+class PredictionExecuted(Event, topics="cards phase"):
+    """The session of a card ended; `outcome` as in `model.cards.Outcome`."""
+
     outcome: str
 
+    def sentence(self) -> str:
+        return f"finished: {self.subject}, {in_words(self.outcome)}"
 
-class TaskAdded(Event, topics="tasks", says="task {subject}: {title}"):
+
+class TaskAdded(Event, topics="tasks"):
+    """A task was put on the board."""
+
     title: str
 
+    def sentence(self) -> str:
+        return f"task {self.subject}: {self.title}"
 
-class TaskChanged(Event, topics="tasks", says="task {subject}: {state}"):
+
+class TaskChanged(Event, topics="tasks"):
+    """`state` as in `model.organisation.Task`."""
+
     state: str
-
-
-class PairsExported(Event, says="{pairs:count preference pair} written to {file}"):
-    """A batch of preference pairs was brought out (SPEC 8.3)."""
-
-    pairs: int
-    file: str
-
-
-class TwinAnswered(Event):
-    """The Twin model (the subject) was asked. `reason`: why its answer could not be used (SPEC 2.3)."""
-
-    usable: bool
-    reason: str
 
     def sentence(self) -> str:
-        if self.usable:
-            return f"Twin model {self.subject} answered"
-        return f"Twin model {self.subject} gave no usable answer{because(self.reason)}"
-
-
-class TrainingMoved(Event, topics="training", says="training {subject} is {state:words}{note:because}"):
-    """A training run came to another state (SPEC 8.4); `note` says why."""
-
-    state: str
-    note: str
-
-
-# -- rails
-
-
-class TriggerBlocked(Event, topics="cards log", says="blocked by {rail}: {subject}, {reason}"):
-    rail: str
-    verdict: str
-    reason: str
-
-
-class PermitIssued(Event, topics="log"):
-    prediction_id: str
-    digest: str
-
-
-class LoopDetected(Event, topics="log", says="loop: {reason}"):
-    reason: str
-
-
-class CostReserved(Event, topics="costs"):
-    amount: int
-    channel: str
-
-
-class CostSettled(Event, topics="costs"):
-    amount: int
-    channel: str
-
-
-class CostWarned(Event, topics="costs", says="cost: {spent:money} of {cap:money} this {window}"):
-    """A window passed 80 % of its cap, or reached it."""
-
-    window: str
-    spent: int
-    cap: int
-
-
-class BudgetExceeded(Event, says="budget of {subject}: {spent:money} of {budget:money}"):
-    """An agent (`subject`) passed, or would have passed, its own budget of the day (SPEC 3.4)."""
-
-    spent: int
-    budget: int
-
-
-class HoldPlaced(Event, topics="costs autonomy", says="{subject}: {reason}"):
-    reason: str
-
-
-class HoldLifted(Event, topics="costs autonomy", says="the {subject} ended: {reason}"):
-    reason: str
+        return f"task {self.subject}: {self.state}"

@@ -1,52 +1,72 @@
-"""Memory, learnings and candidates for better behaviour (SPEC 4, 5, 6)."""
+"""Memory, learnings, candidates, and the Twin's examples, answers and training (SPEC 4, 5, 6, 8)."""
 
 from __future__ import annotations
 
-from engine.events.bus import Event, because
+from engine.events.event import Event, because, decider, in_words, name_list
+from engine.model.text import count
 
 
-class LearningsExtracted(
-    Event, topics="learnings", says="session {subject} left {entries:count learning}, found by {by}"
-):
-    """What a session (`subject`) learnt was written down (SPEC 6.6): so many `entries`, in `scopes` such as
+class CloudMemoryRecalled(Event):
+    """A call of an agent's model (`subject` is the agent) was served summaries that other machines shared (SPEC 4.5):
+    which `memories`, and from which homes."""
+
+    session_id: str
+    call: str
+    memories: tuple[str, ...]
+    origins: tuple[str, ...]
+
+    def sentence(self) -> str:
+        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {name_list(self.origins)}"
+
+
+class LearningsExtracted(Event, topics="learnings"):
+    """The learnings of a session (`subject`) were written (SPEC 6.6): so many `entries`, of phases (`scopes`) such as
     "observations" or "corrective"; `by` is "rules" or "rules and model"."""
 
     entries: int
     scopes: tuple[str, ...]
     by: str
 
+    def sentence(self) -> str:
+        return f"session {self.subject} left {count(self.entries, 'learning')}, found by {self.by}"
 
-class LearningPromoted(
-    Event, topics="learnings", says="learning {subject} was promoted to {scope}, from {sessions:count session}"
-):
-    """An entry (`subject`) went up to `scope`; `sources` are the entries that it came from, and the `sessions` are
-    those that it is owed to (SPEC 6.5). `by` is "recurrence", "establishment", "operator" or "model"."""
+
+class LearningPromoted(Event, topics="learnings"):
+    """An entry (`subject`) was promoted to `scope` from these `sources`, which are from these `sessions` (SPEC 6.5).
+    `by` is "recurrence", "establishment", "operator" or "model"."""
 
     scope: str
     sources: tuple[str, ...]
     sessions: tuple[str, ...]
     by: str
 
+    def sentence(self) -> str:
+        return f"learning {self.subject} was promoted to {self.scope}, from {count(len(self.sessions), 'session')}"
 
-class LearningReinforced(Event, topics="learnings", says="learning {subject} was repeated by {sessions:count session}"):
-    """`sessions` said again what an entry (`subject`) says already (SPEC 6.2)."""
+
+class LearningReinforced(Event, topics="learnings"):
+    """These `sessions` found an entry (`subject`) again (SPEC 6.2)."""
 
     sessions: tuple[str, ...]
 
+    def sentence(self) -> str:
+        return f"learning {self.subject} was repeated by {count(len(self.sessions), 'session')}"
 
-class LearningsCompacted(
-    Event, topics="learnings", says="{folded:count learning} of {subject} merged with others of the same content"
-):
+
+class LearningsCompacted(Event, topics="learnings"):
     """Entries of one scope (`subject` is its folder) that say the same were folded into one of them each: `folded` into
     `into`, in this order (SPEC 6.6)."""
 
     folded: tuple[str, ...]
     into: tuple[str, ...]
 
+    def sentence(self) -> str:
+        return f"{count(len(self.folded), 'learning')} of {self.subject} merged with others of the same content"
+
 
 class LearningJudged(Event):
-    """Whether an entry of a project (`subject`) holds beyond it (SPEC 6.4): `verdict` is "generalises", "does not" or
-    "no answer", which promotes nothing."""
+    """A model judged whether an entry of a project (`subject`) is valid beyond it (SPEC 6.4): `verdict` is
+    "generalises", "does not" or "no answer"."""
 
     verdict: str
     reason: str
@@ -57,8 +77,8 @@ class LearningJudged(Event):
 
 
 class LearningRetracted(Event, topics="learnings changes"):
-    """An entry (`subject`) holds no longer (SPEC 6.5). `queued` were promoted from it and wait for the operator's word;
-    `sessions` are those that it was owed to."""
+    """An entry (`subject`) is no longer valid (SPEC 6.5). `queued` were promoted from it and wait for the operator;
+    `sessions` are those that it came from."""
 
     reason: str
     queued: tuple[str, ...]
@@ -69,50 +89,57 @@ class LearningRetracted(Event, topics="learnings changes"):
         return f"learning {self.subject} was retracted{because(self.reason)}{queued}"
 
 
-class LearningKept(Event, topics="learnings changes", says="you kept learning {subject}"):
-    """The operator looked at an entry (`subject`) whose source was retracted, and it goes on holding."""
+class LearningKept(Event, topics="learnings changes"):
+    """The operator decided that an entry (`subject`) under review is valid."""
+
+    def sentence(self) -> str:
+        return f"you kept learning {self.subject}"
 
 
-class FactPromoted(Event, topics="memory changes", says="fact {subject} was kept by {by:by}"):
+class FactPromoted(Event, topics="memory changes"):
     """A fact (`subject`) joined layer G (SPEC 4.8). `by` is "operator" or "nightly"; `draft` its draft, "" for none."""
 
     by: str
     draft: str = ""
 
+    def sentence(self) -> str:
+        return f"fact {self.subject} was kept by {decider(self.by)}"
 
-class FactRejected(Event, topics="memory changes", says="the draft {subject} was dismissed"):
-    """The operator turned a draft of a fact (`subject`) down."""
+
+class FactRejected(Event, topics="memory changes"):
+    """The operator dismissed the draft of a fact (`subject`)."""
+
+    def sentence(self) -> str:
+        return f"the draft {self.subject} was dismissed"
 
 
-class NightlyFinished(
-    Event,
-    topics="memory changes",
-    says="night of {subject}: {promoted:count fact} kept, {drafted} drafted{reason:because}",
-):
-    """The day `subject` (local, `2026-01-05`) was worked through (SPEC 4.8): facts that a model promoted, drafts that
-    wait for the operator, what it cost, and why there was no promotion."""
+class NightlyFinished(Event, topics="memory changes"):
+    """The night work on the local day `subject` (`2026-01-05`) is done (SPEC 4.8): the number of facts that a model
+    promoted, of drafts that wait for the operator, its cost in micro-dollars, and the `reason` for no promotion."""
 
     promoted: int
     drafted: int
     cost: int
     reason: str = ""
 
+    def sentence(self) -> str:
+        facts = f"{count(self.promoted, 'fact')} kept, {self.drafted} drafted"
+        return f"night of {self.subject}: {facts}{because(self.reason)}"
 
-class MemoryForgotten(Event, topics="memory sessions", says="you deleted memory in {places:count place}"):
-    """Something was forgotten at the operator's word (SPEC 4.10); of it only the number of places is known."""
+
+class MemoryForgotten(Event, topics="memory sessions"):
+    """The operator deleted memories (SPEC 4.10); only the number of places stays known."""
 
     places: int
 
+    def sentence(self) -> str:
+        return f"you deleted memory in {count(self.places, 'place')}"
 
-class OverlayFoundHarmful(
-    Event,
-    topics="adaptation changes",
-    says="active candidate {candidate_id} seems to make work worse: {with_good} of {with_runs} runs went well with it, "
-    "{without_good} of {without_runs} without",
-):
-    """An effect in force (`subject` is the overlay) goes with worse work: of `with_runs` that had it `with_good` went
-    well, of `without_runs` that were chosen by chance to do without it `without_good` (SPEC 5.7). `difference` of the
-    shares, with its interval from `low` to `high`, -1 to 1. `agent` "" means any."""
+
+class OverlayFoundHarmful(Event, topics="adaptation changes"):
+    """Work goes worse with an active effect (`subject` is the overlay): of `with_runs` that had it `with_good` went
+    well, of `without_runs` that were chosen by chance `without_good` (SPEC 5.7). `difference` is that of the shares, in
+    its interval from `low` to `high`, -1 to 1. `agent` "" means any."""
 
     candidate_id: str
     type: str
@@ -125,18 +152,26 @@ class OverlayFoundHarmful(
     low: float
     high: float
 
+    def sentence(self) -> str:
+        with_it = f"{self.with_good} of {self.with_runs} runs went well with it"
+        without = f"{self.without_good} of {self.without_runs} without"
+        return f"active candidate {self.candidate_id} seems to make work worse: {with_it}, {without}"
 
-class CandidateDrafted(Event, topics="adaptation", says="candidate {subject}: {title}"):
-    """A change of behaviour (`subject`) was proposed (SPEC 5.3), from these `records`, which scored so high."""
+
+class CandidateDrafted(Event, topics="adaptation"):
+    """A change of behaviour (`subject`) was proposed from these `records` (SPEC 5.3); `score` is that of the best."""
 
     type: str
     title: str
     score: float
     records: tuple[str, ...]
 
+    def sentence(self) -> str:
+        return f"candidate {self.subject}: {self.title}"
+
 
 class CandidateWeighed(Event, topics="adaptation changes"):
-    """What other records say of a candidate moved it to another `status`: "review", or "drafted" again."""
+    """The evidence of other records changed the `status` of a candidate: "review", or "drafted" again."""
 
     status: str
     score: float
@@ -149,35 +184,40 @@ class CandidateWeighed(Event, topics="adaptation changes"):
         return f"candidate {self.subject} {where}: score {self.score:.0f}, {evidence}"
 
 
-class CandidatePromoted(Event, topics="adaptation changes", says="activated by {by:by}: {subject}, {title}"):
-    """The effect of a candidate is in force. `by` is "operator", "autonomy" or "api"."""
+class CandidatePromoted(Event, topics="adaptation changes"):
+    """The effect of a candidate is active. `by` is "operator", "autonomy" or "api"."""
 
     type: str
     title: str
     by: str
     reason: str = ""
 
+    def sentence(self) -> str:
+        return f"activated by {decider(self.by)}: {self.subject}, {self.title}"
 
-class CandidateRejected(
-    Event, topics="adaptation changes", says="rejected by {by:by}: {subject}, {title}{reason:because}"
-):
-    """It was turned down; it comes up again only when new evidence outweighs that."""
+
+class CandidateRejected(Event, topics="adaptation changes"):
+    """A candidate was rejected; only new evidence reopens it."""
+
+    type: str
+    title: str
+    by: str
+    reason: str = ""
+
+    def sentence(self) -> str:
+        return f"rejected by {decider(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
+
+
+class CandidateRolledBack(Event, topics="adaptation changes"):
+    """The effect of a candidate was removed."""
 
     type: str
     title: str
     by: str
     reason: str = ""
 
-
-class CandidateRolledBack(
-    Event, topics="adaptation changes", says="rolled back by {by:by}: {subject}, {title}{reason:because}"
-):
-    """Its effect was taken back: what was done before is done again, exactly."""
-
-    type: str
-    title: str
-    by: str
-    reason: str = ""
+    def sentence(self) -> str:
+        return f"rolled back by {decider(self.by)}: {self.subject}, {self.title}{because(self.reason)}"
 
 
 class CandidateDecisionUndone(Event, topics="adaptation changes"):
@@ -190,3 +230,35 @@ class CandidateDecisionUndone(Event, topics="adaptation changes"):
     def sentence(self) -> str:
         state = {"review": "in review", "promoted": "active"}.get(self.status, self.status.replace("_", " "))
         return f"your decision was undone: {self.subject}, {self.title}, is {state} again"
+
+
+class PairsExported(Event):
+    """A batch of preference pairs was written to a file (SPEC 8.3)."""
+
+    pairs: int
+    file: str
+
+    def sentence(self) -> str:
+        return f"{count(self.pairs, 'preference pair')} written to {self.file}"
+
+
+class TwinAnswered(Event):
+    """The Twin model (the subject) was asked. `reason`: why its answer could not be used (SPEC 2.3)."""
+
+    usable: bool
+    reason: str
+
+    def sentence(self) -> str:
+        if self.usable:
+            return f"Twin model {self.subject} answered"
+        return f"Twin model {self.subject} gave no usable answer{because(self.reason)}"
+
+
+class TrainingMoved(Event, topics="training"):
+    """A training run came to another state (SPEC 8.4); `note` says why."""
+
+    state: str
+    note: str
+
+    def sentence(self) -> str:
+        return f"training {self.subject} is {in_words(self.state)}{because(self.note)}"

@@ -1,4 +1,4 @@
-"""The bus never waits for a listener."""
+"""Events, their sentences, and the bus that carries them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from engine import events
-from engine.events import Event, EventBus, TaskAdded, TierAssigned
-from engine.events.bus import Subscription
+from engine.events import Event, EventBus, Subscription, TaskAdded, TierAssigned
 from tests.support.helpers import read_table
 
 

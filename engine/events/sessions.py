@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from engine.events.bus import Event, because, by, joined, money
+from engine.events.event import Event, because, decider, in_words, money, name_list
 from engine.model.sessions import outcome_in_words
 from engine.model.text import count
 
 
 class SessionQueued(Event, topics="sessions tasks"):
+    """A session waits to start; `flow` is "" for a text prompt."""
+
     prediction_id: str
     flow: str
 
 
-class SessionStarted(
-    Event, topics="sessions tasks agents", says="session {subject} started for {prediction_id}, sandbox {sandbox}"
-):
+class SessionStarted(Event, topics="sessions tasks agents"):
+    """`sandbox` is the name of the one that confines it."""
+
     prediction_id: str
     sandbox: str
+
+    def sentence(self) -> str:
+        return f"session {self.subject} started for {self.prediction_id}, sandbox {self.sandbox}"
 
 
 class SessionOutput(Event, volatile=True):
@@ -36,7 +41,7 @@ class SessionEnded(Event, topics="sessions tasks agents costs changes place"):
     result: str = ""
 
     def sentence(self) -> str:
-        outcome = outcome_in_words(self.state, self.result).replace("_", " ")
+        outcome = in_words(outcome_in_words(self.state, self.result))
         return f"session {self.subject}: {outcome}, {money(self.cost)}: {self.summary}"
 
 
@@ -53,14 +58,15 @@ class ModelCallEnded(Event, topics="sessions", volatile=True):
     state: str
 
 
-class PermissionAsked(
-    Event, topics="permissions agents", says="session {session_id} asks permission for {tool}: {title}"
-):
+class PermissionAsked(Event, topics="permissions agents"):
     """A session wants something that a person must look at (SPEC 9.3)."""
 
     session_id: str
     tool: str
     title: str
+
+    def sentence(self) -> str:
+        return f"session {self.session_id} asks permission for {self.tool}: {self.title}"
 
 
 class PermissionAnswered(Event, topics="permissions agents"):
@@ -75,31 +81,40 @@ class PermissionAnswered(Event, topics="permissions agents"):
         verb, _, lasts = self.answer.partition("-")
         verb_past = "allowed" if verb == "allow" else "denied"
         span = "for the whole session" if lasts == "session" else "once"
-        return f"{by(self.by)} {verb_past} {self.tool} in session {self.session_id} {span}"
+        return f"{decider(self.by)} {verb_past} {self.tool} in session {self.session_id} {span}"
 
 
-class PermissionWithdrawn(
-    Event, topics="permissions agents", says="request {subject} no longer needs an answer: {reason}"
-):
+class PermissionWithdrawn(Event, topics="permissions agents"):
     """Its session ended before anybody answered."""
 
     session_id: str
     tool: str
     reason: str
 
+    def sentence(self) -> str:
+        return f"request {self.subject} no longer needs an answer: {self.reason}"
 
-class ToolRefused(Event, says="session {subject} may not use {tool} ({rule}): {reason}"):
-    """A session (`subject`) was not let do something: by the content filter, its agent's policy, or the jail."""
+
+class ToolRefused(Event):
+    """The content filter, the policy of its agent or the sandbox refused a session (`subject`) something."""
 
     tool: str
     what: str
     rule: str
     reason: str
 
+    def sentence(self) -> str:
+        return f"session {self.subject} may not use {self.tool} ({self.rule}): {self.reason}"
 
-class ChangeSetReady(Event, topics="changes sessions", says="changes {subject} wait: {files:count file}"):
+
+class ChangeSetReady(Event, topics="changes sessions"):
+    """What a session changed waits for the operator."""
+
     session_id: str
     files: int
+
+    def sentence(self) -> str:
+        return f"changes {self.subject} wait: {count(self.files, 'file')}"
 
 
 class ChangeSetLanded(Event, topics="changes place"):
@@ -113,16 +128,19 @@ class ChangeSetLanded(Event, topics="changes place"):
         return f"landed: {self.subject}, {count(self.files, 'file')}" + (f", {self.left} left" if self.left else "")
 
 
-class ChangeSetBranched(Event, topics="changes", says="changes {subject} were committed to the branch {branch}"):
+class ChangeSetBranched(Event, topics="changes"):
     """It was committed to a branch; where `landed` files of it had been landed, the rest."""
 
     session_id: str
     branch: str
     landed: int = 0
 
+    def sentence(self) -> str:
+        return f"changes {self.subject} were committed to the branch {self.branch}"
+
 
 class ChangeSetDiscarded(Event, topics="changes"):
-    """Thrown away, or, when `continued_in` names a session, part of that one's change set now."""
+    """A change set was discarded, or is part of that of the session `continued_in` now."""
 
     session_id: str
     continued_in: str = ""
@@ -133,18 +151,24 @@ class ChangeSetDiscarded(Event, topics="changes"):
         return f"changes {self.subject} were discarded"
 
 
-class ChangeSetNarrowed(Event, topics="changes", says="the rest of changes {subject} was discarded"):
+class ChangeSetNarrowed(Event, topics="changes"):
     """Part of it is landed, in `files` files, and the rest was discarded."""
 
     session_id: str
     files: int
 
+    def sentence(self) -> str:
+        return f"the rest of changes {self.subject} was discarded"
 
-class ChangeSetCommented(Event, topics="changes", says="changes {subject} have {comments:count comment}"):
+
+class ChangeSetCommented(Event, topics="changes"):
     """Its comments changed; it has `comments` of them now."""
 
     session_id: str
     comments: int
+
+    def sentence(self) -> str:
+        return f"changes {self.subject} have {count(self.comments, 'comment')}"
 
 
 class LandingUndone(Event, topics="changes place phase"):
@@ -158,7 +182,7 @@ class LandingUndone(Event, topics="changes place phase"):
 
 
 class ValidationFailed(Event):
-    """Healing was given up: `failing` tests stay red, after so many `attempts` and micro-dollars (SPEC 4.9)."""
+    """An agent gave up on the `failing` tests, after so many `attempts` and micro-dollars (SPEC 4.9)."""
 
     agent: str
     attempts: int
@@ -172,7 +196,7 @@ class ValidationFailed(Event):
 
 
 class ValidationHealed(Event):
-    """What an agent broke, it mended: `failing` tests were red at its first attempt (SPEC 4.9)."""
+    """An agent fixed the tests that were `failing` after its first attempt (SPEC 4.9)."""
 
     agent: str
     attempts: int
@@ -184,18 +208,21 @@ class ValidationHealed(Event):
         return f"{self.agent} fixed {_failing(self.failing)} after {spent}"
 
 
-class RetryRepeated(Event, says="{agent} tried again, and the same tests failed: {failing:joined}"):
-    """A try to heal left exactly the same tests red as the one before (SPEC 4.9)."""
+class RetryRepeated(Event):
+    """After another attempt exactly the same tests fail as before it (SPEC 4.9)."""
 
     agent: str
     attempts: int
     cost: int
     failing: tuple[str, ...]
 
+    def sentence(self) -> str:
+        return f"{self.agent} tried again, and the same tests failed: {name_list(self.failing)}"
+
 
 class WorkOverlapped(Event):
-    """What two sessions changed touches the same files; `conflicting` ones would not land after each other. `subject`
-    is the change set that came later, `other` the one that waits already."""
+    """Two sessions changed the same `files`; of the `conflicting` ones only one version can land. `subject` is the
+    later change set, `other` the one that was waiting."""
 
     session_id: str
     agent: str
@@ -205,24 +232,31 @@ class WorkOverlapped(Event):
     conflicting: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        overlap = f"changes {self.subject} and {self.other} touch the same files: {joined(self.files)}"
+        overlap = f"changes {self.subject} and {self.other} touch the same files: {name_list(self.files)}"
         return f"{overlap}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else overlap
 
 
-class AgentErred(Event, says="{agent} in session {subject}: {tool:or the agent} failed, {message}"):
-    """A tool call of an agent's failed in a way that it cannot have meant, or its model or program did."""
+class AgentErred(Event):
+    """A tool call of an agent failed by mistake, or its model or program failed."""
 
     agent: str
     tool: str
     message: str
 
+    def sentence(self) -> str:
+        return f"{self.agent} in session {self.subject}: {self.tool or 'the agent'} failed, {self.message}"
 
-class ToolsUsed(Event, says="{agent} made {calls:count tool call} in session {subject}: {calls:joined}"):
+
+class ToolsUsed(Event):
     """The tool calls of a session in order, each as `tool` or `exec:program word`; at most 500."""
 
     agent: str
     calls: tuple[str, ...]
 
+    def sentence(self) -> str:
+        calls = f"{count(len(self.calls), 'tool call')} in session {self.subject}"
+        return f"{self.agent} made {calls}: {name_list(self.calls)}"
+
 
 def _failing(tests: tuple[str, ...]) -> str:
-    return f"{count(len(tests), 'failing test')} ({joined(tests)})" if tests else "failing tests"
+    return f"{count(len(tests), 'failing test')} ({name_list(tests)})" if tests else "failing tests"
