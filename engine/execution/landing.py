@@ -206,13 +206,13 @@ def find_changed(root: Beneath, *plans: Plan) -> list[str]:
     return list(dict.fromkeys(changed))
 
 
-def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> None:
-    """Change the files by `plan`.
+def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
+    """Change the files by `plan`. Returns the `mtime_ns` of every path that was written.
 
     Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it fails; then everything is
     rolled back. Raises `NotRestored` when the rollback failed as well, and must be tried again.
     """
-    carried_out: list[Entry] = []
+    carried_out: dict[Entry, int] = {}
     try:
         temporaries = _prepare(root, plan, contents, step)
         if changed := find_changed(root, plan):
@@ -231,6 +231,7 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     for folder in {entry.path.rpartition("/")[0] for entry in plan.entries}:
         if root.is_folder(folder):
             root.sync_folder(folder)
+    return {entry.path: time for entry, time in carried_out.items() if entry.after.exists}
 
 
 def settle_plan(root: Beneath, plan: Plan) -> Plan:
@@ -240,9 +241,15 @@ def settle_plan(root: Beneath, plan: Plan) -> Plan:
 
 
 def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
-    """The `mtime_ns` of every path that a plan wrote."""
+    """The present `mtime_ns` of every path that a plan wrote."""
     written = [entry.path for entry in plan.entries if entry.after.exists and entry.after != entry.before]
-    return {path: status.st_mtime_ns for path in written if (status := root.lstat(path)) is not None}
+    return {path: _modification_time(root, path) for path in written}
+
+
+def _modification_time(root: Beneath, path: str) -> int:
+    """The `mtime_ns` of a path, 0 when it is gone."""
+    status = root.lstat(path)
+    return 0 if status is None else status.st_mtime_ns
 
 
 def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
@@ -264,7 +271,7 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     result.changed_by_others += sorted(blocked)
     restored = tuple(entry for entry in to_restore if entry.path not in blocked)
     backwards = replace(plan.reversed(), entries=restored)
-    _commit_changes(root, backwards, _prepare(root, backwards, contents), step, [])
+    _commit_changes(root, backwards, _prepare(root, backwards, contents), step, {})
     result.restored = [entry.path for entry in restored]
     return result
 
@@ -274,7 +281,7 @@ def is_carried_out(root: Beneath, plan: Plan) -> bool:
     folders that a crash left are then removed."""
     if any(plan.observe_image(root, entry.path) != entry.after for entry in plan.entries):
         return False
-    _commit_changes(root, replace(plan, entries=()), {}, lambda name: None, [])
+    _commit_changes(root, replace(plan, entries=()), {}, lambda name: None, {})
     remove_temporaries(root, plan)
     return True
 
@@ -328,16 +335,16 @@ def _unlink(root: Beneath, path: str) -> None:
 
 
 def _commit_changes(
-    root: Beneath, plan: Plan, temporaries: dict[str, _Temporary], step: Step, carried_out: list[Entry]
+    root: Beneath, plan: Plan, temporaries: dict[str, _Temporary], step: Step, carried_out: dict[Entry, int]
 ) -> None:
     """Commit a plan: removals first (for a case-only rename, or a folder in place of a file), then folders, then new
-    contents. `carried_out` receives the entries."""
+    contents. `carried_out` receives the entries, each with the `mtime_ns` of what was written."""
     for entry in sorted(plan.entries, reverse=True):
         if not entry.after.exists and entry.before.exists:
             step(f"remove {entry.path}")
             _require_image(root, entry, plan)
             root.unlink(entry.path)
-            carried_out.append(entry)
+            carried_out[entry] = 0
     needed = {parent for entry in plan.entries if entry.after.exists for parent in parents(entry.path)}
     for folder, _ in sorted(plan.old_folders, reverse=True):
         if folder not in needed:
@@ -349,7 +356,7 @@ def _commit_changes(
             step(f"write {entry.path}")
             _require_image(root, entry, plan)
             _put_image(root, entry, temporaries[entry.path])
-            carried_out.append(entry)
+            carried_out[entry] = _modification_time(root, entry.path)
 
 
 def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:

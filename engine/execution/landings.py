@@ -316,7 +316,7 @@ class Landings(ChangeReader):
         intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
-            landing.carry_out(root, plan, partial(read_blobs, git), self._step)
+            written = landing.carry_out(root, plan, partial(read_blobs, git), self._step)
         except landing.NotRestored as error:
             raise Refusal(
                 "not_restored",
@@ -336,15 +336,18 @@ class Landings(ChangeReader):
                 raise Refusal("cannot_write", message, "free disk space or make it writable, then try again") from error
             raise
         self._step("files done")
-        changed = self._record(root, payload, plan, intent)
+        changed = self._record(root, payload, plan, written, intent)
         if changed.state is not ChangeState.WAITING:
             self.worktrees.remove(row.session_id)
         return changed
 
-    def _record(self, root: Beneath, payload: dict[str, Any], plan: landing.Plan, intent: int) -> ChangeSet:
-        """Record that the files are as planned, in the transaction that removes the intent with this `payload`."""
+    def _record(
+        self, root: Beneath, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int
+    ) -> ChangeSet:
+        """Record that the files are as planned, in the transaction that removes the intent with this `payload`.
+        `written` has the `mtime_ns` of the written files."""
         requested = ChangeState(payload["state"])
-        settled, written = landing.settle_plan(root, plan), landing.modification_times(root, plan)
+        settled = landing.settle_plan(root, plan)
 
         def decide(row: ChangeSetRow) -> Event:
             kept = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
@@ -384,7 +387,7 @@ class Landings(ChangeReader):
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if landing.is_carried_out(root, plan):
-                self._record(root, intent.payload, plan, intent.id)
+                self._record(root, intent.payload, plan, landing.modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
             rollback = landing.roll_back(root, plan, partial(read_blobs, git), self._step)
         drop_intent(self._database, intent.id)

@@ -106,6 +106,17 @@ class SessionRow(Row, table=True):
         """The session's assignment, whose digest is the permit's."""
         return value_of(self, Assignment, parameters=dict(self.parameters))
 
+    def set_result(self, result: SessionResult) -> None:
+        """Take over a session's state and what it brought."""
+        self.state, self.summary, self.error, self.facts = (
+            result.state.value,
+            result.summary,
+            result.error,
+            result.facts,
+        )
+        self.tokens, self.cost_microusd = result.tokens, result.cost
+        self.check_result = None if result.check is None else asdict(result.check)
+
     @property
     def about(self) -> dict[str, str]:
         """The fields that every event of the session has."""
@@ -259,10 +270,8 @@ class SessionStore:
                 if write is not None:
                     attach_changes(tx, session_id, write, cwd=cwd)
                 return False
-            row.summary, row.error, row.facts = result.summary, result.error, dict(result.facts)
-            row.tokens, row.cost_microusd, row.lines = result.tokens, result.cost, lines
-            row.check_result = None if result.check is None else asdict(result.check)
-            row.cwd = cwd or row.cwd
+            row.set_result(result)
+            row.lines, row.cwd = lines, cwd or row.cwd
             change_set = write(tx) if write is not None else ""
             row.change_set_id = change_set or None
             if change_set and result.state is not SessionState.SUCCEEDED:

@@ -1,13 +1,12 @@
 """Runs sessions (SPEC 3.8): approved work, each in its own thread, with a permit and within limits.
 
 Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
-reads the rows: queued sessions run, running ones become INTERRUPTED. `session_run.py` decides which may start; this
-module has the queue, the threads, the watch over running sessions, and the end of each.
+reads the rows: queued sessions run, running ones become INTERRUPTED. This module has the queue, the threads and the end
+of each session; `session_run.py` decides which may start, `session_watch.py` watches those that run.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import threading
@@ -20,15 +19,16 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import EventBus, FaultReported, SessionOutput
+from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.process_termination import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base, disk_shortage
+from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base
 from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels
 from engine.execution.session_run import Admission, run_session, session_result, with_worktree_fate
-from engine.execution.session_store import SessionRow, continued_session
+from engine.execution.session_store import SessionResult, SessionRow, continued_session
+from engine.execution.session_watch import SessionWatch
 from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.files import remove_folder
@@ -56,15 +56,6 @@ WAIT_INTERVAL_S = 0.5
 
 STOP_TIMEOUT_S = 0.9
 """Seconds after which a stopped session is ended without its thread (SPEC 3.7: 1 s)."""
-
-TICK_S = 0.1
-"""Seconds between two rounds of the watch: at most ten flushes and ten events a second for each session."""
-
-LIMIT_CHECK_TICKS = 2
-"""Ticks between two checks of limits and kill switch."""
-
-USAGE_CHECK_TICKS = 6
-"""Ticks between two checks of memory and processes, which read all processes of the machine."""
 
 FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
 """Seconds until the end of a session that could not be stored is tried again, at first and at most."""
@@ -101,10 +92,10 @@ class Sessions(Admission):
         self._queue: deque[SessionRow] = deque()
         self._live: dict[str, LiveSession] = {}
         self._ended: dict[str, threading.Event] = {}
-        self._late: set[str] = set()
-        """Sessions that are over, but whose end is not stored yet."""
+        self._unstored: dict[str, SessionResult] = {}
+        """The results of sessions that are over, but whose end is not stored yet."""
         self._threads: set[threading.Thread] = set()
-        self._watcher: threading.Thread | None = None
+        self._watch = SessionWatch(bus, stop_reason=self.stop_reason, stop=self._request_stop)
         self._closing = threading.Event()
         self._held_back = False
 
@@ -146,12 +137,12 @@ class Sessions(Admission):
         return self._view(self.row(session_id))
 
     def running(self) -> list[SessionView]:
-        """Sessions that run or are starting, oldest first, without those whose end is not stored yet."""
+        """Sessions that run or are starting, oldest first."""
         with self._lock:
             live_ids = set(self._live)
         rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in live_ids] if live_ids else []
         rows += self.rows(state=SessionState.RUNNING)
-        return [self._view(row) for row in reversed(rows) if row.id not in self._late]
+        return [view for view in map(self._view, reversed(rows)) if not view.state.over]
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
@@ -166,7 +157,8 @@ class Sessions(Admission):
         return self._reader.page(self._transcript_path(session_id), after=after, limit=limit)
 
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
-        """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
+        """Wait until the session is over, at most `timeout` seconds; the view says whether it is, also when its end
+        could not be stored."""
         with self._lock:
             ended = self._ended.get(session_id)
         if ended is not None:
@@ -299,10 +291,7 @@ class Sessions(Admission):
                 try:
                     live = self._live[row.id] = self._make_live_session(row, sandbox)
                     live.on_waiting = self._dispatch
-                    if self._watcher is None:  # it exists only while a session runs: an idle engine does not wake up
-                        watcher = threading.Thread(target=self._watch, name="clawpy-supervisor", daemon=True)
-                        watcher.start()  # before the session: nothing runs unwatched
-                        self._watcher = watcher
+                    self._watch.add(live)  # before it starts: nothing runs unwatched
                     self._start_thread(f"clawpy-{row.id}", partial(self._run, live))
                 except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
                     problem = str(error) or repr(error)
@@ -363,62 +352,17 @@ class Sessions(Admission):
     def _open_transcript(self, session_id: str) -> TranscriptWriter:
         return TranscriptWriter(self._transcript_path(session_id), self._clock, self._rails.secrets)
 
-    # Watching
-
-    def _watch(self) -> None:
-        """Write the transcripts of running sessions, publish their output, enforce limits and the kill switch."""
-        for tick in itertools.count(1):
-            with self._lock:
-                sessions = [*self._live.values()]
-                if not sessions:
-                    self._watcher = None
-                    return
-            try:
-                for live in sessions:
-                    self._write_transcript(live)
-                if tick % LIMIT_CHECK_TICKS == 0:
-                    self._enforce_limits(sessions, usage=tick % USAGE_CHECK_TICKS == 0)
-            except Exception:
-                # The thread goes on: without it no limit and no kill switch would work.
-                log.exception("watching running sessions failed")
-            time.sleep(TICK_S)
-
-    def _write_transcript(self, live: LiveSession) -> None:
-        try:
-            self._publish_output(live)
-        except OSError as error:
-            if live.stop_requested is None:
-                log.error("session %s ends, its transcript cannot be written: %s", live.id, error)
-                reason = f"its transcript cannot be written: {error.strerror}"
-                self._request_stop(live, StopRequest(SessionState.FAILED, reason))
-
-    def _publish_output(self, live: LiveSession) -> None:
-        """Write and publish the session's output since the last time. Raises OSError on a full disk."""
-        if text := live.transcript.flush():
-            workspace, last_line = live.assignment.workspace, live.transcript.lines
-            self._bus.publish(SessionOutput(subject=live.id, workspace=workspace, last_line=last_line, text=text))
-
-    def _enforce_limits(self, sessions: Sequence[LiveSession], *, usage: bool) -> None:
-        reason = self.stop_reason()
-        for live in sessions:
-            if live.stop_requested is not None:
-                continue
-            exceeded = live.exceeded_limit() or disk_shortage(live.scratch, live.folder)
-            if usage and not exceeded:
-                exceeded = live.processes.exceeded_limit()
-            if reason:
-                self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
-            elif exceeded:
-                self._request_stop(live, StopRequest(SessionState.FAILED, exceeded))
-
     # Ending
 
     def _request_stop(self, live: LiveSession, stop: StopRequest) -> None:
         """Stop a running session: its processes at once, its thread as soon as it notices."""
-        if live.stop(stop):
-            threading.Thread(
-                target=self._stop_processes, args=(live, stop), name=f"clawpy-end-{live.id}", daemon=True
-            ).start()
+        if not live.stop(stop):
+            return
+        work = partial(self._stop_processes, live, stop)
+        try:
+            threading.Thread(target=work, name=f"clawpy-end-{live.id}", daemon=True).start()
+        except RuntimeError:  # the machine has no thread left
+            work()
 
     def _stop_processes(self, live: LiveSession, stop: StopRequest) -> None:
         began = time.monotonic()
@@ -454,10 +398,10 @@ class Sessions(Admission):
         except Exception as error:  # it is reported and retried; until it is stored the row is RUNNING
             log.exception("the end of session %s could not be stored", session_id)
             failed = error
+            self._unstored[session_id] = result
+        self._watch.remove(session_id)
         with self._lock:
             self._live.pop(session_id, None)
-            if failed is not None:
-                self._late.add(session_id)
             ended = self._ended.pop(session_id, None)
         if live is not None:
             live.ended.set()
@@ -465,9 +409,15 @@ class Sessions(Admission):
             ended.set()
         self._dispatch()
         if failed is not None:
-            message = f"the end of session {session_id} could not be stored; it is tried again: {failed}"
-            self._report(session_id, message)
+            self._retry_end(session_id, store, failed)
+
+    def _retry_end(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
+        then = "it is tried again"
+        try:
             self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
+        except RuntimeError:  # the machine has no thread left
+            then = "the next start reports it as interrupted"
+        self._report(session_id, f"the end of session {session_id} could not be stored; {then}: {failed}")
 
     def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
         """Try to store the end of a session until it succeeds, for example after a full disk (SPEC 11.3). What is not
@@ -480,10 +430,9 @@ class Sessions(Admission):
                 log.warning("the end of session %s still cannot be stored: %s", session_id, error)
                 wait = min(2 * wait, MAX_RETRY_S)
             else:
+                self._unstored.pop(session_id, None)
                 self._report(session_id, f"the end of session {session_id} is stored now")
-                break
-        with self._lock:
-            self._late.discard(session_id)
+                return
 
     def _report(self, session_id: str, message: str) -> None:
         log.error("%s", message)
@@ -499,7 +448,7 @@ class Sessions(Admission):
             elif live is None or live.stop_requested is None:
                 transcript.append("error", sanitise(outcome.reason).split("\n"))
             if live:
-                self._publish_output(live)
+                self._watch.publish_output(live)
             transcript.close()
         except OSError as error:
             log.error("the transcript of session %s is not complete: %s", session_id, error)
@@ -507,7 +456,9 @@ class Sessions(Admission):
         return transcript.lines
 
     def _view(self, row: SessionRow) -> SessionView:
-        """The session's view, with its live values while it runs."""
+        """The session's view, with its live values while it runs, and its result while that could not be stored."""
+        if row.state == SessionState.RUNNING and (result := self._unstored.get(row.id)) is not None:
+            row.set_result(result)
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
             return with_worktree_fate(row.view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -231,6 +232,20 @@ def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
     world.repository.write("a.txt", "mine\n")
     world.changes.land(change.id, [FilePart("c.txt")])
     assert world.changes.landed(place) == []
+
+
+def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: World) -> None:
+    change = world.changed(edit)
+
+    def save(step: str) -> None:
+        if step == "write c.txt":  # after a.txt
+            world.repository.write("a.txt", "mine\n")
+            os.utime(world.root / "a.txt", ns=(1, 1))
+
+    world.step = save
+    world.changes.land(change.id)
+    assert world.changes.written_by_us(str(world.root))["a.txt"] != 1
+    assert world.changes.landed(str(world.root)) == []
 
 
 def test_the_undo_of_a_card_takes_back_every_part_or_none(world: World) -> None:

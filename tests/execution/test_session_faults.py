@@ -229,18 +229,18 @@ def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
     view = world.start(lambda live: "fine")
     until(lambda: len(tries) >= 2)
     assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
-    assert world.sessions.wait(view.id, 0).state is SessionState.RUNNING
+    assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     full.clear()
-    until(lambda: world.state(view) is SessionState.SUCCEEDED)
-    assert world.sessions.get(view.id).summary == "fine"
+    until(lambda: not world.sessions._unstored)
+    assert world.sessions.row(view.id).summary == "fine"
     assert len(world.watcher.ended) == 1
-    until(lambda: not world.sessions._late)
     messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]
     assert ["tried again" in messages[0], "is stored now" in messages[-1]] == [True, True]
 
 
+@pytest.mark.parametrize("has_threads", [True, False], ids=["retried", "no thread for a retry"])
 def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
-    make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch, has_threads: bool
 ) -> None:
     world = make_world()
     write = database.write
@@ -250,8 +250,16 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
             raise Refusal("disk_full", "the disk is full", "free some space")
         return write(work)
 
+    start = threading.Thread.start
+
+    def refuse_retry(thread: threading.Thread) -> None:
+        if has_threads or not thread.name.startswith("clawpy-late"):
+            return start(thread)
+        raise RuntimeError("can't start new thread")
+
     with monkeypatch.context() as patched:
         patched.setattr(database, "write", refuse)
+        patched.setattr(threading.Thread, "start", refuse_retry)
         view = world.start(lambda live: "fine")
         until(lambda: world.runner.begun and not world.sessions.running())
         began = time.monotonic()
@@ -290,7 +298,7 @@ def test_limits_hold_after_a_fault_in_looking_after_sessions(
         judged.set()
         raise ValueError("a fault")
 
-    monkeypatch.setattr(world.sessions, "_publish_output", faulty)
+    monkeypatch.setattr(world.sessions._watch, "publish_output", faulty)
     assert judged.wait(5)
     monkeypatch.undo()
     world.brakes.reason = "stopped"
