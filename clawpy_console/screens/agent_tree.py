@@ -98,13 +98,13 @@ def tree_nodes(
             Node(member.id, node.depth + 1, member, None, reasons.get(member.id, ""), member.id in matching, node.id)
             for member in members
         ]
-        unused = [member for member in members if member.id not in visible]
-        unused_count = sum(1 + len(ids_reached(below, agent.id)) for agent in unused) if fold_unused else 0
+        unused = [member for member in members if member.id not in visible] if fold_unused else []
+        folded = [id for agent in unused for id in (agent.id, *sorted(ids_reached(below, agent.id)))]
         with_unused = folds.is_open(f"{FOLD}{node.id}") or (node.agent is not None and node.id not in visible)
-        if unused_count < 2 or with_unused or node.id.startswith(GROUP):
+        if len(folded) < 2 or with_unused or node.id.startswith(GROUP):
             return rows
-        names = ", ".join(agent.id for agent in unused[:MAX_NAMES]) + (" …" if len(unused) > MAX_NAMES else "")
-        fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{unused_count:,} not used yet: {names}", above=node.id)
+        names = ", ".join(folded[:MAX_NAMES]) + (" …" if len(folded) > MAX_NAMES else "")
+        fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", above=node.id)
         return [*(row for row in rows if row.id in visible), fold]
 
     rows: list[Node] = []

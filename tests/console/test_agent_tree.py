@@ -42,7 +42,7 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     assert len(tree_nodes(agents, folds=Folds())) == 1 + FOLD_ABOVE  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
     assert drawn(tree_nodes(agents, folds=Folds())) == [
-        "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, w2, w3, w4, w5, w6",
+        "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, junior, w2, w3, w4, w5, w6",
     ]  # fmt: skip
     unfolded = drawn(tree_nodes(agents, folds=Folds(frozenset({"+ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
