@@ -16,7 +16,7 @@ from engine.frozen import frozen
 from engine.learning.candidates.records import Sources, record_id
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
-from engine.model.learnings import added_sentences, distil
+from engine.model.learnings import added_sentences, distil, normalise
 from engine.model.text import count, jaccard, quote
 from engine.storage.ledger import LedgerEntry
 
@@ -289,17 +289,17 @@ def _read_landing(reading: Reading) -> Records:
 
 
 def _read_kept_fact(reading: Reading) -> Records:
-    """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each fact of
-    its category that was kept before, up to four."""
+    """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each time
+    that the same was kept before, up to four."""
     kept = reading.sources.kept_fact(reading.entry.subject) if reading.get("by") == ["operator"] else None
     if kept is None or not kept.fact:
         return
-    cause = f"fact:{slug(kept.category) or 'other'}"
+    cause = f"fact:{'-'.join(normalise(kept.fact).split())[:80]}"
     before = reading.before(RecordKind.HUMAN_APPROVAL, cause, ("workspace", reading.entry.workspace))
     parts = (
         (65.0, f"you kept {quote(kept.fact, 120)} as a fact"),
         (10.0 * (kept.trust is not Trust.QUOTED), "in your own words, or measured"),
-        (5.0 * min(4, before), _before("a similar fact was kept", before)),
+        (5.0 * min(4, before), _before("the same fact was kept", before)),
     )
     details = {"kept": reading.entry.subject, "text": kept.fact, "trust": kept.trust.value}
     yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, parts, details, cause=cause)

@@ -26,6 +26,8 @@ from engine.model.adaptation import (
     RoutingHint,
     dedupe_key,
 )
+from engine.model.learnings import normalise
+from engine.model.text import jaccard
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
 """Statuses of candidates that nobody turned down."""
@@ -123,6 +125,9 @@ MAX_UNCORROBORATED = 45.0
 
 MEAN_WEIGHT, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
 
+MIN_FACT_SIMILARITY = 0.6
+"""Share of equal words (Jaccard) from which two facts support each other."""
+
 MIN_NEW_EVIDENCE = 3
 """Minimum number of new supporting records that reopen a rejected candidate."""
 
@@ -143,32 +148,44 @@ class Evaluation:
 
 
 def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
-    """`min(100, 0.85·mean + min(15, 5·n))` of the `scores` of supporting records; without any `drafted`, at most 45."""
-    if not scores:
-        return min(MAX_UNCORROBORATED, drafted)
-    return round(min(100.0, MEAN_WEIGHT * fmean(scores) + min(MAX_BONUS, BONUS * len(scores))), 6)
+    """`min(100, 0.85·mean + min(15, 5·n))` of the n highest `scores` of supporting records, for the best n; at least
+    `drafted`, of which 45 count. So one more supporting record never lowers it."""
+    strongest = sorted(scores, reverse=True)
+    supported = (
+        MEAN_WEIGHT * fmean(strongest[:number]) + min(MAX_BONUS, BONUS * number)
+        for number in range(1, len(strongest) + 1)
+    )
+    return round(min(100.0, max(min(MAX_UNCORROBORATED, drafted), *supported, 0.0)), 6)
 
 
 def supporting_records(
     candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]
 ) -> list[LearningRecord]:
-    """The records of the candidate's label and scope, without those of sessions that it was drafted from; of each
-    session the one with the highest score. In the order of `records`."""
+    """The records of the candidate's scope with its label, or with a fact similar to the one that it was drafted from;
+    without those of sessions that it was drafted from, and of each session the one with the highest score. In the order
+    of `records`."""
+    drafted = list(drafted)
     sessions = {record.session_id for record in drafted if record.session_id}
+    facts = [_fact_words(record) for record in drafted]
     own = set(candidate.drafted_from)
     best: dict[str, LearningRecord] = {}
     for record in records:
-        alike = (record.source_label, record.scope_type, record.scope_id) == (
-            candidate.source_label,
-            candidate.scope_type,
-            candidate.scope_id,
+        in_scope = (record.scope_type, record.scope_id) == (candidate.scope_type, candidate.scope_id)
+        is_alike = record.source_label == candidate.source_label or any(
+            jaccard(_fact_words(record), fact) >= MIN_FACT_SIMILARITY for fact in facts
         )
-        if not alike or record.id in own or (record.session_id and record.session_id in sessions):
+        is_drafted = record.id in own or (record.session_id and record.session_id in sessions)
+        if not in_scope or not is_alike or is_drafted:
             continue
         unit = record.session_id or record.id
         if unit not in best or record.score > best[unit].score:
             best[unit] = record
     return list(best.values())
+
+
+def _fact_words(record: LearningRecord) -> list[str]:
+    """The words of a fact that the operator kept; none for any other record."""
+    return normalise(record.details["text"]).split() if "kept" in record.details else []
 
 
 def evaluate(

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -220,11 +220,28 @@ def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
         (80.0, [80.0] * 3, 83.0),
         (80.0, [80.0] * 4, 83.0),  # the bonus ends at 15
         (80.0, [100.0] * 3, 100.0),
-        (80.0, [0.0] * 9, 15.0),
+        (0.0, [0.0] * 9, 15.0),
+        (80.0, [0.0] * 9, 45.0),  # not less than without support
+        (80.0, [90.0, 30.0], 81.5),  # nor less than with the strongest alone
     ],
 )
 def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
     assert corroborated_score(drafted, scores) == expected
+
+
+@given(st.floats(0, 100), st.lists(st.floats(0, 100), max_size=6), st.floats(0, 100))
+def test_another_supporting_record_never_lowers_a_score(drafted: float, scores: list[float], more: float) -> None:
+    assert corroborated_score(drafted, [*scores, more]) >= corroborated_score(drafted, scores)
+
+
+def test_kept_facts_support_each_other_only_if_they_say_much_the_same() -> None:
+    def fact(number: int, text: str) -> LearningRecord:
+        return record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
+
+    first = fact(1, "Decision: prices are stored as whole cents")
+    alike = fact(2, "decision: all prices are stored as whole cents!")
+    other = fact(3, "Decision: releases are tagged on Mondays")
+    assert supporting_records(candidate(first), [first], [first, alike, other]) == [alike]
 
 
 def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:

@@ -9,14 +9,14 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
-from engine.events import Event, WorkOverlapped
+from engine.events import ChangeSetLanded
 from engine.learning.candidates.candidates import load_candidates
-from engine.learning.candidates.records import ModelPrice, ModelsUsed
+from engine.learning.candidates.records import HealedTests
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.learning.candidates.world import AGENT, SHOP, World, retried
+from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, retried
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED
 
@@ -46,13 +46,6 @@ def measured(world: World) -> Candidate:
 def harms(world: World, candidate: str, verdict: str = "harms") -> None:
     overlay = next(one for one in world.shelf.active() if one.candidate_id == candidate)
     world.trials.seen[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
-
-
-def overlapped(session: str, conflicting: tuple[str, ...]) -> Event:
-    return WorkOverlapped(
-        subject=f"chg_{session}", workspace=SHOP, session_id=session, agent=AGENT, other="chg_0",
-        other_session_id="sess_0", files=("a.py",), conflicting=conflicting,
-    )  # fmt: skip
 
 
 def test_in_autonomous_mode_words_of_others_wait_for_the_operator(autonomous: World) -> None:
@@ -119,15 +112,21 @@ def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -
     assert one.status is PROMOTED
 
 
-def test_evidence_that_turns_against_it_takes_it_out_of_review(world: World) -> None:
-    world.told.used = ModelsUsed(ModelPrice("openai:big", 9), "koji-core", (ModelPrice("openai:small", 1),))
-    world.happened(overlapped("sess_1", ("a.py",)), overlapped("sess_2", ("a.py",)))
-    world.adaptation.run_round()
-    assert world.adaptation.candidates()[0].status is REVIEW
-    world.happened(*(overlapped(f"sess_{number}", ()) for number in range(3, 9)))  # the others could all land
+def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: World) -> None:
+    for session in ("sess_1", "sess_2"):
+        world.told.turned_green[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
+        world.told.summaries[session] = "Rounded once."
+        world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
-    assert (candidate.status, candidate.score < 60) == (CandidateStatus.DRAFTED, True)
+    assert candidate.status is REVIEW
+    world.told.taken_back |= {
+        record.session_id for record in world.adaptation.records() if record.id in candidate.corroborated_by
+    }
+    world.happened(retried("sess_3"))
+    world.adaptation.run_round()
+    (candidate,) = [each for each in world.adaptation.candidates() if each.id == candidate.id]
+    assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
     assert world.adaptation.waiting() == []
 
 

@@ -109,7 +109,7 @@ def permitted(answer: str, by: str = "") -> Event:
         (permitted("deny-once"), []),
         (permitted("allow-once", by="perm_0"), []),  # no new word of the operator's
         (LANDED, [("human_approval/change_set", "workspace", SHOP, 29.0)]),
-        (kept("fact_1"), [("human_approval/fact:preference", "workspace", SHOP, 65.0)]),
+        (kept("fact_1"), [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
         (kept("fact_1", by="nightly"), []),
         (kept("fact_gone"), []),
         (erred("sess_1"), [("agent_error/edit/no_match", "agent", AGENT, 60.0)]),

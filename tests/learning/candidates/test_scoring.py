@@ -97,7 +97,7 @@ def test_an_edit_weighs_by_its_words() -> None:
     ("trust", "before", "score"),
     [(Trust.QUOTED, 0, 65.0), (Trust.QUOTED, 1, 70.0), (Trust.OPERATOR, 0, 75.0), (Trust.QUOTED, 9, 85.0)],
 )
-def test_a_kept_fact_weighs_by_whose_words_it_is_and_by_how_many_were_kept_before(
+def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_before(
     trust: Trust, before: int, score: float
 ) -> None:
     told = Told(facts={"it": para_fact("Prices are cents.", trust=trust)})
