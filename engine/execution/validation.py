@@ -17,7 +17,7 @@ from engine.execution import trees
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowError, Job
 from engine.execution.runners.flows.steps import capitalised, count, describe_check, restore_tree, store_tree
-from engine.execution.runners.flows.test_runs import run_tests, toolchain_for
+from engine.execution.runners.flows.suite_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at

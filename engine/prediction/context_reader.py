@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.housekeeping import FullDisk
-from engine.execution.runners.flows.test_upkeep import measures_coverage
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
+from engine.execution.runners.toolchains.python_projects import measures_coverage
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.flows.test_runs import how_to_run_tests
+from engine.execution.runners.flows.suite_runs import how_to_run_tests
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git
 from engine.git.github import GitHub

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
-from engine.execution.runners.flows.test_runs import TEST_FILE
+from engine.execution.runners.flows.failure_causes import TEST_FILE
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.model import SessionState
 from engine.model.text import count, listing, moment, plain

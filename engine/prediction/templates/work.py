@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from engine.execution.runners.flow_registry import ALIASES, named_flow
-from engine.execution.runners.flows.test_upkeep import format_line_ranges
+from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
 from engine.model.text import count, moment, plain, span

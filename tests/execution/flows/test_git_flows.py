@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from engine.clock import FakeClock
 from engine.execution.runners.flow import CannotRun, FlowError
-from engine.execution.runners.flows.history import ComparedBranch
+from engine.execution.runners.flows.branches import ComparedBranch
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 

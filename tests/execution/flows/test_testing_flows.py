@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import FlowError
-from engine.execution.runners.flows.test_runs import Cause, cause_of, how_to_run_tests
-from engine.execution.runners.flows.test_upkeep import add_skip_mark
+from engine.execution.runners.flows.failure_causes import Cause, cause_of
+from engine.execution.runners.flows.suite_runs import how_to_run_tests
+from engine.execution.runners.flows.unreliable_tests import add_skip_mark
 from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.git.leftovers import Quarantined, quarantined_in_file

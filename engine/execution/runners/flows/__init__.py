@@ -10,31 +10,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
-from engine.execution.runners.flows.bisection import Bisect, TimeTests
+from engine.execution.runners.flows.branches import KeepCommits, LookAtStash, RehearseAutosquash, ReportBranches
+from engine.execution.runners.flows.broken_tests import ApplyFix, Bisect, RehearseRevert
 from engine.execution.runners.flows.documents import DraftChangelog, WriteAgentsMd
-from engine.execution.runners.flows.history import (
-    LookAtPullRequest,
-    LookAtRelease,
-    LookTogether,
-    ReportBranches,
-    SummariseDay,
-)
+from engine.execution.runners.flows.failure_causes import NarrowFailures
+from engine.execution.runners.flows.history import LookAtPullRequest, LookAtRelease, LookTogether, SummariseDay
 from engine.execution.runners.flows.leftovers import LookAtMentions, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.maintenance import PrepareEnvironment, ReclaimSpace, UndoLanding, UpdateLock
-from engine.execution.runners.flows.rehearsals import (
-    ApplyFix,
-    ForecastConflicts,
-    KeepCommits,
-    LookAtStash,
-    RehearseAutosquash,
-    RehearseMerge,
-    RehearseRevert,
-)
-from engine.execution.runners.flows.test_upkeep import Quarantine, UncoveredLines
-from engine.execution.runners.flows.testing import CheckCleanHead, HuntFlakes, NarrowFailures, RunTests
-from engine.execution.runners.flows.unfinished_operation import UnfinishedOperation
+from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
+from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
+from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
 
 _FLOW_CLASSES: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,

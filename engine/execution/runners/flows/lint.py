@@ -30,7 +30,7 @@ from engine.execution.runners.flows.steps import (
     restore_tree,
     store_tree,
 )
-from engine.execution.runners.flows.test_runs import find_project, run_command
+from engine.execution.runners.flows.suite_runs import find_project, run_command
 from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Linter, first_missing

@@ -1,43 +1,55 @@
-"""Flows that run tests: those of a change, failing ones by cause, the same many times, those of HEAD alone."""
+"""Flows that test your changes: the tests of changed files, HEAD alone, and changed lines that no test runs."""
 
 from __future__ import annotations
 
-import shlex
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place, ProjectFlow, RepoPath, TestId
+from engine.execution.runners.flow import (
+    CannotRun,
+    FlowError,
+    FlowResult,
+    Job,
+    Place,
+    ProjectFlow,
+    RepoPath,
+    TestId,
+)
+from engine.execution.runners.flows.failure_causes import find_signatures
+from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.steps import (
     capitalised,
     count,
     describe_check,
     in_project,
     join_names,
+    last_line,
     read_commit,
     reset_worktree,
     resolve_commit,
     restore_tree,
     store_tree,
 )
-from engine.execution.runners.flows.test_runs import (
-    Cause,
+from engine.execution.runners.flows.suite_runs import (
     all_tests,
-    cause_of,
     combine_checks,
-    find_signatures,
     find_toolchains,
     run_test_plan,
     run_tests,
     toolchain_for,
 )
+from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.frozen import frozen
+from engine.execution.runners.toolchains.tool_table import Command
+from engine.files import read_plain
 from engine.model import CheckResult
 
-# -- Run the tests that belong to changed files -------------------------------------------------------------------
+# -- Run the tests that belong to changed files ---------------------------------------------------------------------
 
 MAX_TARGETS = 400
 """Maximum number of tests in a command; with more the whole suite is run."""
@@ -116,197 +128,7 @@ class RunTests(ProjectFlow):
         return plan or [(tool, []) for tool in tools]
 
 
-# -- Group failing tests by their cause, and see which of them fail alone -----------------------------------------
-
-MAX_ALONE = 20
-"""Maximum number of tests that are run alone; the first of each cause comes before others."""
-
-
-class NarrowFailures(ProjectFlow):
-    """Runs the failing tests again, groups them by cause, and runs the first of each group alone."""
-
-    name = "narrow_failures"
-    label = "Narrow down failures"
-    place = Place.CHECK
-    tests: list[TestId] = Field(
-        min_length=1, max_length=200, description="ids of failing tests, as their tool has them"
-    )
-
-    def describe(self) -> str:
-        tests = self.tests
-        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} failing tests"
-        return f"Run {subject} alone and group the failures by cause{in_project(self.project)}"
-
-    def run(self, job: Job) -> FlowResult:
-        tests = self.tests
-        tool = toolchain_for(find_toolchains(job, self.project), tests, single=True)
-        texts: dict[str, str] = {}
-        check = run_tests(job, tool, tests, texts=texts)
-        if check.green or not check.failing:
-            why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
-            return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
-        causes: dict[Cause, list[str]] = {}
-        for test in check.failing:
-            causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
-        groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
-        alone = self._run_alone(job, tool, groups, len(tests))
-        marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
-        for cause, failing in groups:
-            job.say(f"{count(len(failing), 'test')}: {cause!s}")
-            job.say_list([f"{test}{marks[alone.get(test)]}" for test in failing], 5, indent="    ")
-        passed = [test for test in tests if test not in check.failing and "::" in test]
-        if passed:
-            job.say(
-                f"{join_names(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance"
-            )
-        command = _shell_command(job, tool, [failing[0] for _, failing in groups])
-        job.say(f"The smallest selection that shows every cause: {command}")
-        dependent = [test for test, fails in alone.items() if not fails]
-        signatures, messages = find_signatures(texts, check.failing, tool.folder)
-        return FlowResult(
-            _summarise_causes(groups, dependent),
-            check=check,
-            facts={
-                "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups],
-                "alone": alone,
-                "signatures": signatures,
-                "messages": messages,
-                "command": command,
-            },
-        )
-
-    def _run_alone(
-        self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], requested: int
-    ) -> dict[str, bool]:
-        """Whether each test fails when it runs alone, the first of each cause first."""
-        firsts = [failing[0] for _, failing in groups]
-        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
-        if requested == 1:
-            return dict.fromkeys(order, True)
-        fails_alone: dict[str, bool] = {}
-        for test in order:
-            try:
-                fails_alone[test] = not run_tests(job, tool, [test], quiet=True).green
-            except CannotRun as error:
-                job.say(f"{test} cannot run alone: {error.message}")
-        return fails_alone
-
-
-def _summarise_causes(groups: Sequence[tuple[Cause, list[str]]], dependent: Sequence[str]) -> str:
-    """The failures and their causes; `dependent` are tests that pass alone."""
-    failures = sum(len(failing) for _, failing in groups)
-    causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
-    if len(groups) == 1:
-        causes = [str(groups[0][0])]
-    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
-    if dependent:
-        summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
-    return summary
-
-
-def _shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
-    """The command with which the operator can run these tests."""
-    if tool.name == "pytest":
-        return f"pytest {shlex.join(tests)}"
-    argv = tool.test_command(tests, job.scratch / "report.xml").argv
-    return shlex.join(part for part in argv if str(job.scratch) not in part)
-
-
-# -- Run the same tests many times and find those that sometimes fail ---------------------------------------------
-
-
-@frozen
-class TestTally:
-    """The results of one test over all runs."""
-
-    test: str
-    runs: int
-    failed: int
-    mean_seconds: float
-
-    @property
-    def verdict(self) -> str:
-        """`steady` for a test that never failed, `broken` for one that always did, else `flaky`."""
-        if self.failed == 0:
-            return "steady"
-        return "broken" if self.failed == self.runs else "flaky"
-
-
-def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
-    """The tally of each test in a series of runs: the highest share of failures first, then the slowest."""
-    times: dict[str, list[float]] = {}
-    failed: dict[str, int] = {}
-    for check in checks:
-        seconds = dict(check.durations)
-        for test in {*seconds, *check.failing}:
-            times.setdefault(test, []).append(seconds.get(test, 0.0))
-            failed[test] = failed.get(test, 0) + (test in check.failing)
-    tallies = [
-        TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()
-    ]
-    return sorted(tallies, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
-
-
-class HuntFlakes(ProjectFlow):
-    """Runs the given tests again and again in the same order."""
-
-    name = "hunt_flakes"
-    label = "Hunt flaky tests"
-    place = Place.CHECK
-    tests: list[TestId] = Field(min_length=1, max_length=200, description="ids of the tests, as their tool names them")
-    times: int = Field(default=20, ge=2, le=500, description="how many times each is run")
-
-    def describe(self) -> str:
-        tests = self.tests
-        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
-        return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
-
-    def run(self, job: Job) -> FlowResult:
-        tool = toolchain_for(find_toolchains(job, self.project), self.tests, single=True)
-        checks: list[CheckResult] = []
-        for number in range(1, self.times + 1):
-            check = run_tests(job, tool, self.tests, quiet=number > 1)
-            checks.append(check)
-            bad = f"{count(check.failed + check.errors, 'failure')}" if not check.green else "all passed"
-            job.say(f"run {number} of {self.times}: {bad} in {check.seconds:.2f} s")
-        tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
-        for result in tallies:
-            ran = f"failed {result.failed} of {result.runs}  mean {result.mean_seconds:.3f} s"
-            job.say(f"{result.verdict:>7}  {ran}  {result.test}")
-        flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
-        return FlowResult(
-            summary=_summarise_tallies(tallies, self.times),
-            check=checks[-1],
-            sound=not any(result.failed for result in tallies),
-            facts={
-                "times": self.times,
-                "tests": [{**asdict(result), "verdict": result.verdict} for result in tallies],
-            }
-            | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
-        )
-
-
-def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
-    """One tally for all tests, for a tool that names only failures (cargo) and had none."""
-    if not any(check.passed for check in checks):
-        raise FlowError(f"{tool} ran none of these tests", "take the ids from the output of a run")
-    mean = sum(check.seconds for check in checks) / len(checks)
-    return [TestTally(join_names(tests, 3), len(checks), 0, round(mean, 4))]
-
-
-def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
-    parts = []
-    for verdict in ("flaky", "broken"):
-        names = [f"{result.test} ({result.failed} of {result.runs})" for result in tallies if result.verdict == verdict]
-        if names:
-            parts.append(f"{len(names)} {verdict}: {join_names(names, 4)}")
-    steady = sum(result.verdict == "steady" for result in tallies)
-    if not parts:
-        return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
-    return "; ".join([*parts, f"{steady} steady"])
-
-
-# -- Does HEAD pass without the uncommitted files? -----------------------------------------------------------------
+# -- Does HEAD pass without the uncommitted files? ------------------------------------------------------------------
 
 MAX_COMPARED_TESTS = 50
 """With more failing tests than this they are not run again with the uncommitted files."""
@@ -371,3 +193,113 @@ class CheckCleanHead(ProjectFlow):
 def _changed_files(job: Job, head: str, tree: str) -> list[str]:
     """The files in which the snapshot differs from HEAD."""
     return job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree)
+
+
+# -- Find changed lines that no test runs, measured with the project's own coverage ---------------------------------
+
+MAX_REPORT_BYTES = 100_000_000
+
+_LIST_INSTALLED = (
+    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+)
+
+
+class UncoveredLines(ProjectFlow):
+    """Runs the tests with coverage, whose data goes to the scratch folder, and reports only lines that changed."""
+
+    name = "uncovered_lines"
+    label = "Find changed lines that no test runs"
+    place = Place.CHECK
+    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="changed source files")
+    whole: bool = Field(default=False, description="run the whole suite, not only the tests of these files")
+
+    def describe(self) -> str:
+        which = "the whole suite" if self.whole else "the tests"
+        return f"Run {which} with coverage, for {count(len(self.paths), 'changed file')}"
+
+    def run(self, job: Job) -> FlowResult:
+        tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)
+        if tool is None:
+            raise FlowError("only pytest can be measured, and this project's tests run with another tool")
+        changed = {
+            inside: lines
+            for path, lines in read_own_changes(job).lines
+            if path in self.paths
+            for inside in self.paths_inside([path])
+        }
+        if not changed:
+            return FlowResult("Nothing to measure: these files have no changed lines any more")
+        tests = [] if self.whole else all_tests(tool.tests_for(list(changed)))
+        check, missing = _measure(job, self.project, tool, tests, sorted(changed))
+        uncovered: dict[str, list[int]] = {}
+        for path, lines in sorted(changed.items()):
+            if path not in missing:
+                job.say(f"{path}: not measured, coverage is configured to leave it out")
+            elif hits := sorted(set(lines) & missing[path]):
+                uncovered[path] = hits
+                job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
+        facts: dict[str, object] = {"uncovered": uncovered, "whole": not tests}
+        if not uncovered:
+            summary = f"The tests run every measured changed line; {describe_check(check)}"
+            return FlowResult(summary, check=check, facts=facts)
+        if check.green:
+            facts["next"] = "let_agent_fix"
+        scope = "none of their tests runs" if tests else "no test runs"
+        number = sum(map(len, uncovered.values()))
+        files = join_names([f"{path} {format_line_ranges(lines)}" for path, lines in uncovered.items()], 3)
+        summary = f"{files}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
+        return FlowResult(summary, check=check, sound=False, facts=facts, full=not tests)
+
+
+def _measure(
+    job: Job, project: str, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
+) -> tuple[CheckResult, dict[str, set[int]]]:
+    """The result of the tests, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
+    interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
+    listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
+    installed = listing.output.split()
+    if not listing.ok or "coverage" not in installed:
+        folder = ProjectFolder.of_operator(job.workspace / project, job.workspace)
+        raise CannotRun(
+            "coverage is not installed in the project's environment", add_package_command(folder, "coverage")
+        )
+    data = job.scratch / "coverage.data"
+    folders = sorted({str(PurePosixPath(path).parent) for path in paths})
+    options = [f"--data-file={data}", f"--source={','.join(folders)}"]
+    # pytest-cov would replace our measurement, and workers of xdist would not be measured.
+    disabled = {"pytest_cov": "--no-cov", "xdist": "-n0"}
+    addopts = " ".join(option for plugin, option in disabled.items() if plugin in installed)
+
+    def wrap(command: Command) -> Command:
+        argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
+        return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": addopts})
+
+    check = run_tests(job, tool, tests, wrap=wrap)
+    return check, _uncovered_by_file(job, tool, interpreter, data)
+
+
+def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) -> dict[str, set[int]]:
+    """The lines that no test ran, by file, from coverage's `data`. Raises `CannotRun` when there is none."""
+    report = job.scratch / "coverage.json"
+    if not data.exists():  # `parallel` is configured: each process wrote a file of its own
+        job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
+    options = [f"--data-file={data}", "-o", str(report), "--fail-under=0", "--ignore-errors"]
+    done = job.run([interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
+    try:
+        files = json.loads(read_plain(report, MAX_REPORT_BYTES))["files"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CannotRun(
+            f"coverage measured nothing: {last_line(done.output)}", "run it in a terminal to see why"
+        ) from error
+    return {name.replace("\\", "/"): set(entry["missing_lines"]) for name, entry in files.items()}
+
+
+def format_line_ranges(lines: Sequence[int]) -> str:
+    """`3, 5-7` for 3, 5, 6, 7, which are in order."""
+    ranges: list[list[int]] = []
+    for line in lines:
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

@@ -345,3 +345,19 @@ def _find_environments(folder: Path, top: Path) -> Iterator[tuple[str, Path]]:
                 yield str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place
                 break
     yield from ((f"{manager}'s environment", place) for manager, place in managed_environments(folder))
+
+
+_COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+
+
+_SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
+
+
+def measures_coverage(folder: Path, interpreter: str) -> bool:
+    """Whether a project configured coverage and its environment has it. Reads files, starts nothing."""
+    home = Path(interpreter).parent.parent
+    if not any(next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")):
+        return False
+    if (folder / ".coveragerc").is_file():
+        return True
+    return any(_COVERAGE_SETTING.search(read_text(folder / name)) for name in _SETTINGS_FILES)

@@ -1,31 +1,45 @@
-"""Flows that run tests at other commits: to find the commit that broke a test, or to compare times."""
+"""Flows on a test that broke: find the commit that broke it, revert that commit, apply a fix that worked before."""
 
 from __future__ import annotations
 
 import re
-from statistics import median
 
 from pydantic import Field
 
-from engine.execution.runners.flow import CannotRun, FlowError, FlowResult, Job, Place, ProjectFlow, Revision, TestId
+from engine.execution.runners.flow import (
+    CannotRun,
+    FlowError,
+    FlowResult,
+    Job,
+    Line,
+    Place,
+    ProjectFlow,
+    Revision,
+    TestId,
+)
 from engine.execution.runners.flows.steps import (
+    conflict_line,
     count,
     describe_check,
     in_project,
     join_names,
+    last_line,
     read_commit,
     reset_worktree,
     resolve_commit,
+    restore_tree,
     show_diff,
+    try_git,
 )
-from engine.execution.runners.flows.test_runs import find_toolchains, run_tests, toolchain_for
+from engine.execution.runners.flows.suite_runs import find_toolchains, run_tests, toolchain_for, try_whole_suite
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.git import GitError
 from engine.git.commits import is_ancestor
 from engine.model import CheckResult
+from engine.model.adaptation import MAX_PATCH
 
-# -- Find the commit that broke a test, with git's own bisection --------------------------------------------------
+# -- Find the commit that broke a test, with git's own bisection ----------------------------------------------------
 
 _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 
@@ -155,72 +169,99 @@ def _git_bisect(job: Job, *arguments: str) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
-# -- Time tests at HEAD and at a commit where they were fast ------------------------------------------------------
-
-SLOWER_RATIO = 1.5
-"""A test is slower when it takes this many times as long, and longer than every earlier run."""
+# -- Revert one commit, and run the tests on the result -------------------------------------------------------------
 
 
-class TimeTests(ProjectFlow):
-    """Runs tests the same number of times at both commits, in a worktree."""
+class RehearseRevert(ProjectFlow):
+    """Reverts a commit. The result is a change set; no commit is made, no branch moves."""
 
-    name = "time_tests"
-    label = "Time tests"
-    place = Place.WORKTREE
-    tests: list[TestId] = Field(min_length=1, max_length=10, description="ids of the tests, as their tool names them")
-    fast: Revision = Field(description="a commit at which they were fast")
-    times: int = Field(default=5, ge=2, le=50, description="how often they run at each commit")
+    name = "rehearse_revert"
+    label = "Rehearse a revert"
+    place = Place.CHANGE_SET
+    commit: Revision = Field(description="the commit to revert")
+    test: TestId | None = Field(default=None, description="a test that fails because of it, as its tool names it")
 
     def describe(self) -> str:
-        which = f"{join_names(self.tests, 2)}{in_project(self.project)}"
-        return f"Time {which} at HEAD and at {self.fast[:10]}"
+        test = f"`{self.test}` and " if self.test else ""
+        return f"Revert {self.commit[:10]} in a worktree and run {test}the whole suite" + in_project(self.project)
 
     def run(self, job: Job) -> FlowResult:
-        head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
-        tools = find_toolchains(job, self.project)
-        tool = toolchain_for(tools, self.tests, single=True)
-        with linked_packages(job, tools):
-            before = self._time_tests_at(job, tool, fast)
-            now = self._time_tests_at(job, tool, head)
-        comparisons = []
-        slower = 0
-        for test in [test for test in now if test in before]:
-            old, new = before[test], now[test]
-            is_slower = median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
-            slower += is_slower
-            ratio = "not slower"
-            if is_slower:
-                ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
-            comparisons.append(
-                f"{test} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
+        culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
+        name = str(read_commit(job.git, culprit))
+        facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
+        if not is_ancestor(job.git, culprit, head):
+            raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
+        show_diff(job, culprit)
+        start = job.git.text("rev-parse", "HEAD")
+        parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
+        mainline = ("--mainline", "1") if len(parents) > 1 else ()
+        reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
+        if reverted.conflicts:
+            for path, places in reverted.conflicts.items():
+                job.say(conflict_line(path, places))
+            reset_worktree(job, start)  # files with markers in them are nothing to land
+            job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
+            facts["conflicts"] = [*reverted.conflicts]
+            return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
+        if reverted.error:
+            raise FlowError(f"git cannot revert it: {reverted.error}")
+        if reverted.tree == job.git.text("rev-parse", f"{start}^{{tree}}"):
+            return FlowResult(f"Nothing to revert: no changes of {name} are left", facts=facts)
+        job.say("The revert is clean")
+        check, outcome = try_whole_suite(job, self.project)
+        if self.test and check is not None:
+            failed = self.test in check.failing
+            outcome = (
+                f"{', but' if failed else ' and'} `{self.test}` {'still fails' if failed else 'then passes'}{outcome}"
             )
-            job.say(comparisons[-1])
-        if not comparisons:
-            raise FlowError("none of these tests ran at both commits", "name tests that both commits have")
-        if slower:
-            job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
-        facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
-        return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
-
-    def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
-        """Seconds of each test in each run at a commit."""
-        reset_worktree(job, revision)
-        job.say(f"At {read_commit(job.git, revision)}")
-        durations: dict[str, list[float]] = {}
-        for number in range(self.times):
-            try:
-                check = run_tests(job, tool, self.tests, quiet=number > 0)
-            except CannotRun as error:
-                raise FlowError(
-                    f"the tests cannot run at {revision[:10]}: {error.message}", "name another commit"
-                ) from error
-            if not check.green:
-                raise FlowError(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
-            for test, seconds in check.durations:
-                durations.setdefault(test, []).append(round(seconds, 3))
-        return durations
+        reset_worktree(job, start)
+        restore_tree(job, reverted.tree)  # without the files that the tests wrote
+        return FlowResult(f"{name} reverts cleanly{outcome}", check=check, facts=facts, full=check is not None)
 
 
-def _format_spread(seconds: list[float]) -> str:
-    """`2.1 s (2.0 to 2.3)`: the median and both ends."""
-    return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+# -- Apply a fix that worked before, and run the tests that show it -------------------------------------------------
+
+NEXT_AFTER_FAILED_FIX = "still_red"
+"""The flow that follows a fix that did not help."""
+
+
+class ApplyFix(ProjectFlow):
+    """Applies a fix as a three-way merge, so that it also fits code that moved. The result is a change set. A fix that
+    conflicts, or with which the tests still fail, leaves nothing and is a failure."""
+
+    name = "apply_fix"
+    label = "Apply a fix that worked before"
+    place = Place.CHANGE_SET
+    fix: Line = Field(description="id of the fix, as `clawpy candidates` lists it")
+    tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of tests that must pass with it")
+    patch: str = Field(min_length=1, max_length=MAX_PATCH, description="the fix as a diff of git")
+
+    def describe(self) -> str:
+        return f"Apply the fix {self.fix} in a worktree and run {join_names(self.tests, 2)}" + in_project(self.project)
+
+    def run(self, job: Job) -> FlowResult:
+        facts = {"fix": self.fix, "tests": self.tests}
+        failed = facts | {"next": NEXT_AFTER_FAILED_FIX}
+        start = job.git.text("rev-parse", "HEAD")
+        file = job.scratch / "fix.patch"
+        file.write_text(self.patch, encoding="utf-8", newline="")
+        for line in self.patch.splitlines():
+            job.say(line)
+        applied = try_git(job, "apply", "--3way", "--whitespace=nowarn", str(file))
+        if not applied.tree:
+            reset_worktree(job, start)  # files with markers in them are nothing to land
+            why = f"it conflicts in {applied.files}" if applied.conflicts else last_line(applied.error)
+            return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
+        if applied.tree == job.git.text("rev-parse", f"{start}^{{tree}}"):
+            summary = "The files already have this fix, so the failure has another cause"
+            return FlowResult(summary, sound=False, facts=failed)
+        job.say("The fix applies")
+        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
+        check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
+        reset_worktree(job, start)
+        names = join_names(self.tests, 2)
+        if set(self.tests) & set(check.failing) or not check.passed:
+            outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
+            return FlowResult(f"{outcome}: {describe_check(check)}", sound=False, facts=failed)
+        restore_tree(job, applied.tree)  # without the files that the tests wrote
+        return FlowResult(f"The fix applies and {names} passes: {describe_check(check)}", check=check, facts=facts)

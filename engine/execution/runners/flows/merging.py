@@ -1,29 +1,207 @@
-"""The flow that finishes an unfinished merge, rebase, cherry-pick or revert with each side, or reports on a bisect."""
+"""Flows on merges and their conflicts: rehearse one, find the best order of several, finish one that is unfinished."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from engine.execution.runners.flow import FlowResult, Job, Place, ProjectFlow
+from engine.execution.runners.flow import (
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Place,
+    ProjectFlow,
+    Revision,
+)
 from engine.execution.runners.flows.steps import (
     LITERAL_PATHS,
+    REHEARSAL_AUTHOR,
     conflict_line,
     count,
     describe_check,
+    in_project,
     join_names,
     operator_git,
     read_commit,
     recent_commits,
     reset_worktree,
+    resolve_commit,
+    restore_tree,
+    try_git,
 )
-from engine.execution.runners.flows.test_runs import try_whole_suite
-from engine.git import Git
-from engine.git.merges import CONFLICT, Operation, Stage, conflicted, read_operation
+from engine.execution.runners.flows.suite_runs import try_whole_suite
+from engine.git import Git, GitError
+from engine.git.commits import is_ancestor
+from engine.git.merges import (
+    CONFLICT,
+    MAX_COLLIDING,
+    Operation,
+    Stage,
+    conflicted,
+    merge_trees,
+    read_operation,
+    separate_objects,
+)
+
+# -- Merge one branch into another, and run the tests on the result -------------------------------------------------
+
+MAX_REBASED_COMMITS = 200
+"""A rebase of more commits than this is not tried."""
+
+
+class RehearseMerge(ProjectFlow):
+    """Merges in a throw-away worktree; no branch moves."""
+
+    name = "rehearse_merge"
+    label = "Rehearse a merge"
+    place = Place.WORKTREE
+    source: Revision = Field(description="the branch to merge")
+    target: Revision = Field(description="the branch to merge into")
+    rebase: bool = Field(default=False, description="also check whether a rebase of the target would be clean")
+
+    def describe(self) -> str:
+        where = f", with the tests{in_project(self.project)}" if self.project else ""
+        return f"Rehearse merging {self.source} into {self.target}{where}"
+
+    def run(self, job: Job) -> FlowResult:
+        sides = {self.target: resolve_commit(job, self.target), self.source: resolve_commit(job, self.source)}
+        target, source = sides[self.target], sides[self.source]
+        facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
+        if is_ancestor(job.git, source, target):
+            return FlowResult(f"Nothing to merge: {self.target} already has all of {self.source}", facts=facts)
+        reset_worktree(job, target)
+        for name, commit in sides.items():
+            job.say(f"{name} is at {read_commit(job.git, commit)}")
+        merged = try_git(job, "merge", "--no-commit", "--no-ff", "--no-verify", source)
+        check = None
+        if merged.conflicts:
+            base = job.git.text("merge-base", source, target, allowed=(0, 1))
+            for path, places in merged.conflicts.items():
+                job.say(conflict_line(path, places))
+                for name, tip in sides.items():
+                    for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
+                        job.say(f"          {name}: {line}")
+            facts["conflicts"] = [*merged.conflicts]
+            summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
+        elif merged.error:
+            raise FlowError(f"git cannot merge them: {merged.error}")
+        else:
+            job.say("The merge is clean")
+            check, outcome = try_whole_suite(job, self.project)
+            summary = f"{self.source} merges cleanly into {self.target}{outcome}"
+        if self.rebase:
+            facts["rebase"] = rebase = self._try_rebase(job, source, target)
+            facts["commands"] = commands = [f"git {verb} {shlex.quote(self.source)}" for verb in ("merge", "rebase")]
+            job.say(f"On {self.target}: `{commands[0]}`, or `{commands[1]}`")
+            summary = f"{summary}; {rebase}"
+        reset_worktree(job, target)
+        if merged.tree:
+            restore_tree(job, merged.tree)  # the result is recorded for the state of the worktree
+        return FlowResult(summary, check=check, sound=not merged.conflicts, facts=facts, full=check is not None)
+
+    def _try_rebase(self, job: Job, source: str, target: str) -> str:
+        """The outcome of a rebase of the target, in words."""
+        own = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
+        merges = job.git.text("rev-list", "--count", "--merges", f"{source}..{target}")
+        if own > MAX_REBASED_COMMITS or merges != "0":
+            return "a rebase was not tried: " + ("the commits include merges" if merges != "0" else f"{own} commits")
+        reset_worktree(job, target)
+        rebased = try_git(job, "rebase", "--no-autosquash", source)
+        outcome = rebased.stop or f"of {count(own, 'commit')} would be clean"
+        job.say(f"A rebase {outcome}")
+        return f"a rebase {outcome}"
+
+
+# -- Find the branches that will conflict, by git's own merge without touching a file -------------------------------
+
+MAX_PAIRED_BRANCHES = 5
+"""Number of newest branches that are also tried with each other: ten pairs."""
+
+
+class ForecastConflicts(Flow):
+    """Tries each branch with the base, the newest with each other, and branches that conflict in every order."""
+
+    name = "forecast_conflicts"
+    label = "Forecast conflicts"
+    place = Place.OPERATOR_TREE
+    base: Revision = Field(description="the branch that they will be merged into")
+    branches: list[Revision] = Field(min_length=1, max_length=40, description="the branches to try")
+
+    def describe(self) -> str:
+        names = join_names(self.branches, 3)
+        return f"Find the order of merging {names} into {self.base} with the least conflict"
+
+    def run(self, job: Job) -> FlowResult:
+        tips = {name: resolve_commit(job, name) for name in dict.fromkeys([self.base, *self.branches])}
+        age = {name: int(job.git.text("show", "--no-patch", "--format=%ct", tips[name])) for name in self.branches}
+        newest = sorted(age, key=lambda name: -age[name])[:MAX_PAIRED_BRANCHES]
+        pairs = [(branch, self.base) for branch in age] + list(combinations(newest, 2))
+        tried = {pair: _conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
+        width = max(len(f"{branch} → {into}") for branch, into in tried)
+        for (branch, into), files in tried.items():
+            job.say(f"{f'{branch} → {into}':<{width}}  " + (f"✗ {join_names(files, 4)}" if files else "✓ clean"))
+        merges = [{"from": source, "into": into, "conflicts": list(files)} for (source, into), files in tried.items()]
+        facts: dict[str, object] = {"merges": merges}
+        conflicting = {pair: files for pair, files in tried.items() if files}
+        if not conflicting:
+            return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
+        colliding = [name for name in newest if any(name in pair for pair in conflicting)][:MAX_COLLIDING]
+        if len(colliding) < 2:
+            names = [
+                f"{source} with {into} ({count(len(files), 'file')})" for (source, into), files in conflicting.items()
+            ]
+            summary = f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {join_names(names, 3)}"
+            return FlowResult(summary, sound=False, facts=facts)
+        oldest_first = sorted(colliding, key=lambda name: age[name])
+        orders = _try_orders(job, tips[self.base], {name: tips[name] for name in oldest_first})
+        costs = {names: sum(map(len, conflicts)) for names, conflicts in orders.items()}
+        best = min(costs, key=lambda names: costs[names])  # the first among equals merges the oldest branch first
+        for place, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
+            job.say(
+                f"{place}. {name} into {self.base}: " + (f"conflicts in {join_names(files, 4)}" if files else "clean")
+            )
+        summary = f"Merge {', then '.join(best)}: {count(costs[best], 'file')} in conflict"
+        worst = max(costs.values())
+        summary += (
+            f"; the worst order has {worst}" if worst > costs[best] else " in any order, so the oldest goes first"
+        )
+        return FlowResult(summary, sound=False, facts=facts | {"order": list(best)})
+
+
+def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """For each order of merging the branches, the files in conflict when each branch's turn comes.
+
+    A file in conflict stays in the merged tree with its marks, so a later change to these lines conflicts again.
+    """
+    aside = separate_objects(job.git, job.scratch) | REHEARSAL_AUTHOR
+    merged: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {(): (target, ())}
+    orders = {}
+    for names in permutations(tips):
+        begins = [names[:end] for end in range(1, len(names) + 1)]
+        for done in begins:
+            if done not in merged:
+                onto, theirs = merged[done[:-1]][0], tips[done[-1]]
+                tree, files = merge_trees(job.git, onto, theirs, aside)
+                parents = ("-p", onto, "-p", theirs)
+                merged[done] = job.git.text("commit-tree", tree, *parents, "-m", "tried", environment=aside), files
+        orders[names] = [merged[done][1] for done in begins]
+    return orders
+
+
+def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:
+    try:
+        return merge_trees(job.git, target, source, separate_objects(job.git, job.scratch))[1]
+    except GitError as error:
+        raise FlowError(f"git cannot merge {source[:10]} into {target[:10]}: {error.stderr[-300:]}") from error
+
+
+# -- Finish an unfinished merge, rebase, cherry-pick or revert with each side, or report on a bisect ----------------
 
 MAX_LISTED_FILES = 50
 """Maximum number of files in conflict in the transcript."""

@@ -1,0 +1,233 @@
+"""Why tests fail: the cause that a test's output names, and the flow that groups failing tests by it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from engine.execution.runners.flow import (
+    CannotRun,
+    FlowResult,
+    Job,
+    Place,
+    ProjectFlow,
+    TestId,
+)
+from engine.execution.runners.flows.steps import (
+    capitalised,
+    count,
+    describe_check,
+    in_project,
+    join_names,
+)
+from engine.execution.runners.flows.suite_runs import (
+    find_toolchains,
+    run_tests,
+    toolchain_for,
+)
+from engine.execution.runners.toolchains.project_tools import (
+    Toolchain,
+)
+from engine.frozen import frozen
+
+# -- The cause of a failure, and a signature that similar failures share (pure) -------------------------------------
+
+MAX_SIGNATURES: Final = 50
+"""Maximum number of failing tests of a run that get a signature."""
+
+TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+"""Files of tests."""
+
+_ERROR_PATTERNS: Final = (
+    re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),
+    re.compile(r"^E\s+(assert\b.*)$", re.M),
+    re.compile(r"panicked at [^\n]*:\n\s*(.+)"),
+    re.compile(r"^\s*panic: (.+)$", re.M),
+    re.compile(r"^\s*(?:\[?[\w.]+\.)?(\w*(?:Error|Exception))\b(?: \[\w+\])?:?\s*(.*)$", re.M),
+    re.compile(r"^\s*\S+\.go:\d+: (.+)$", re.M),
+)
+
+_FRAME_PATTERNS: Final = (
+    (re.compile(r"^(?P<file>[^\s:][^:\n]*\.\w+):(?P<line>\d+): ", re.M), -1),
+    (re.compile(r"File \"(?P<file>[^\"]+)\", line (?P<line>\d+)"), -1),
+    (re.compile(r"panicked at (?P<file>[^\s:]+):(?P<line>\d+)"), 0),
+    (re.compile(r"^\s*at .*?\(?(?:file://)?(?P<file>[^\s()]+?):(?P<line>\d+):\d+\)?", re.M), 0),
+    (re.compile(r"^\s*(?P<file>\S+\.\w+):(?P<line>\d+)\b", re.M), 0),
+)
+
+_THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
+
+
+@frozen
+class Cause:
+    """The cause of a failure; equal for failures with the same cause."""
+
+    kind: str
+    """The class of the error, "" for an assertion."""
+    message: str
+    """The message, without numbers, addresses and paths that differ from run to run."""
+    where: str
+    """The innermost line of the project's own code, "" when the output names none."""
+    printed: str = field(default="", compare=False)
+    """The message as it was printed."""
+
+    def __str__(self) -> str:
+        parts = [self.kind, self.printed or self.message]
+        description = ": ".join(filter(None, parts)) or "failed"
+        return f"{description[:120]}, at {self.where}" if self.where else description[:120]
+
+    def signature_of(self, test: str) -> str:
+        """The text that similar failures share: the error, its message, and the file that raised it, without the line.
+        An assertion in a test file concerns that `test` alone, which then replaces the file. "" when the output does
+        not tell the error or the file."""
+        file = self.where.rpartition(":")[0]
+        if not (self.kind or self.message) or not file:
+            return ""
+        return f"{self.kind or 'failed'}: {self.message} in {test if TEST_FILE.search(file) else file}"
+
+
+def cause_of(text: str, folder: str) -> Cause:
+    """The cause of a failure by its output. Numbers, addresses and paths in its message count as equal."""
+    text = text.replace(folder.rstrip("/") + "/", "")
+    kind = message = ""
+    for pattern in _ERROR_PATTERNS:
+        if match := pattern.search(text):
+            kind, message = match.groups() if len(match.groups()) == 2 else ("", match[1])
+            break
+    else:
+        message = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    where = ""
+    for pattern, which in _FRAME_PATTERNS:
+        own = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
+        if own:
+            where = f"{own[which]['file']}:{own[which]['line']}"
+            break
+    return Cause(kind, normalise_message(message), where, message.strip()[:200])
+
+
+def _is_third_party(file: str) -> bool:
+    return file.startswith("/") or _THIRD_PARTY_FILE.search(file) is not None
+
+
+def normalise_message(message: str) -> str:
+    """A message without numbers, addresses and paths, which differ from run to run."""
+    message = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b", "ADDRESS", message)
+    message = re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*", "/…", message)
+    return re.sub(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?", "N", message).strip()[:200]
+
+
+def find_signatures(
+    texts: Mapping[str, str], failing: Sequence[str], folder: Path
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The signature of each failing test that has one, and for each signature the cause of its first test, to be shown
+    in its place."""
+    signatures: dict[str, str] = {}
+    messages: dict[str, str] = {}
+    for test in failing[:MAX_SIGNATURES]:
+        cause = cause_of(texts.get(test, ""), str(folder))
+        if signature := cause.signature_of(test):
+            signatures[test] = signature
+            messages.setdefault(signature, str(cause))
+    return signatures, messages
+
+
+# -- The flow -------------------------------------------------------------------------------------------------------
+
+MAX_ALONE = 20
+"""Maximum number of tests that are run alone; the first of each cause comes before others."""
+
+
+class NarrowFailures(ProjectFlow):
+    """Runs the failing tests again, groups them by cause, and runs the first of each group alone."""
+
+    name = "narrow_failures"
+    label = "Narrow down failures"
+    place = Place.CHECK
+    tests: list[TestId] = Field(
+        min_length=1, max_length=200, description="ids of failing tests, as their tool has them"
+    )
+
+    def describe(self) -> str:
+        tests = self.tests
+        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} failing tests"
+        return f"Run {subject} alone and group the failures by cause{in_project(self.project)}"
+
+    def run(self, job: Job) -> FlowResult:
+        tests = self.tests
+        tool = toolchain_for(find_toolchains(job, self.project), tests, single=True)
+        texts: dict[str, str] = {}
+        check = run_tests(job, tool, tests, texts=texts)
+        if check.green or not check.failing:
+            why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
+            return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
+        causes: dict[Cause, list[str]] = {}
+        for test in check.failing:
+            causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
+        groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
+        alone = self._run_alone(job, tool, groups, len(tests))
+        marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
+        for cause, failing in groups:
+            job.say(f"{count(len(failing), 'test')}: {cause!s}")
+            job.say_list([f"{test}{marks[alone.get(test)]}" for test in failing], 5, indent="    ")
+        passed = [test for test in tests if test not in check.failing and "::" in test]
+        if passed:
+            job.say(
+                f"{join_names(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance"
+            )
+        command = _shell_command(job, tool, [failing[0] for _, failing in groups])
+        job.say(f"The smallest selection that shows every cause: {command}")
+        dependent = [test for test, fails in alone.items() if not fails]
+        signatures, messages = find_signatures(texts, check.failing, tool.folder)
+        return FlowResult(
+            _summarise_causes(groups, dependent),
+            check=check,
+            facts={
+                "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups],
+                "alone": alone,
+                "signatures": signatures,
+                "messages": messages,
+                "command": command,
+            },
+        )
+
+    def _run_alone(
+        self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], requested: int
+    ) -> dict[str, bool]:
+        """Whether each test fails when it runs alone, the first of each cause first."""
+        firsts = [failing[0] for _, failing in groups]
+        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
+        if requested == 1:
+            return dict.fromkeys(order, True)
+        fails_alone: dict[str, bool] = {}
+        for test in order:
+            try:
+                fails_alone[test] = not run_tests(job, tool, [test], quiet=True).green
+            except CannotRun as error:
+                job.say(f"{test} cannot run alone: {error.message}")
+        return fails_alone
+
+
+def _summarise_causes(groups: Sequence[tuple[Cause, list[str]]], dependent: Sequence[str]) -> str:
+    """The failures and their causes; `dependent` are tests that pass alone."""
+    failures = sum(len(failing) for _, failing in groups)
+    causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
+    if len(groups) == 1:
+        causes = [str(groups[0][0])]
+    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
+    if dependent:
+        summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
+    return summary
+
+
+def _shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
+    """The command with which the operator can run these tests."""
+    if tool.name == "pytest":
+        return f"pytest {shlex.join(tests)}"
+    argv = tool.test_command(tests, job.scratch / "report.xml").argv
+    return shlex.join(part for part in argv if str(job.scratch) not in part)

@@ -1,0 +1,327 @@
+"""Flows on tests that fail sometimes or became slow: repeat them, time them, skip them until a day."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date
+from statistics import median
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from engine.execution.runners.flow import (
+    CannotRun,
+    FlowError,
+    FlowResult,
+    Job,
+    Line,
+    Place,
+    ProjectFlow,
+    Revision,
+    TestId,
+)
+from engine.execution.runners.flows.steps import (
+    count,
+    describe_check,
+    in_project,
+    join_names,
+    read_commit,
+    reset_worktree,
+    resolve_commit,
+)
+from engine.execution.runners.flows.suite_runs import (
+    find_toolchains,
+    run_tests,
+    toolchain_for,
+)
+from engine.execution.runners.toolchains.installing import linked_packages
+from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.runners.toolchains.tool_table import is_inside
+from engine.files import read_plain
+from engine.frozen import frozen
+from engine.git.leftovers import UNTIL
+from engine.model import CheckResult
+
+# -- Run the same tests many times and find those that sometimes fail -----------------------------------------------
+
+
+@frozen
+class TestTally:
+    """The results of one test over all runs."""
+
+    test: str
+    runs: int
+    failed: int
+    mean_seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """`steady` for a test that never failed, `broken` for one that always did, else `flaky`."""
+        if self.failed == 0:
+            return "steady"
+        return "broken" if self.failed == self.runs else "flaky"
+
+
+def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
+    """The tally of each test in a series of runs: the highest share of failures first, then the slowest."""
+    times: dict[str, list[float]] = {}
+    failed: dict[str, int] = {}
+    for check in checks:
+        seconds = dict(check.durations)
+        for test in {*seconds, *check.failing}:
+            times.setdefault(test, []).append(seconds.get(test, 0.0))
+            failed[test] = failed.get(test, 0) + (test in check.failing)
+    tallies = [
+        TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()
+    ]
+    return sorted(tallies, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
+
+
+class HuntFlakes(ProjectFlow):
+    """Runs the given tests again and again in the same order."""
+
+    name = "hunt_flakes"
+    label = "Hunt flaky tests"
+    place = Place.CHECK
+    tests: list[TestId] = Field(min_length=1, max_length=200, description="ids of the tests, as their tool names them")
+    times: int = Field(default=20, ge=2, le=500, description="how many times each is run")
+
+    def describe(self) -> str:
+        tests = self.tests
+        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
+        return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
+
+    def run(self, job: Job) -> FlowResult:
+        tool = toolchain_for(find_toolchains(job, self.project), self.tests, single=True)
+        checks: list[CheckResult] = []
+        for number in range(1, self.times + 1):
+            check = run_tests(job, tool, self.tests, quiet=number > 1)
+            checks.append(check)
+            bad = f"{count(check.failed + check.errors, 'failure')}" if not check.green else "all passed"
+            job.say(f"run {number} of {self.times}: {bad} in {check.seconds:.2f} s")
+        tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
+        for result in tallies:
+            ran = f"failed {result.failed} of {result.runs}  mean {result.mean_seconds:.3f} s"
+            job.say(f"{result.verdict:>7}  {ran}  {result.test}")
+        flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
+        return FlowResult(
+            summary=_summarise_tallies(tallies, self.times),
+            check=checks[-1],
+            sound=not any(result.failed for result in tallies),
+            facts={
+                "times": self.times,
+                "tests": [{**asdict(result), "verdict": result.verdict} for result in tallies],
+            }
+            | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
+        )
+
+
+def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
+    """One tally for all tests, for a tool that names only failures (cargo) and had none."""
+    if not any(check.passed for check in checks):
+        raise FlowError(f"{tool} ran none of these tests", "take the ids from the output of a run")
+    mean = sum(check.seconds for check in checks) / len(checks)
+    return [TestTally(join_names(tests, 3), len(checks), 0, round(mean, 4))]
+
+
+def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
+    parts = []
+    for verdict in ("flaky", "broken"):
+        names = [f"{result.test} ({result.failed} of {result.runs})" for result in tallies if result.verdict == verdict]
+        if names:
+            parts.append(f"{len(names)} {verdict}: {join_names(names, 4)}")
+    steady = sum(result.verdict == "steady" for result in tallies)
+    if not parts:
+        return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
+    return "; ".join([*parts, f"{steady} steady"])
+
+
+# -- Time tests at HEAD and at a commit where they were fast --------------------------------------------------------
+
+SLOWER_RATIO = 1.5
+"""A test is slower when it takes this many times as long, and longer than every earlier run."""
+
+
+class TimeTests(ProjectFlow):
+    """Runs tests the same number of times at both commits, in a worktree."""
+
+    name = "time_tests"
+    label = "Time tests"
+    place = Place.WORKTREE
+    tests: list[TestId] = Field(min_length=1, max_length=10, description="ids of the tests, as their tool names them")
+    fast: Revision = Field(description="a commit at which they were fast")
+    times: int = Field(default=5, ge=2, le=50, description="how often they run at each commit")
+
+    def describe(self) -> str:
+        which = f"{join_names(self.tests, 2)}{in_project(self.project)}"
+        return f"Time {which} at HEAD and at {self.fast[:10]}"
+
+    def run(self, job: Job) -> FlowResult:
+        head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
+        tools = find_toolchains(job, self.project)
+        tool = toolchain_for(tools, self.tests, single=True)
+        with linked_packages(job, tools):
+            before = self._time_tests_at(job, tool, fast)
+            now = self._time_tests_at(job, tool, head)
+        comparisons = []
+        slower = 0
+        for test in [test for test in now if test in before]:
+            old, new = before[test], now[test]
+            is_slower = median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
+            slower += is_slower
+            ratio = "not slower"
+            if is_slower:
+                ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
+            comparisons.append(
+                f"{test} takes {_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}: {ratio}"
+            )
+            job.say(comparisons[-1])
+        if not comparisons:
+            raise FlowError("none of these tests ran at both commits", "name tests that both commits have")
+        if slower:
+            job.say(f"Next: git log --oneline {fast[:10]}..HEAD")
+        facts = {"fast": fast, "head": head, "before": before, "now": now, "slower": slower}
+        return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
+
+    def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
+        """Seconds of each test in each run at a commit."""
+        reset_worktree(job, revision)
+        job.say(f"At {read_commit(job.git, revision)}")
+        durations: dict[str, list[float]] = {}
+        for number in range(self.times):
+            try:
+                check = run_tests(job, tool, self.tests, quiet=number > 0)
+            except CannotRun as error:
+                raise FlowError(
+                    f"the tests cannot run at {revision[:10]}: {error.message}", "name another commit"
+                ) from error
+            if not check.green:
+                raise FlowError(f"the tests do not pass at {revision[:10]}", "fix them first, or name another commit")
+            for test, seconds in check.durations:
+                durations.setdefault(test, []).append(round(seconds, 3))
+        return durations
+
+
+def _format_spread(seconds: list[float]) -> str:
+    """`2.1 s (2.0 to 2.3)`: the median and both ends."""
+    return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+# -- Skip unreliable tests until a day, so that they are not forgotten ----------------------------------------------
+
+MAX_TEST_FILE_BYTES = 5_000_000
+
+
+def _check_day(text: str) -> str:
+    return date.fromisoformat(text).isoformat()
+
+
+class Quarantine(ProjectFlow):
+    """Puts `pytest.mark.skipif` with a date above each test, and runs the file."""
+
+    name = "quarantine"
+    label = "Quarantine unreliable tests"
+    place = Place.CHANGE_SET
+    tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
+    until: Annotated[Line, AfterValidator(_check_day)] = Field(
+        description="the day on which they run again, such as 2026-12-07"
+    )
+    why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
+
+    def describe(self) -> str:
+        return f"Skip {join_names(self.tests, 2)}{in_project(self.project)} until {self.until}"
+
+    def run(self, job: Job) -> FlowResult:
+        tool = toolchain_for(find_toolchains(job, self.project), self.tests)
+        if tool.name != "pytest" or any(
+            ".py::" not in test or not is_inside(test.partition("::")[0]) for test in self.tests
+        ):
+            raise FlowError("only pytest tests can be skipped until a date")
+        until, marked = date.fromisoformat(self.until), []
+        for test in self.tests:
+            path, _, rest = test.partition("::")
+            file = tool.folder / path
+            try:
+                text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
+                after = add_skip_mark(text, rest.partition("[")[0].split("::"), until, self.why)
+            except (OSError, ValueError, SyntaxError) as error:
+                raise FlowError(f"{path} cannot be changed: {error!s}") from error
+            if after is None:
+                job.say(f"{test}: already has its own skip mark")
+                continue
+            file.write_bytes(after.encode())
+            marked.append(test)
+            job.say(f"{test} is skipped until {self.until}")
+        if not marked:
+            return FlowResult("Nothing changed: these tests are already in quarantine")
+        done = f"{count(len(marked), 'test')} skipped until {self.until}"
+        try:
+            check = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
+        except CannotRun as error:
+            job.say(str(error))
+            return FlowResult(f"{done}; not tested: {error.message}")
+        facts = {"tests": marked, "until": self.until}
+        return FlowResult(f"{done}; its file: {describe_check(check)}", check=check, facts=facts)
+
+
+def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
+    """The text of a test file with a skip mark above one test, and the imports that the mark needs; None when the test
+    has the mark already. `names` are the test's classes and its function. A mark whose day is over is replaced.
+
+    Raises `ValueError` when there is no such test, `SyntaxError` when the file does not parse.
+    """
+    tree = ast.parse(text)
+    node = _find_test(tree, names)
+    rows = text.split("\n")
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    old = [decorator for decorator in node.decorator_list if UNTIL in ast.unparse(decorator)]
+    if any(until.isoformat() in ast.unparse(decorator) for decorator in old):
+        return None
+    newline = "\r" if rows[0].endswith("\r") else ""
+    imported = re.search(r"^from datetime import date(?: as (\w+))?[ \t\r]*$", text, re.M)
+    day = (imported[1] or "date") if imported else "_date" if re.search(r"\bdate\b", text) else "date"
+    wanted = [] if imported else ["from datetime import date" + (" as _date" if day == "_date" else "")]
+    wanted += [] if re.search(r"^import pytest\b", text, re.M) else ["import pytest"]
+    quote = "'" if text.count("'") > text.count('"') else '"'
+    reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
+    indent = " " * (len(rows[first - 1]) - len(rows[first - 1].lstrip()))
+    condition = f"{day}.today() < {day}({until.year}, {until.month}, {until.day})"
+    mark = f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
+    for decorator in reversed(old):
+        del rows[decorator.lineno - 1 : decorator.end_lineno]
+    rows.insert(first - 1, f"{indent}{mark}{newline}")
+    at = _import_row(tree)
+    rows[at:at] = [f"{line}{newline}" for line in wanted]
+    after = "\n".join(rows)
+    ast.parse(after)
+    return after
+
+
+def _import_row(tree: ast.Module) -> int:
+    """The index of the row for new imports: before the first import of the file, behind its docstring and those from
+    the future."""
+    at = 0
+    for statement in tree.body:
+        is_docstring = isinstance(statement, ast.Expr) and at == 0
+        if is_docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+            at = statement.end_lineno or 0
+        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+            return statement.lineno - 1
+        else:
+            return at
+    return at
+
+
+def _find_test(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    body: list[ast.stmt] = tree.body
+    for name in names[:-1]:
+        body = next(
+            (statement.body for statement in body if isinstance(statement, ast.ClassDef) and statement.name == name), []
+        )
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and statement.name == names[-1]:
+            return statement
+    raise ValueError(f"there is no test {'::'.join(names)}")
