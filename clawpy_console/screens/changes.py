@@ -130,7 +130,7 @@ class Changes(Vertical):
         return self.screen
 
     def _read_diff(self, change: ChangeSet) -> None:
-        diff_key, split = self._diff_key, self.view.split
+        diff_key = self._diff_key
 
         def on_files(files: list[diff.DiffFile]) -> None:
             if self._diff_key != diff_key:  # another session is shown by now
@@ -146,7 +146,7 @@ class Changes(Vertical):
             self._read_preview()
 
         self._base_screen.read(
-            lambda engine: diff.read_files(change.files, engine.changes.diff(change.id), split),
+            lambda engine: diff.read_files(change.files, engine.changes.diff(change.id)),
             on_files,
             lambda refusal: self.view.show_message(str(refusal)) if self._diff_key == diff_key else None,
             group="diff",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import groupby, zip_longest
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import groupby, starmap, zip_longest
 from os.path import commonpath, commonprefix
 from pathlib import PurePath
 from typing import NamedTuple
@@ -43,29 +43,69 @@ class Line(NamedTuple):
     has_newline: bool = True
 
 
+class LineRow(NamedTuple):
+    """One row of a hunk: a line, or with a split the line before and after the change side by side."""
+
+    old: Line | None
+    """The line before the change; where it is unchanged the same as `new`."""
+    new: Line | None
+    """The line after the change."""
+    sign: str = ""
+    """The sign of the line that is shown, "" where both are."""
+
+
 @dataclass(eq=False)
 class Hunk:
-    """Consecutive lines of a file that changed together."""
+    """Consecutive lines of a file that changed together. Lines are parsed when they are first drawn."""
 
     number: int
     """The engine's number of the hunk, from 1."""
     title: str
+    old_start: int
+    """The number of its first line in the file before the change."""
+    new_start: int
+    """The number of its first line in the file after the change."""
     text: str
-    lines: list[Line]
     folded: bool = False
-    _rows: dict[bool, list[Entry]] = field(default_factory=dict)
 
-    def rows(self, file: DiffFile, split: bool) -> list[Entry]:
-        """Its rows: its lines, or with `split` the lines before and after the change side by side."""
-        if split not in self._rows:
-            pairs = list(_pairs(self.lines))
-            if split:
-                self._rows[split] = [Entry("line", file, self, old, new) for old, new in pairs]
-            else:
-                pair_of = {line.number: pair for pair in pairs for line in pair if line is not None}
-                lines = self.lines
-                self._rows[split] = [Entry("line", file, self, *pair_of[line.number], "", line.sign) for line in lines]
-        return self._rows[split]
+    @cached_property
+    def signs(self) -> str:
+        """The sign of each line."""
+        return "".join(line[:1] or " " for line in self.text.split("\n") if line[:1] != "\\")
+
+    def row_count(self, split: bool) -> int:
+        """The number of its rows; counted without parsing the lines."""
+        runs: list[str] = re.findall("[-+]+", self.signs) if split else []
+        return len(self.signs) - sum(min(run.count("-"), run.count("+")) for run in runs)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        lines: list[Line] = []
+        old, new = self.old_start, self.new_start
+        for line in self.text.split("\n"):
+            sign = line[:1] or " "
+            if sign == "\\":
+                lines[-1] = lines[-1]._replace(has_newline=False)
+                continue
+            lines.append(Line(sign, old if sign != "+" else 0, new if sign != "-" else 0, line[1:], len(lines)))
+            old, new = old + (sign != "+"), new + (sign != "-")
+        return lines
+
+    @cached_property
+    def split_rows(self) -> list[LineRow]:
+        """Its lines side by side: removed lines beside those that were added in their place."""
+        rows: list[LineRow] = []
+        for same, run in groupby(self.lines, key=lambda line: line.sign == " "):
+            members = list(run)
+            removed, added = ([line for line in members if same or line.sign == sign] for sign in "-+")
+            rows += starmap(LineRow, zip_longest(removed, added))
+        return rows
+
+    @cached_property
+    def unified_rows(self) -> list[LineRow]:
+        """Its lines one below the other, each with the line in whose place it stands."""
+        row_of = {line.number: row for row in self.split_rows for line in row[:2] if line is not None}
+        return [row_of[line.number]._replace(sign=line.sign) for line in self.lines]
 
 
 @dataclass(eq=False)
@@ -99,25 +139,27 @@ class Entry(NamedTuple):
     """"file", "note", "hunk", "line" or "comment"."""
     file: DiffFile
     hunk: Hunk | None = None
-    old: Line | None = None
-    """The line before the change; where it is unchanged the same as `new`."""
-    new: Line | None = None
-    """The line after the change."""
+    number: int = 0
+    """The number of a line's row in the hunk, from 0."""
+    split: bool = False
+    """Whether lines stand side by side."""
     text: str = ""
     tone: str = ""
-    """The tone of a text; the sign of a line, "" where both lines stand side by side."""
+    """The tone of the text."""
     comment: DiffComment | None = None
 
+    @property
+    def line_row(self) -> LineRow:
+        """The line, or the two lines side by side; no lines for other kinds."""
+        if self.hunk is None or self.kind != "line":
+            return LineRow(None, None)
+        return (self.hunk.split_rows if self.split else self.hunk.unified_rows)[self.number]
 
-def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff], split: bool = False) -> list[DiffFile]:
-    """The files of a change set with their hunks, in the order of `changes`, and the rows that `split` needs. Slow:
-    call it in a thread."""
+
+def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:
+    """The files of a change set with their hunks, in the order of `changes`. Slow: call it in a thread."""
     diff_by_path = {diff.path: diff for diff in diffs}
-    files = [_diff_file(change, diff_by_path.get(change.path)) for change in changes]
-    for file in files:
-        for hunk in file.hunks:
-            hunk.rows(file, split)
-    return files
+    return [_diff_file(change, diff_by_path.get(change.path)) for change in changes]
 
 
 def _diff_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
@@ -140,31 +182,10 @@ def _diff_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
 def _hunks(diff: FileDiff) -> list[Hunk]:
     heads = list(HUNK_HEADER.finditer(diff.hunks))
     ends = [*(head.start() - 1 for head in heads[1:]), len(diff.hunks.removesuffix("\n"))]
-    texts = (diff.hunks[head.end() + 1 : end] for head, end in zip(heads, ends, strict=True))
     return [
-        Hunk(number, head[3], text, _lines(text, int(head[1]), int(head[2])))
-        for number, head, text in zip(diff.numbers, heads, texts, strict=False)
+        Hunk(number, head[3], int(head[1]), int(head[2]), diff.hunks[head.end() + 1 : end])
+        for number, head, end in zip(diff.numbers, heads, ends, strict=False)
     ]
-
-
-def _lines(text: str, old: int, new: int) -> list[Line]:
-    lines: list[Line] = []
-    for line in text.split("\n"):
-        sign = line[:1] or " "
-        if sign == "\\":
-            lines[-1] = lines[-1]._replace(has_newline=False)
-            continue
-        lines.append(Line(sign, old if sign != "+" else 0, new if sign != "-" else 0, line[1:], len(lines)))
-        old, new = old + (sign != "+"), new + (sign != "-")
-    return lines
-
-
-def _pairs(lines: Iterable[Line]) -> Iterable[tuple[Line | None, Line | None]]:
-    """Lines side by side: removed lines beside those that were added in their place."""
-    for same, run in groupby(lines, key=lambda line: line.sign == " "):
-        members = list(run)
-        removed, added = ([line for line in members if same or line.sign == sign] for sign in "-+")
-        yield from zip_longest(removed, added)
 
 
 def changed_part(text: str, other: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.cache import LRUCache
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
@@ -34,6 +35,9 @@ MIN_SPLIT_TERMINAL, MIN_SPLIT_VIEW = 160, 100
 
 HIGHLIGHT_LINES = 64
 """Number of lines that are highlighted at once."""
+
+MAX_DRAWN_ROWS = 2000
+"""Maximum number of drawn rows that are kept."""
 
 SHIFT_COLUMNS = 16
 """Columns by which a key moves long lines."""
@@ -69,6 +73,7 @@ class DiffView(CursorView, can_focus=True):
         self._digits = 3  # cells of a line number
         self._shift = 0  # columns by which long lines are moved
         self._width = 0
+        self._strips: LRUCache[tuple[int, bool], Strip] = LRUCache(MAX_DRAWN_ROWS)  # by row, and whether with cursor
         self._tokens: dict[tuple[int, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlighted`
 
     @property
@@ -103,8 +108,9 @@ class DiffView(CursorView, can_focus=True):
     ) -> None:
         """Show `files` from the top."""
         self.files, self._comments, self.marked, self._shift = files, comments, set(marked), 0
-        last_lines = [file.hunks[-1].lines[-1] for file in files if file.hunks]
-        self._digits = max(3, *(len(str(max(line.old, line.new) + 1)) for line in last_lines), 0)
+        last_hunks = [file.hunks[-1] for file in files if file.hunks]
+        last_line = max((max(hunk.old_start, hunk.new_start) + len(hunk.signs) for hunk in last_hunks), default=0)
+        self._digits = max(3, len(str(last_line)))
         self._tokens.clear()
         self._rebuild_rows(None)
 
@@ -125,11 +131,13 @@ class DiffView(CursorView, can_focus=True):
             comments = [comment for comment in self._comments if comment.path == file.change.path]
             for hunk in file.hunks:
                 entries.append(Entry("hunk", file, hunk))
-                rows = [] if hunk.folded else hunk.rows(file, split)
+                row_count = 0 if hunk.folded else hunk.row_count(split)
+                rows = [Entry("line", file, hunk, number, split) for number in range(row_count)]
                 entries += self._with_comments(rows, comments) if comments else rows
             for comment in comments:
                 entries += self._comment_entries(comment, file)
         self._entries = entries
+        self._strips.clear()
         self.set_reactive(DiffView.cursor, self._row_of(current) if current else 0)
         self.update_row_count()
         self.show_cursor()
@@ -146,14 +154,14 @@ class DiffView(CursorView, can_focus=True):
 
     def _row_of(self, entry: Entry) -> int:
         """The number of the row of `entry`, else that of its hunk or file."""
-        line = entry.new or entry.old
+        line = entry.line_row.new or entry.line_row.old
         near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
         same = (
             row
             for row in near
             if (other := self._entries[row]).kind == entry.kind
             and (other.text, other.comment) == (entry.text, entry.comment)
-            and line in (None, other.old, other.new)
+            and line in (None, *other.line_row[:2])
         )
         return next(same, near[0])
 
@@ -173,8 +181,22 @@ class DiffView(CursorView, can_focus=True):
             self._rebuild_rows(self.current)
 
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
-        strip = self._draw_entry(self._entries[number], number == self.cursor and self.has_focus, width, base)
-        return Strip(selectable(self, strip, 0, number), width)
+        has_cursor = number == self.cursor and self.has_focus
+        strip = self._strips.get((number, has_cursor))
+        if strip is None or self.text_selection is not None:
+            drawn = self._draw_entry(self._entries[number], has_cursor, width, base)
+            strip = Strip(selectable(self, drawn, 0, number), width)
+            if self.text_selection is None:
+                self._strips[number, has_cursor] = strip
+        return strip
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._strips.clear()
+
+    def _redraw(self) -> None:
+        self._strips.clear()
+        self.refresh()
 
     def _draw_entry(self, entry: Entry, has_cursor: bool, width: int, base: Style) -> Strip:
         cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
@@ -205,9 +227,9 @@ class DiffView(CursorView, can_focus=True):
 
     def _draw_line(self, entry: Entry, width: int, base: Style) -> Strip:
         """One line, or the line before and after the change side by side."""
-        old, new, digits = entry.old, entry.new, self._digits
-        if entry.tone:
-            line, other = (old, new) if entry.tone == "-" else (new, old)
+        (old, new, sign), digits = entry.line_row, self._digits
+        if sign:
+            line, other = (old, new) if sign == "-" else (new, old)
             numbers = f"{(line and line.old) or '':>{digits}} {(line and line.new) or '':>{digits}}"
             return self._draw_side(entry, line, other, numbers, width, base)
         half = (width - 1) // 2
@@ -304,7 +326,7 @@ class DiffView(CursorView, can_focus=True):
     def action_shift(self, by: int) -> None:
         """Move long lines to the left, or back with -1."""
         self._shift = max(0, self._shift + by * SHIFT_COLUMNS)
-        self.refresh()
+        self._redraw()
 
     # Doing
 
@@ -324,7 +346,7 @@ class DiffView(CursorView, can_focus=True):
     def mark(self, marks: set[Mark]) -> None:
         """Mark all of `marks`; unmark them where all of them are marked."""
         self.marked = self.marked - marks if marks <= self.marked else self.marked | marks
-        self.refresh()
+        self._redraw()
         self.post_message(self.Marked())
 
     @property
@@ -333,7 +355,8 @@ class DiffView(CursorView, can_focus=True):
         entry = self.current
         if entry is None or entry.hunk is None:
             return None
-        line = entry.new if entry.tone != "-" and entry.new is not None else entry.old
+        old, new, sign = entry.line_row
+        line = new if sign != "-" and new is not None else old
         if line is None:  # on a hunk: its first line that changed
             line = next((line for line in entry.hunk.lines if line.sign != " "), entry.hunk.lines[0])
         return entry.file.change.path, line.new or line.old, not line.new
@@ -345,6 +368,7 @@ class DiffView(CursorView, can_focus=True):
 
 def _is_comment_on(comment: DiffComment, entry: Entry) -> bool:
     """Whether the line of `comment` is shown in the row of `entry`."""
-    line = entry.old if comment.old else entry.new
-    is_side_shown = entry.tone in ("", " ") or (entry.tone == "-") == comment.old
+    old, new, sign = entry.line_row
+    line = old if comment.old else new
+    is_side_shown = sign in ("", " ") or (sign == "-") == comment.old
     return is_side_shown and line is not None and comment.line == (line.old if comment.old else line.new)

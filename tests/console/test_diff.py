@@ -46,7 +46,7 @@ def test_lines_have_the_numbers_of_both_files_and_stand_beside_what_took_their_p
         (" ", 1, 1), ("-", 2, 0), ("-", 3, 0), ("+", 0, 2), ("+", 0, 3), ("+", 0, 4), (" ", 4, 5),
     ]  # fmt: skip
     assert [(line.text, line.has_newline) for line in second.lines] == [("gone", True), ("last", False)]
-    assert [(row.old and row.old.text, row.new and row.new.text) for row in first.rows(file, split=True)] == [
+    assert [(row.old and row.old.text, row.new and row.new.text) for row in first.split_rows] == [
         ("lines = cart.lines", "lines = cart.lines"),
         ("rate = 1", "rate = 2"),
         ("return round(sum(lines),2)", "return round(sum(lines), 2)"),
