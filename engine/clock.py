@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 
@@ -23,6 +25,57 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back; only differences mean anything."""
+
+
+class Stopwatch:
+    """Measures the time of some work, and the time since its last activity. Both stand still during a pause. May be
+    used from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started = self._active = clock.monotonic()
+        self._pauses = 0
+        self._paused_at = 0.0
+
+    def note_activity(self) -> None:
+        """Note that the work did something."""
+        self._active = self._clock.monotonic()
+
+    @contextmanager
+    def pause(self, on_pause: Callable[[], None]) -> Iterator[None]:
+        """Stand still, also for several pauses at once; `on_pause` is called by the first of them."""
+        with self._lock:
+            self._pauses += 1
+            is_first = self._pauses == 1
+            if is_first:
+                self._paused_at = self._clock.monotonic()
+        if is_first:
+            on_pause()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pauses -= 1
+                if not self._pauses:
+                    now = self._clock.monotonic()
+                    self._started += now - self._paused_at
+                    self._active = now
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._pauses > 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, without finished pauses."""
+        return self._clock.monotonic() - self._started
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since the last activity or pause."""
+        return self._clock.monotonic() - self._active
 
 
 class MachineZone(tzinfo):

@@ -434,9 +434,8 @@ def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> 
 
 def check_channel(engine: Services, name: str | None) -> str | None:
     """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
-    known = engine.settings.current.channels
-    if name and name not in known:
-        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(known)}")
+    if name:
+        engine.settings.current.channel(name)
     return name or None
 
 

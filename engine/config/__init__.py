@@ -34,6 +34,7 @@ from engine.config.sections import (
     without_slash,
 )
 from engine.frozen import frozen
+from engine.model import Refusal, sanitise
 
 
 class Autonomy(StrEnum):
@@ -312,6 +313,13 @@ class Settings(Section):
                 raise ValueError(f"workspaces {names[path]!r} and {name!r} are the same folder; keep one of them")
             names[path] = name
         return {path: value[name] for path, name in names.items()}
+
+    def channel(self, name: str) -> ChannelSettings:
+        """The settings of one channel. Raises `Refusal` `unknown_channel`."""
+        if name not in self.channels:
+            names = ", ".join(self.channels) or "none"
+            raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of: {names}")
+        return self.channels[name]
 
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""

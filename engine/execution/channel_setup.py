@@ -192,8 +192,7 @@ class ChannelSetup:
             raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {names}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)
-        if channel not in self._settings.current.channels:
-            raise Refusal("unknown_channel", f"there is no channel {channel}", "`clawpy config get channels`")
+        self._settings.current.channel(channel)
         if name not in self._settings.current.acp:
             self._settings.set(f"acp.{name}.command", list(agent.command))
             if agent.hosts:

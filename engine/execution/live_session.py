@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
 
-from engine.clock import Clock
+from engine.clock import Clock, Stopwatch
+from engine.config import ChannelSettings
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
@@ -25,17 +26,59 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
-from engine.execution.session_limits import Limits, SessionClock
 from engine.execution.transcripts import Journal, LineSplitter, Tail, TranscriptWriter
 from engine.frozen import frozen
 from engine.git import Git
-from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, sanitise
+from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, microusd, sanitise
 from engine.model.secrets import Redactor, redact
 from engine.model.text import seconds_in_words
 from engine.storage.database import Transaction
 
 TIMED_OUT = 124
 """The exit code of a command that its own timeout ended, as of timeout(1)."""
+
+
+APPROVED, AUTONOMOUS = "approved", "autonomous"
+"""The modes of a session: approved by the operator, or started by itself."""
+
+AUTONOMOUS_SECONDS = 120.0
+AUTONOMOUS_TOKENS = 50_000
+
+
+@frozen
+class Limits:
+    """The limits of a session (SPEC 3.8); None is no limit."""
+
+    seconds: float
+    silence_seconds: float | None
+    """Seconds without output."""
+    cost: int
+    """Micro-dollars, which it may reach but not exceed."""
+    tokens: int | None = None
+    """Tokens, which it may reach but not exceed."""
+
+    @classmethod
+    def of(cls, channel: ChannelSettings, mode: str) -> Limits:
+        """The limits of a session on a channel: the channel's own for `approved`, those of SPEC 3.8 for `autonomous`,
+        with the channel's cost cap."""
+        cost = microusd(channel.session_cost_cap)
+        if mode == AUTONOMOUS:
+            return cls(AUTONOMOUS_SECONDS, None, cost, AUTONOMOUS_TOKENS)
+        return cls(channel.session_minutes * 60, channel.session_silence_minutes * 60, cost)
+
+    def exceeded_time(self, stopwatch: Stopwatch) -> str:
+        """Why a limit of time is reached; "" when none is, and while the session waits for a person."""
+        if stopwatch.is_paused:
+            return ""
+        if stopwatch.seconds >= self.seconds:
+            return f"it ran for {_format_seconds(self.seconds)}, its time limit"
+        if self.silence_seconds is not None and stopwatch.silent_seconds >= self.silence_seconds:
+            return f"it printed nothing for {_format_seconds(self.silence_seconds)}"
+        return ""
+
+
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 @frozen
@@ -111,7 +154,7 @@ class LiveSession:
         """The request to end it, or None."""
         self._on_stop: list[Callable[[], None]] = []
         self._reserved = 0
-        self._clock = SessionClock(clock)
+        self._stopwatch = Stopwatch(clock)
         self.on_waiting: Callable[[], None] = lambda: None
         """Called from its own thread when it starts to wait for a person."""
 
@@ -151,12 +194,12 @@ class LiveSession:
 
     def write(self, kind: str, text: str) -> None:
         """Put lines of a `TranscriptLine` kind into the transcript; they count as activity."""
-        self._clock.note_activity()
+        self._stopwatch.note_activity()
         self.transcript.append(kind, sanitise(text).split("\n"))
 
     def note_output(self, lines: Sequence[str]) -> None:
         """Note activity, and put these lines of a command's output, which are clean, into the transcript."""
-        self._clock.note_activity()
+        self._stopwatch.note_activity()
         if lines:
             self.transcript.append("output", [*lines])
 
@@ -166,12 +209,12 @@ class LiveSession:
 
     def pause_clock(self) -> AbstractContextManager[None]:
         """Pause the session's clock while it waits for a person; another session may run in its place meanwhile."""
-        return self._clock.pause(self.on_waiting)
+        return self._stopwatch.pause(self.on_waiting)
 
     @property
     def is_waiting(self) -> bool:
         """True while it waits for a person."""
-        return self._clock.is_waiting
+        return self._stopwatch.is_paused
 
     def on_stop(self, callback: Callable[[], None]) -> None:
         """Register a `callback` for the request to stop, for example to cancel a question. It is called once, from any
@@ -371,7 +414,7 @@ class LiveSession:
         """Why it exceeds a limit; "" when it does not."""
         with self._lock:
             over_budget = self._exceeded_budget()
-        return self._clock.exceeded_limit(self.limits) or over_budget
+        return self.limits.exceeded_time(self._stopwatch) or over_budget
 
     def _exceeded_budget(self) -> str:
         if self.cost > self.limits.cost:
@@ -383,7 +426,7 @@ class LiveSession:
     @property
     def seconds(self) -> float:
         """Seconds since it began."""
-        return self._clock.seconds
+        return self._stopwatch.seconds
 
 
 class _CommandOutput:

@@ -16,12 +16,11 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
-from engine.execution.live_session import LiveSession, SessionRails, StopRequest
+from engine.execution.live_session import AUTONOMOUS, LiveSession, SessionRails, StopRequest
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped
 from engine.execution.runners.flow_registry import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Sandbox, best_sandbox
-from engine.execution.session_limits import AUTONOMOUS
 from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionStore
 from engine.model import (
     HAS_PROBLEM,

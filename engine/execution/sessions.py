@@ -20,12 +20,11 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus, FaultReported
-from engine.execution.live_session import LiveSession, SessionRails, StopRequest
+from engine.execution.live_session import APPROVED, AUTONOMOUS, Limits, LiveSession, SessionRails, StopRequest
 from engine.execution.process_termination import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base
-from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels
 from engine.execution.session_run import Admission, run_session, session_result, with_worktree_fate
 from engine.execution.session_store import SessionResult, SessionRow, continued_session
 from engine.execution.session_watch import SessionWatch
@@ -86,7 +85,6 @@ class Sessions(Admission):
         self._home = home
         self._bus = bus
         self._randomness = randomness
-        self._channels = Channels(settings)
         self._reader = TranscriptReader()
         self._lock = threading.RLock()
         self._queue: deque[SessionRow] = deque()
@@ -120,7 +118,7 @@ class Sessions(Admission):
         """
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
-        self._channels.get(assignment.channel)
+        self._settings.current.channel(assignment.channel)
         self.admit(assignment, mode, without_sandbox=without_sandbox)
         session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")
         if self._closing.is_set():
@@ -327,7 +325,7 @@ class Sessions(Admission):
         return LiveSession(
             row.assignment,
             Processes(row.id, pid_folder(self._home), memory, contained=contained),
-            limits=self._channels.limits(row.channel, row.mode),
+            limits=Limits.of(settings.channel(row.channel), row.mode),
             clock=self._clock,
             transcript=self._open_transcript(row.id),
             sandbox=sandbox,

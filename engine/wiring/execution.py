@@ -24,7 +24,6 @@ from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.runner import AgentServices, FlowRunner, Runner
 from engine.execution.sandbox import Caches, Sandbox
-from engine.execution.session_limits import Channels
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
@@ -110,7 +109,7 @@ def _build_runners(core: Services, caches: Caches) -> list[Runner]:
     services = AgentServices(workspaces, core.prompts, core.calls, core.toolbelts, core.settings, judging)
     histories = ConversationStore(core.home.transcripts, core.keys.secrets)
     providers = Providers(core.model_host, core.model_router, histories, core.clock, core.randomness)
-    models = ModelRunner(services, providers, Channels(core.settings))
+    models = ModelRunner(services, providers)
     agents = AcpRunner(services, data=core.home.data, version=core.version)
     return [flows, models, agents]
 

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import FixedSettings
 from engine.config.sections import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
-from engine.execution.session_limits import APPROVED, AUTONOMOUS, Channels, Limits
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 
@@ -265,12 +263,3 @@ def test_names_that_no_model_has_are_passed_over_and_a_long_list_is_cut(serve: S
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
     assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MAX_MODELS))
-
-
-# Channels come from the settings; their limits are those of SPEC 3.8.
-
-
-def test_limits() -> None:
-    channels = Channels(FixedSettings())
-    assert channels.limits("koji-core", APPROVED) == Limits(45 * 60, 10 * 60, 1_000_000)
-    assert channels.limits("koji-core", AUTONOMOUS) == Limits(120, None, 1_000_000, 50_000)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus, SessionOutput
-from engine.execution.live_session import LiveSession
+from engine.execution.live_session import Limits, LiveSession
 from engine.execution.runners.flow import FlowError
 from engine.execution.session_store import (
     CHANGES_WAIT,
@@ -157,6 +157,14 @@ def test_command_results(world: World) -> None:
 
 
 # Limits
+
+
+@pytest.mark.parametrize(
+    ("mode", "limits"),
+    [("approved", Limits(45 * 60, 10 * 60, 1_000_000)), ("autonomous", Limits(120, None, 1_000_000, 50_000))],
+)
+def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Limits) -> None:
+    assert Limits.of(Settings().channel("koji-core"), mode) == limits
 
 
 @pytest.mark.long

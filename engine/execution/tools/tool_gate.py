@@ -10,9 +10,8 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
-from engine.execution.live_session import LiveSession
+from engine.execution.live_session import AUTONOMOUS, LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.session_limits import AUTONOMOUS
 from engine.execution.tools import policy
 from engine.execution.tools.folder_jail import Jail, short_path
 from engine.execution.tools.policy import MAX_COMMAND, Policy, check_plain_text

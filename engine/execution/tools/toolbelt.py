@@ -14,10 +14,9 @@ from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
-from engine.execution.live_session import LiveSession
+from engine.execution.live_session import AUTONOMOUS, LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowError
-from engine.execution.session_limits import AUTONOMOUS
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, short_path
 from engine.execution.tools.policy import (

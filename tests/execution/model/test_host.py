@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 import engine
+from engine.execution.live_session import Limits
 from engine.execution.runners.model import host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_SECONDS
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
-from engine.execution.session_limits import Channels, Limits
 from engine.helper_process import HelperGone
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
@@ -154,7 +154,7 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
 @pytest.mark.long
 def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Limits(120.0, None, 1_000_000, 12_000)
-    monkeypatch.setattr(Channels, "limits", lambda self, name, mode: few)
+    monkeypatch.setattr(Limits, "of", lambda channel, mode: few)
     look = calls("read", path="readme.md").calls
     world.server.script(*[Reply(calls=look, usage=(2_500, 10)) for _ in range(9)])
     with world.opened():

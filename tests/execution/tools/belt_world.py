@@ -11,11 +11,10 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import FixedSettings, Settings
 from engine.events import ToolRefused
-from engine.execution.live_session import LiveSession, StopRequest
+from engine.execution.live_session import APPROVED, Limits, LiveSession, StopRequest
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
-from engine.execution.session_limits import APPROVED, Limits
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.tool_gate import ToolServices
 from engine.execution.tools.toolbelt import Toolbelt

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.config import Production
 from engine.events import AgentErred, ToolsUsed
+from engine.execution.live_session import AUTONOMOUS
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import best_sandbox
-from engine.execution.session_limits import AUTONOMOUS
 from engine.execution.tools import policy
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.toolbelt import Toolbelts

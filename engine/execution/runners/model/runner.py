@@ -12,7 +12,6 @@ from engine.execution.runners.flow import Place
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
 from engine.execution.runners.model.single_questions import model_with_key
 from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult, assistant_part, operator_part
-from engine.execution.session_limits import Channels
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
 from engine.helper_process import HelperGone
@@ -27,10 +26,9 @@ class ModelRunner(AgentRunner):
 
     name = "model"
 
-    def __init__(self, services: AgentServices, providers: Providers, channels: Channels) -> None:
+    def __init__(self, services: AgentServices, providers: Providers) -> None:
         super().__init__(services)
         self._providers = providers
-        self._channels = channels
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Takes prose when a model can be reached, and says which."""
@@ -42,7 +40,7 @@ class ModelRunner(AgentRunner):
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
             )
         try:
-            agent = assignment.agent or self._channels.get(assignment.channel).agent
+            agent = assignment.agent or self._services.settings.current.channel(assignment.channel).agent
             choice = self._choose(agent, assignment, REPLY if previous else TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
