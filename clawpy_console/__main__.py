@@ -1,7 +1,71 @@
-"""`python -m clawpy_console`, the same as `clawpy`."""
+"""The program `clawpy`, also `python -m clawpy_console`. What must be quick is done before anything heavy is imported
+(SPEC 9.8, 10.3)."""
 
+from __future__ import annotations
+
+import os
 import sys
 
-from clawpy_console.start import main
+from clawpy_console.cli.options import WrongUse, split_options
 
-sys.exit(main())
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from socket import socket
+
+
+def main() -> int:
+    """Run `clawpy` with the process's arguments; its exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        from clawpy_console.cli.help import answer as complete
+
+        complete()
+    argv = sys.argv[1:]
+    try:
+        common, rest = split_options(argv)
+    except WrongUse:
+        return _verb(argv)  # which says so
+    if rest[:1] == ["status"] and not (common.as_json or common.demo):
+        from clawpy_console.cli.status_bar import answer
+
+        line = answer(common.home_name, rest)
+        if line is not None:
+            if hasattr(sys.stdout, "reconfigure"):
+                sys.stdout.reconfigure(errors="replace")
+            print(line)
+            return 0
+    if rest or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return _verb(argv)
+    from functools import partial
+
+    from clawpy_console.attach import client
+
+    common.locate()
+    try:
+        return client.main(None if common.demo else common.home, common.workspace_names, partial(_serve, argv))
+    except KeyboardInterrupt:  # before the console had the terminal, or after
+        print(file=sys.stderr)
+        return 130
+
+
+def _verb(argv: Sequence[str], terminal: socket | None = None) -> int:
+    from clawpy_console.cli.main import main as run
+
+    return run(argv, terminal)
+
+
+def _serve(argv: Sequence[str], terminal: socket) -> int:
+    """Open the console of the client at `terminal`, or say on standard error why not."""
+    from contextlib import suppress
+
+    from clawpy_console.attach import client
+
+    with terminal:
+        code = _verb(argv, terminal)
+        with suppress(OSError):  # it was told already, if it had a console
+            terminal.sendall(client.ClientEnd(code).message())
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

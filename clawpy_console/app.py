@@ -72,7 +72,7 @@ class ConsoleApp(CardConsole):
         demo: whether the home is a temporary one, which the status bar then says.
         now: the clock.
         terminal: the terminal of a client; by default Textual's own driver is used.
-        consoles: the consoles of the same engine, with this one.
+        host: the process, with the other consoles of the same engine; by default there are none.
     """
 
     TITLE = "clawpy"
@@ -92,11 +92,10 @@ class ConsoleApp(CardConsole):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: Terminal | None = None,
-        consoles: Host | None = None,
+        host: Host | None = None,
     ) -> None:
-        super().__init__(home, workspaces, demo=demo, now=now, terminal=terminal)
+        super().__init__(home, workspaces, demo=demo, now=now, terminal=terminal, host=host or Host(owns_engine=True))
         self._open_engine = open_engine
-        self._host = consoles or Host(owns_engine=True)
         self.held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
@@ -109,6 +108,7 @@ class ConsoleApp(CardConsole):
         self.cards = CardController(self)
         self._tick_timer: Timer | None = None
         self._title = ""  # the title of the terminal
+        self._is_mounted_whole = False
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
 
@@ -141,7 +141,11 @@ class ConsoleApp(CardConsole):
         self.call_after_refresh(self.begin)
 
     def begin(self) -> None:
-        """Open the engine in a thread."""
+        """Open the engine in a thread, after the first frame; end if the terminal is gone by then."""
+        self._is_mounted_whole = True
+        if self.terminal is not None and not self.terminal.connected:
+            self.exit()
+            return
         self.opening = "opening"
         self.run_in_background(self._begin, "begin")
 
@@ -159,7 +163,7 @@ class ConsoleApp(CardConsole):
         self.engine = engine
         self.opening = ""
         if not self.is_headless:
-            self._host.garbage_collector.take_over()
+            self.host.garbage_collector.take_over()
         if self._stop_requested:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
@@ -271,7 +275,7 @@ class ConsoleApp(CardConsole):
         """Draw what depends on the time: each second while a session runs, else once a minute."""
         if self.engine is None:
             return
-        self._host.garbage_collector.collect_if_due()
+        self.host.garbage_collector.collect_if_due()
         now = self.now()
         if (screen := self._visible_screen()) is not None:
             screen.tick(now)
@@ -290,7 +294,7 @@ class ConsoleApp(CardConsole):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown)):
-            self._host.garbage_collector.note_key()
+            self.host.garbage_collector.note_key()
             self._presence.note_activity(event.key if isinstance(event, events.Key) else "")
             await asyncio.sleep(0)  # other consoles get their turn while this terminal sends thousands of keys
         await super().on_event(event)
@@ -392,7 +396,7 @@ class ConsoleApp(CardConsole):
         """Quit, after a question where the engine would end although it has work, or was kept running before."""
         running = len(self.state.running)
         acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
-        if self.engine is None or self._host.outlives_console() or not (running or acts or self._host.keeps_running):
+        if self.engine is None or self.host.outlives_console() or not (running or acts or self.host.keeps_running):
             self.run_in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.question import Answer, Question
@@ -409,7 +413,7 @@ class ConsoleApp(CardConsole):
 
     def leave(self, *, keep: bool) -> None:
         """Quit; `keep` lets the engine run on without a console."""
-        self._host.keeps_running = keep
+        self.host.keeps_running = keep
         self.run_in_background(self._leave, "leave")
 
     def action_keep_running(self) -> None:
@@ -417,11 +421,9 @@ class ConsoleApp(CardConsole):
         self.leave(keep=True)
 
     def hang_up(self) -> None:
-        """Quit because the terminal is gone."""
-        if self.is_running:
+        """Quit because the terminal is gone. An app that is still being mounted quits in `begin`."""
+        if self._is_mounted_whole:
             self.run_in_background(self._leave, "leave")
-        else:
-            self.exit()
 
     async def action_quit(self) -> None:
         self.action_leave()

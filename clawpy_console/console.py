@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +26,7 @@ from engine.home import Home
 from engine.model import Hold, Refusal
 
 if TYPE_CHECKING:
+    from clawpy_console.attach.host import Host
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
 
@@ -52,19 +53,19 @@ class Console(App[None]):
         demo: bool,
         now: Callable[[], datetime],
         terminal: Terminal | None,
+        host: Host,
     ) -> None:
         """The state begins as it was saved at the last quit. The first of `workspaces` is the one of this console."""
         self.terminal = terminal  # before `super().__init__`, which asks for the driver
         super().__init__()
         self.home = home
+        self.host = host
         self.demo = demo
         self.now = now
         self.engine: Engine | None = None
         self.opening = "opening"
         """The step of the engine's start, "" once it is open."""
         self.last = state.load(home.last_screen)
-        self.all_consoles: Collection[Console] = (self,)
-        """The consoles of this process."""
         self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace of this console, which comes before the others; "" for none."""
@@ -104,7 +105,7 @@ class Console(App[None]):
 
     def update_last_screen(self, **changed: Any) -> None:
         """Set these fields of the last screen, and save it. Set in every console of this process, as each one saves."""
-        for console in self.all_consoles:
+        for console in self.host.apps.values() or (self,):
             console.last = dataclasses.replace(console.last, **changed)
         self._save_soon()
 

@@ -246,7 +246,7 @@ def open_engine(
     overrides: Overrides | None = None,
 ) -> Engine:
     """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories; `kind`
-    says what the engine is for (`Holder`); `attach` receives connections of consoles. With `resume=False` approved work
+    says what the engine is for (`Holder`); `attach` admits clients to its consoles. With `resume=False` approved work
     that never started goes on waiting, for an engine that is closed again soon.
 
     Raises `Refusal`: `home_held` (another engine has it), `unwritable_home`, `newer_home`, `damaged_home`, `disk_full`,

@@ -177,10 +177,8 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     note = _engine_note(home)
     if not (address := note.get("address")):
         return None
-    hello = describe_terminal() | {
-        "workspaces": [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
-    }
-    request = {"verb": "attach", "arguments": hello}
+    folders = [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
+    request = {"verb": "attach", "arguments": describe_terminal()._replace(workspaces=folders)._asdict()}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(TIMEOUT_S)
@@ -214,14 +212,27 @@ def terminal_size() -> tuple[int, int]:
     return 80, 24
 
 
-def describe_terminal() -> dict[str, Any]:
-    """The facts about this terminal that a console needs before it draws."""
+class TerminalDescription(NamedTuple):
+    """The facts about a terminal that a console needs before it draws."""
+
+    environment: dict[str, str]
+    """The variables in `PASSED_VARIABLES` that are set."""
+    size: tuple[int, int]
+    """Columns and rows."""
+    folder: str
+    """The current folder."""
+    workspaces: list[str] = []
+    """The folders that the command line names."""
+
+
+def describe_terminal() -> TerminalDescription:
+    """The description of this terminal, without workspaces."""
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     try:
         folder = str(Path.cwd())
     except FileNotFoundError:  # it was removed meanwhile
         folder = "/"
-    return {"environment": environment, "size": terminal_size(), "folder": folder}
+    return TerminalDescription(environment, terminal_size(), folder)
 
 
 class Client:

@@ -5,80 +5,23 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
-import platform
 import queue
 import socket
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from textual.worker import WorkerFailed
-
-from clawpy_console.attach.client import ClientEnd, describe_terminal
+from clawpy_console.attach.client import ClientEnd, TerminalDescription, describe_terminal
 from clawpy_console.attach.host import Host
-from engine import Home, Refusal, __version__
-from engine.model.secrets import redact
+from engine import Home, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
-
-
-# Crashes
-
-
-MAX_EVENTS = 30
-"""Maximum number of the last events that are named."""
-
-
-def write_report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
-    """Write a report of `error` to `home.logs`; the lines to show on the terminal.
-
-    It holds where the program was, never what it worked on: no messages of exceptions and no values, of which any may
-    be the operator's text or a secret. Those are in `console.log`, which is printed to by this.
-    """
-    if isinstance(error, WorkerFailed):
-        error = error.error
-    print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
-    now = datetime.now(UTC)
-    lines = [
-        f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",
-        platform.platform(),
-        f"{now.isoformat(timespec='seconds')}, terminal {terminal.size[0]}x{terminal.size[1]}"
-        f", TERM={terminal.environment.get('TERM', '')}",
-    ]
-    chain: BaseException | None = error
-    while chain is not None:
-        lines += ["", type(chain).__qualname__, *traceback.format_tb(chain.__traceback__)]
-        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
-    lines += ["", "Last events:", *(_events(engine) if engine else ["the engine was not open"])]
-    file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
-    headline = f"The console crashed: {type(error).__name__}."
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_text("\n".join(line.rstrip("\n") for line in lines) + "\n", encoding="utf-8")
-    except OSError as failure:
-        return f"{headline} No report could be written: {failure.strerror}."
-    return (
-        f"{headline} Nothing that was recorded is lost.\n"
-        f"Report, without your texts: {file}\n"
-        "Please send it in with what you pressed last. `clawpy` opens the console again."
-    )
-
-
-def _events(engine: Engine) -> list[str]:
-    """The kinds of the last events, newest first."""
-    try:
-        return [f"{fact.at.isoformat(timespec='seconds')} {fact.kind}" for fact in engine.ledger.latest(MAX_EVENTS)]
-    except Exception as failure:  # the report is worth more than its last part
-        return [f"not readable: {type(failure).__name__}"]
-
 
 STOPPED = "The engine stopped. Start it again with `clawpy`."
 
@@ -99,11 +42,11 @@ def serve(
 ) -> int:
     """Open the engine of `home`, with a console for the client at `terminal` and for each that attaches later, until
     the last one is closed; returns the exit code. This process no longer writes to its own terminal."""
-    hello = describe_terminal() | {"known": workspaces}
+    description = describe_terminal()
     _redirect_output_to_log(home)
-    open_once = _EngineOnce(lambda: opener(home, workspaces=workspaces, kind="console", attach=consoles.attach))
+    open_once = _EngineOnce(lambda: opener(home, workspaces=workspaces, kind="console", attach=consoles.admit))
     consoles = Consoles(open_once, home, owns_engine=True, demo=demo)
-    consoles.attach(terminal.dup(), hello)
+    consoles.open_console(terminal.dup(), description, workspaces)
     try:
         consoles.wait()
     finally:
@@ -153,10 +96,24 @@ class Consoles(Host):
         self._thread = threading.Thread(target=self._run, name="consoles", daemon=True)
         self._thread.start()
 
-    def attach(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
-        """Open a console for the client at `connection`; `hello` is from `client.describe_terminal`. From any
-        thread."""
-        self._loop.call_soon_threadsafe(self._begin, connection, hello)
+    def admit(self, description: object) -> Callable[[socket.socket], None]:
+        """Check what a client says of its terminal. Returns the function that opens a console on its connection. From
+        any thread. Raises `Refusal` `bad_arguments`."""
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            terminal = TypeAdapter(TerminalDescription).validate_python(description)
+        except ValidationError as error:
+            message = "a terminal is described by its environment, size, folder and workspaces"
+            raise Refusal("bad_arguments", message, "use `clawpy` of the same version to attach") from error
+        return partial(self.open_console, description=terminal)
+
+    def open_console(
+        self, connection: socket.socket, description: TerminalDescription, repositories: Sequence[str] | None = None
+    ) -> None:
+        """Open a console for the client at `connection`. `repositories` are those that the engine was opened for; a
+        client that attaches later has those of its folders. From any thread."""
+        self._loop.call_soon_threadsafe(self._start_serving, connection, description, repositories)
 
     def wait(self) -> None:
         """Wait until the last console is closed and the engine is not kept."""
@@ -177,42 +134,46 @@ class Consoles(Host):
         self._loop.run_forever()
         self._loop.close()
 
-    def _begin(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
-        task = self._loop.create_task(self._serve_client(connection, hello))
+    def _start_serving(
+        self, connection: socket.socket, description: TerminalDescription, repositories: Sequence[str] | None
+    ) -> None:
+        task = self._loop.create_task(self._serve_client(connection, description, repositories))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve_client(self, connection: socket.socket, hello: Mapping[str, Any]) -> None:
+    async def _serve_client(
+        self, connection: socket.socket, description: TerminalDescription, repositories: Sequence[str] | None
+    ) -> None:
         from clawpy_console.attach.terminal import Terminal
 
-        terminal = Terminal(hello["environment"], hello["size"])
+        terminal = Terminal(description.environment, description.size)
         connection.setblocking(False)
         await self._loop.connect_accepted_socket(lambda: terminal, connection)
         if self._ending:
             await terminal.end_client(ClientEnd(again=True))
             return
-        app = await self._make_app(terminal, hello)
+        attaches = repositories is None  # to an engine that may watch other repositories
+        if repositories is None:
+            repositories = await asyncio.to_thread(self._repositories_of, description)
+        app = self._make_app(terminal, repositories)
+        if attaches and repositories:
+            app.workspace_filter = repositories[0]
         self.apps[terminal] = app
-        app.all_consoles = self.apps.values()
         end = await self._run_app(app, terminal)
         del self.apps[terminal]
         await self._end_client(terminal, end)
 
-    async def _make_app(self, terminal: Terminal, hello: Mapping[str, Any]) -> ConsoleApp:
+    def _make_app(self, terminal: Terminal, repositories: Sequence[str]) -> ConsoleApp:
         from clawpy_console.app import ConsoleApp
 
-        attaches = "known" not in hello  # to an engine that may look after other repositories
-        repositories: Sequence[str] = await asyncio.to_thread(self._repositories, hello) if attaches else hello["known"]
         app = ConsoleApp(
             lambda: self._open(app, repositories),
             self._home,
             repositories,
             self._demo,
             terminal=terminal,
-            consoles=self,
+            host=self,
         )
-        if attaches and repositories:
-            app.workspace_filter = repositories[0]
         return app
 
     async def _run_app(self, app: ConsoleApp, terminal: Terminal) -> ClientEnd:
@@ -224,6 +185,8 @@ class Consoles(Host):
         except Exception as failure:
             error = failure
         if error is not None:
+            from clawpy_console.attach.crash_report import write_report
+
             return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, app.engine, terminal))
         return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
 
@@ -245,12 +208,12 @@ class Consoles(Host):
             free_style_cache()
             self.garbage_collector.free_console()
 
-    def _repositories(self, hello: Mapping[str, Any]) -> list[str]:
+    def _repositories_of(self, client: TerminalDescription) -> list[str]:
         """The repositories of the folders that were named, else that of the client's folder; none in the demo."""
         from engine.git import repository_root
 
         repositories = []
-        for folder in () if self._demo else hello.get("workspaces") or [hello["folder"]]:
+        for folder in () if self._demo else client.workspaces or [client.folder]:
             try:
                 repositories.append(str(repository_root(Path(folder))))
             except Refusal:

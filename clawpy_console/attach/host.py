@@ -1,5 +1,4 @@
-"""The part of `Consoles` that an app needs, with garbage collection that does not delay a key. Imports nothing of a
-screen.
+"""What the consoles of one process share: the engine, and garbage collection that does not delay a key.
 
 The engine works in threads of the console's process. The event loop needs the interpreter lock whenever it wakes, and a
 computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms with
@@ -61,7 +60,7 @@ class GarbageCollector:
 
 
 class Host:
-    """The apps of all attached terminals."""
+    """The process that the consoles of one engine run in, as each of them knows it."""
 
     def __init__(self, *, owns_engine: bool) -> None:
         self.owns_engine = owns_engine
@@ -70,6 +69,7 @@ class Host:
         """Whether the operator wants the engine to run on without a console."""
         self.garbage_collector = GarbageCollector()
         self.apps: dict[Any, Any] = {}
+        """The open consoles, each by its terminal."""
 
     def outlives_console(self) -> bool:
         """Whether the engine would run on if a console closed now. Call it on the event loop."""

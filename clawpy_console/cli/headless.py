@@ -71,7 +71,7 @@ def run(
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, owns_engine=False)
         try:
-            engine = open_engine(home, workspaces=list(workspaces), kind="headless", attach=consoles.attach)
+            engine = open_engine(home, workspaces=list(workspaces), kind="headless", attach=consoles.admit)
         except BaseException:
             consoles.release_clients()
             raise

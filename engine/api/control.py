@@ -47,7 +47,8 @@ SOCKET_NAME = "control.sock"
 
 Document = dict[str, Any]
 Dispatch = Callable[[str, Any], Document]
-Attach = Callable[[socket.socket, Mapping[str, Any]], None]
+Attach = Callable[[Any], Callable[[socket.socket], None]]
+"""Checks what a client says of its terminal, and returns what takes its connection over. Raises `Refusal`."""
 
 
 class Unreachable(Exception):
@@ -62,7 +63,7 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
     """Serves the socket of one home, each client in a thread.
 
     `dispatch(verb, arguments)` carries a verb out and may raise `Refusal`; it is called from many threads at once.
-    `attach(connection, terminal)` takes over the connection of a terminal; None where there are no consoles.
+    `attach` gets the arguments of the verb `attach`; None where there are no consoles.
     """
 
     daemon_threads = True
@@ -120,7 +121,8 @@ class _Request(socketserver.StreamRequestHandler):
     timeout = IDLE_TIMEOUT_S
 
     def handle(self) -> None:
-        server, terminal = cast(ControlServer, self.server), None
+        server = cast(ControlServer, self.server)
+        take_over: Callable[[socket.socket], None] | None = None
         line = self.rfile.readline(MAX_REQUEST_BYTES + 1)
         if not line:
             return
@@ -131,7 +133,7 @@ class _Request(socketserver.StreamRequestHandler):
             elif server.attach is None:
                 raise Refusal("no_console", "this engine was opened for one command", "try again")
             else:
-                terminal, answer = arguments, json.dumps({"ok": {}})
+                take_over, answer = server.attach(arguments), json.dumps({"ok": {}})
         except Refusal as refusal:
             answer = json.dumps(refusal.document())
         except Exception as error:
@@ -140,9 +142,9 @@ class _Request(socketserver.StreamRequestHandler):
             message = f"{type(error).__name__}: {error}"
             answer = json.dumps(Refusal("internal", message, "this is a bug; see the log").document())
         self.wfile.write(answer.encode() + b"\n")
-        if terminal is not None and server.attach is not None:
+        if take_over is not None:
             self.connection.settimeout(None)
-            server.attach(self.connection.dup(), terminal)
+            take_over(self.connection.dup())
 
 
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:

@@ -231,7 +231,7 @@ def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: P
     home = Home.locate(tmp_path / "home")
     home.data.mkdir(parents=True)
     taken: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-    server = ControlServer(home, lambda verb, arguments: {}, attach=lambda connection, hello: taken.put(connection))
+    server = ControlServer(home, lambda verb, arguments: {}, attach=lambda _: taken.put)
     server.start()
     try:
         with socket.socket(socket.AF_UNIX) as client:

@@ -170,7 +170,7 @@ def test_nothing_heavy_is_imported(world: World, tmp_path: Path) -> None:
     script = (
         "import sys\n"
         f"sys.argv = ['clawpy', '--home', {str(world.home.root)!r}, 'status', '--format', 'short']\n"
-        "from clawpy_console.start import main\n"
+        "from clawpy_console.__main__ import main\n"
         "assert main() == 0\n"
         "heavy = {'argparse', 'engine', 'textual', 'sqlalchemy', 'asyncio', 'subprocess', 'dataclasses'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

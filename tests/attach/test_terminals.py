@@ -218,11 +218,11 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
 ) -> None:
     first, second = pane(), pane()
     patched = (
-        "import sys; from clawpy_console import app, start\n"
+        "import sys; from clawpy_console import __main__, app\n"
         "def crash(self): raise ValueError('the password is swordfish')\n"
         "app.ConsoleApp.action_help = crash\n"
         f"sys.argv = ['clawpy', '--home', {str(home.root)!r}]\n"
-        "sys.exit(start.main())"
+        "sys.exit(__main__.main())"
     )
     first.type(shlex.join([sys.executable, "-c", patched]) + "; echo code $?")
     first.shows(r"CARDS\s+1 of 2")

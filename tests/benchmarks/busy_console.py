@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from clawpy_console import start
+from clawpy_console.__main__ import main as run_clawpy
 from clawpy_console.cli import main as cli
 from engine.home import Home
 from tests.benchmarks.test_pulse import Writer
@@ -31,7 +31,7 @@ def main() -> int:
         return engine
 
     cli.open_engine = opened
-    return start.main()  # the console is opened in a forked process, which has this engine
+    return run_clawpy()  # the console is opened in a forked process, which has this engine
 
 
 if __name__ == "__main__":

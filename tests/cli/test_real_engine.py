@@ -54,7 +54,7 @@ print(*sorted(heavy & set(sys.modules)))
 
 TASKS = """
 import sys
-from clawpy_console.start import main
+from clawpy_console.__main__ import main
 sys.argv[1:] = ["--home", sys.argv[1], "tasks", "list"]
 assert main() == 0
 print("imported", *sorted(sys.modules))

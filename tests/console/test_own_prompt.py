@@ -10,6 +10,7 @@ from textual import events
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.attach.host import Host
 from clawpy_console.dialogs.prompt import OwnPrompt, completions
 from engine.execution.runners.flow_registry import FlowRegistry
 from engine.execution.runners.flows import FLOWS
@@ -149,7 +150,8 @@ async def test_consoles_of_one_process_keep_what_was_typed_in_another(
     console: ConsoleApp, engine: StandIn, home: Home
 ) -> None:
     other = ConsoleApp(lambda: engine, home, [], now=console.now)  # type: ignore[arg-type, return-value]
-    console.all_consoles = other.all_consoles = (console, other)
+    console.host = other.host = Host(owns_engine=True)
+    console.host.apps = {"first": console, "second": other}
     async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:
         await live(pilot)
         await live(others)

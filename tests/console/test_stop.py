@@ -125,7 +125,7 @@ ASKED = sees("Quit?", "1 running session")
 async def test_leaving_asks_whether_the_engine_goes_on(
     home: Home, engine: StandIn, consoles: Consoles, key: str, kept: bool
 ) -> None:
-    app = make_console(home, lambda: engine, consoles=consoles)
+    app = make_console(home, lambda: engine, host=consoles)
     await play(app, "ctrl+q", ASKED, "enter", CLOSED, "ctrl+q", ASKED, key, LEFT)  # Enter gives the safe answer
     assert consoles.keeps_running is kept
 
@@ -133,4 +133,4 @@ async def test_leaving_asks_whether_the_engine_goes_on(
 async def test_nothing_is_asked_while_the_engine_stays_anyway(home: Home, engine: StandIn, consoles: Consoles) -> None:
     """That of `clawpy run`, or one that has another console."""
     consoles.owns_engine = False
-    await play(make_console(home, lambda: engine, consoles=consoles), "ctrl+q", LEFT)
+    await play(make_console(home, lambda: engine, host=consoles), "ctrl+q", LEFT)

@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-CLAWPY = "import sys; from clawpy_console.start import main; sys.argv[0] = 'clawpy'; sys.exit(main())"
+CLAWPY = "import sys; from clawpy_console.__main__ import main; sys.argv[0] = 'clawpy'; sys.exit(main())"
 
 
 class Forked:

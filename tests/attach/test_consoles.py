@@ -1,0 +1,83 @@
+"""Who gets a console, and what is left of one whose terminal is gone."""
+
+from __future__ import annotations
+
+import gc
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from textual._styles_cache import StylesCache
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.attach.consoles import Consoles
+from engine import Home, Refusal
+from engine.api.control import ControlServer, ask
+from tests.attach.conftest import until
+from tests.console.stand_in import StandIn
+
+DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces": [], "folder": "/"}
+
+
+@pytest.fixture
+def consoles(home: Home) -> Iterator[Consoles]:
+    consoles = Consoles(StandIn, home, owns_engine=False)  # type: ignore[arg-type, return-value]
+    with ExitStack() as closing:
+        closing.callback(consoles.release_clients)
+        closing.callback(consoles.close)
+        yield consoles
+
+
+def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home) -> None:
+    home.data.mkdir(parents=True)
+    server = ControlServer(home, lambda verb, arguments: {})
+    server.start()
+    try:
+        with pytest.raises(Refusal, match="for one command"):
+            ask(server.address, "attach", DESCRIPTION)
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "description",
+    [None, 7, {}, DESCRIPTION | {"size": [80]}, DESCRIPTION | {"environment": {"TERM": 1}}, DESCRIPTION | {"x": 1}],
+    ids=["nothing", "a number", "empty", "one side", "a variable that is no text", "an unknown field"],
+)
+def test_a_terminal_that_is_described_wrongly_is_refused(home: Home, consoles: Consoles, description: Any) -> None:
+    home.data.mkdir(parents=True)
+    server = ControlServer(home, lambda verb, arguments: {}, consoles.admit)
+    server.start()
+    try:
+        with pytest.raises(Refusal) as refused:
+            ask(server.address, "attach", description)
+    finally:
+        server.close()
+    assert refused.value.code == "bad_arguments"
+    assert not consoles.apps
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seen", [b"", b"\x1b[?1049h", b"koji-core"], ids=["at once", "mounting", "in use"])
+def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
+    home: Home, consoles: Consoles, seen: bytes
+) -> None:
+    caches_before = sum(type(item) is StylesCache for item in gc.get_objects())
+    for _ in range(2):
+        ours, theirs = socket.socketpair()
+        with ours:
+            consoles.admit(DESCRIPTION)(theirs)
+            del theirs
+            drawn = b""
+            ours.settimeout(60)
+            while seen not in drawn:
+                drawn += ours.recv(65536)
+        until(lambda: not consoles._tasks)
+    assert not consoles.apps
+    assert not list(home.logs.glob("crash-*"))
+    consoles.close()
+    gc.collect()
+    assert not [item for item in gc.get_objects() if type(item) is ConsoleApp]
+    assert sum(type(item) is StylesCache for item in gc.get_objects()) <= caches_before

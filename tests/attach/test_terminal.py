@@ -1,0 +1,142 @@
+"""The console's end of a connection, with an app drawn on it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from unittest.mock import Mock
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.widgets import Input, Static
+
+from clawpy_console.attach import client
+from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal, TerminalDriver
+
+
+class SmallApp(App[None]):
+    """An app on a terminal."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        super().__init__(driver_class=TerminalDriver)
+        terminal.apply_colours(self)
+
+    def compose(self) -> ComposeResult:
+        yield Static("hello")
+        yield Input()
+
+
+class ClientEnd:
+    """The client's end of the connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._messages = client.Messages()
+
+    def send(self, kind: bytes, content: bytes) -> None:
+        self._connection.sendall(client.message(kind, content))
+
+    async def read(self, *, until: bytes, kind: bytes = client.OUTPUT) -> bytes:
+        """All that was drawn, up to the message of that kind that contains `until`."""
+        loop = asyncio.get_running_loop()
+        drawn = b""
+        while True:
+            data = await asyncio.wait_for(loop.sock_recv(self._connection, 65536), 20)
+            assert data
+            messages = self._messages.feed(data)
+            drawn += b"".join(content for _, content in messages)
+            if any(found == kind and until in content for found, content in messages):
+                return drawn
+
+
+@asynccontextmanager
+async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallApp, Terminal, ClientEnd]]:
+    """An app that has drawn its first frame."""
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+    terminal = Terminal(environment, (40, 10))
+    app = SmallApp(terminal)
+    terminal.on_hang_up = app.exit
+    with theirs:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, ours)
+        running = asyncio.create_task(app.run_async())
+        client_end = ClientEnd(theirs)
+        await client_end.read(until=b"hello")
+        yield app, terminal, client_end
+        app.exit()
+        await running
+        await terminal.end_client(client.ClientEnd())
+
+
+async def test_what_is_typed_pasted_and_resized_arrives() -> None:
+    async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client_end):
+        client_end.send(client.INPUT, b"a\xc3")
+        client_end.send(client.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
+        while app.query_one(Input).value != "aüb":
+            await asyncio.sleep(0.01)
+        client_end.send(client.SIZE, b"[60, 20]")
+        while app.size != (60, 20):
+            await asyncio.sleep(0.01)
+        client_end.send(client.BACK, b"[50, 15]")
+        await client_end.read(until=b"\x1b[?1049h", kind=client.ENTER)
+        await client_end.read(until=b"hello")
+        assert app.size == (50, 15)
+
+
+async def test_f12_waits_for_no_other_key() -> None:
+    async with running_app({"TERM": "xterm"}) as (app, terminal, client_end):
+        typed_before: list[str] = []
+        stopped = asyncio.Event()
+
+        def stop() -> None:
+            typed_before.append(app.query_one(Input).value)
+            stopped.set()
+
+        terminal.on_stop_key = stop
+        client_end.send(client.INPUT, 500 * b"a" + b"\x1b[24~")
+        await asyncio.wait_for(stopped.wait(), 20)
+        assert len(typed_before[0]) < 500
+
+
+@pytest.mark.parametrize(
+    ("content", "size"),
+    [(b"[100000, 100000]", MAX_SIZE), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
+    ids=["too large", "too small", "words", "a number", "no JSON"],
+)  # fmt: skip
+async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
+    content: bytes, size: tuple[int, int] | None
+) -> None:
+    terminal, transport = Terminal({}, (80, 24)), Mock(spec=asyncio.Transport)
+    terminal.connection_made(transport)
+    terminal.data_received(client.message(client.SIZE, content))
+    assert terminal.size == (size or (80, 24))
+    assert transport.abort.called == (size is None)
+
+
+async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_screen_later() -> None:
+    async with running_app({"TERM": "xterm"}) as (_, terminal, client_end):
+        for _ in range(40):
+            terminal.draw("#" * 100_000)
+        assert terminal._transport is not None
+        assert terminal._transport.get_write_buffer_size() < MAX_QUEUED_BYTES + 200_000
+        assert len(await client_end.read(until=b"hello")) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("environment", "colours"),
+    [({"TERM": "xterm", "COLORTERM": "truecolor"}, "truecolor"), ({"TERM": "xterm-256color"}, "256"),
+     ({"TERM": "xterm"}, "standard")],
+    ids=["truecolor", "256", "16"],
+)  # fmt: skip
+async def test_colours_are_the_terminals(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], colours: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = SmallApp(Terminal(environment, (80, 24)))
+    assert app.console.color_system == colours
+    assert not app.no_color
+    assert SmallApp(Terminal(environment | {"NO_COLOR": "1"}, (80, 24))).no_color
