@@ -21,7 +21,7 @@ from engine.execution.runners.runner import Runner
 from engine.execution.sandbox import Sandbox
 from engine.frozen import frozen
 from engine.git import repository_root
-from engine.git.names import workspace_label
+from engine.git.reader import workspace_label
 from engine.home import Home
 from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, Waiting
 from engine.prediction.context import WorkspaceContext

@@ -27,9 +27,10 @@ from pathlib import Path
 from engine.execution.tools.folder_jail import is_git_name
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
-from engine.git import MIN_VERSION, Git, session_branch
+from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
 from engine.git.command import split_nul, update_index
+from engine.git.state import session_branch
 from engine.model import Refusal
 
 # Snapshots

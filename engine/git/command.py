@@ -1,4 +1,4 @@
-"""git in one folder, and the index of a workspace."""
+"""git in one folder: `Git` runs its commands, `update_index` brings its index up to date with the files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from engine.frozen import frozen
-from engine.git.process import GitError, operators_configuration, run_git
-from engine.git.repository import Repository, find_repository
+from engine.git.process import GitError, Repository, operators_configuration, run_git
+from engine.git.repository import find_repository
 from engine.model import Refusal, sanitise
 
 log = logging.getLogger(__name__)
@@ -106,9 +106,13 @@ class Git:
         """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
         return self.output(*arguments, **options).decode(errors="surrogateescape").removesuffix("\n")
 
+    def lines(self, *arguments: str, **options: Unpack[RunOptions]) -> list[str]:
+        """The lines of the same, without empty ones."""
+        return list(filter(None, self.text(*arguments, **options).split("\n")))
+
     def items(self, *arguments: str, **options: Unpack[RunOptions]) -> list[str]:
         """The items that a command with `-z` prints, as `text` decodes them; none is empty."""
-        return list(filter(None, self.output(*arguments, **options).decode(errors="surrogateescape").split("\0")))
+        return list(filter(None, self.text(*arguments, **options).split("\0")))
 
     def run(
         self,
@@ -151,13 +155,8 @@ def _add_options(arguments: Sequence[str]) -> list[str]:
 
 def _find_pipes(top: Path) -> list[str]:
     """The first few pipes in a tree: git opens one that is called `.gitignore`, and waits for ever."""
-    pipes = (
-        os.path.relpath(file, top)
-        for folder, _, names in os.walk(top)
-        for name in names
-        if stat.S_ISFIFO((file := Path(folder, name)).lstat().st_mode)
-    )
-    return [sanitise(name) for name in itertools.islice(pipes, 3)]
+    pipes = (path for path in top.rglob("*") if path.is_fifo())
+    return [sanitise(str(path.relative_to(top))) for path in itertools.islice(pipes, 3)]
 
 
 def version() -> str:

@@ -15,12 +15,9 @@ from engine.frozen import frozen
 from engine.git.command import Git
 from engine.git.leftovers import Quarantined, quarantined
 from engine.git.lost_commits import (
-    FIXUP,
-    Fixups,
     LostCommits,
     Stash,
     logs_stamp,
-    read_fixups,
     read_lost_commits,
     read_reflog,
     read_stashes,
@@ -28,16 +25,24 @@ from engine.git.lost_commits import (
 from engine.git.merges import (
     Collision,
     Merge,
-    Operation,
     branch_pairs,
     due_merges,
-    operation_stamp,
-    read_operation,
     try_merge,
 )
+from engine.git.operations import Operation, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.state import GitState
-from engine.git.unpushed import NOTHING_UNPUSHED, Unpushed, UnpushedProblem, read_commits, read_uncommitted, span_of
+from engine.git.unpushed import (
+    FIXUP,
+    NOTHING_UNPUSHED,
+    Fixups,
+    Unpushed,
+    UnpushedProblem,
+    read_commits,
+    read_fixups,
+    read_uncommitted,
+    span_of,
+)
 from engine.model import Refusal, sanitise
 
 T = TypeVar("T")
@@ -156,7 +161,7 @@ def _merges(look: Look) -> tuple[Merge, ...]:
 def _is_rewritten(look: Look) -> bool:
     """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
     git, state = look.git, look.state
-    if state.upstream_tip in (step.commit for step in read_reflog(git, f"refs/heads/{state.branch}")):
+    if state.upstream_tip in (entry.new for entry in read_reflog(git, f"refs/heads/{state.branch}")):
         return True
     if state.ahead + state.behind > MAX_COMPARED:
         return False

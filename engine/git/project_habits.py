@@ -1,12 +1,10 @@
-"""The habits of a project, from its history: which files change together, how often it is released. Only `read_history`
-asks git."""
+"""The habits of a project: which files change together, and how often it is released. Pure."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import inf
 from pathlib import PurePosixPath
@@ -14,64 +12,10 @@ from statistics import median
 from typing import Final
 
 from engine.frozen import frozen
-from engine.git import Git
-from engine.git.commits import tags_by_commit
+from engine.git.history import Change
 from engine.statistics import wilson_lower_bound
 
-log = logging.getLogger(__name__)
-
-MAX_COMMITS = 3_000
-"""Maximum number of commits that are read, the newest. What is older says little about the habits of today."""
-
-_HEADER = "\x01"
-
-
-@frozen
-class Change:
-    """One commit: `at` in seconds since 1970 (committed), how many parents it has, and the files in which it differs
-    from its only parent, sorted. A merge has no files of its own. `deleted`: those of `files` that it deleted. `tags`
-    are the names of the tags on it."""
-
-    id: str
-    at: int
-    parents: int
-    subject: str
-    files: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-
-
-def read_history(git: Git, head: str = "HEAD", limit: int = MAX_COMMITS) -> tuple[Change, ...]:
-    """The newest `limit` commits of `head`, oldest first. A renamed file is a deleted one and a new one.
-    Raises `GitError`, also where there is no commit yet."""
-    tags = tags_by_commit(git)
-    output = git.output(
-        "log", "-z", f"-n{limit}", "--no-renames", "--name-status", "--no-show-signature",
-        f"--format={_HEADER}%H%x00%ct%x00%P%x00%s", head, "--",
-    )  # fmt: skip
-    words = iter(output.decode(errors="surrogateescape").split("\0"))
-    return tuple(reversed(list(_changes(words, tags))))
-
-
-def _changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Change]:
-    """The commits in what git printed: four words a commit, then two a file: what was done to it, and its path."""
-    word = next(words, "")
-    while word.startswith(_HEADER):
-        commit = word.removeprefix(_HEADER)
-        at, parents, subject = next(words), next(words), next(words)
-        files, deleted = [], []
-        for word in words:
-            if word.startswith(_HEADER):
-                break
-            if status := word.strip():  # the first one of a commit stands on a line of its own
-                files.append(next(words))
-                deleted += files[-1:] if status == "D" else []
-        else:
-            word = ""
-        yield Change(
-            commit, int(at), len(parents.split()), subject,
-            tuple(sorted(files)), tuple(sorted(deleted)), tuple(tags.get(commit, ())),
-        )  # fmt: skip
+# -- files that usually change together
 
 
 MAX_FILES: Final = 30
@@ -110,8 +54,8 @@ class CoChanges:
         self._files = [frozenset(change.files) if len(change.files) <= MAX_FILES else frozenset() for change in changes]
         self._changed: defaultdict[str, list[int]] = defaultdict(list)
         for index, files in enumerate(self._files):
-            for mark in _marks(files):
-                self._changed[mark].append(index)
+            for tie in _possible_ties(files):
+                self._changed[tie].append(index)
         self._gone = {path: path in change.deleted for change in changes for path in change.files}
 
     def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
@@ -119,27 +63,28 @@ class CoChanges:
         position among the commits, oldest first, of which only those before it are known; by default all."""
         present = frozenset(files)
         known = self.length if before is None else before
-        ties: list[tuple[float, bool, Partner]] = []
-        for mark in sorted(_marks(present)) if len(present) <= MAX_CHANGED else ():
-            last = [index for index in self._changed[mark] if index < known][-TIE_COMMITS:]
+        partners: list[tuple[float, bool, Partner]] = []
+        for tie in sorted(_possible_ties(present)) if len(present) <= MAX_CHANGED else ():
+            last = [index for index in self._changed[tie] if index < known][-TIE_COMMITS:]
             counts = Counter(path for index in last for path in self._files[index] - present if not self._gone[path])
-            for path in sorted(counts):
-                bound = wilson_lower_bound(counts[path], len(last), 1.0)
-                ties.append((bound, not is_group(mark), Partner(path, mark, counts[path], len(last))))
-        bound, _, partner = max(ties, key=lambda tie: tie[:2], default=(0.0, False, None))
+            for path, together in sorted(counts.items()):
+                bound = wilson_lower_bound(together, len(last), 1.0)
+                partners.append((bound, not is_group(tie), Partner(path, tie, together, len(last))))
+        bound, _, partner = max(partners, key=lambda rated: rated[:2], default=(0.0, False, None))
         return partner if bound >= MIN_TIE else None
 
 
-def is_group(mark: str) -> bool:
-    """Whether a mark stands for the files of one folder with one ending, as in `docs/*.md`."""
-    return mark.rpartition("/")[2].startswith("*")
+def is_group(tie: str) -> bool:
+    """Whether a tie stands for the files of one folder with one ending, as in `docs/*.md`."""
+    return tie.rpartition("/")[2].startswith("*")
 
 
-def _marks(paths: Iterable[str]) -> set[str]:
-    """What a file may be tied to: files, and for each its folder and ending."""
-    return {
-        mark for path in paths for mark in (path, str(PurePosixPath(path).with_name(f"*{PurePosixPath(path).suffix}")))
-    }
+def _possible_ties(paths: Iterable[str]) -> set[str]:
+    """What a file may be tied to: these files, and for each its folder and ending."""
+    return {*paths, *(str(PurePosixPath(path).with_name(f"*{PurePosixPath(path).suffix}")) for path in paths)}
+
+
+# -- releases
 
 
 DAY: Final = 86_400
@@ -214,40 +159,49 @@ def _version_in(subject: str) -> str:
 
 def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     """The rhythm up to the newest commit; None without a release."""
-    releases: list[tuple[int, int, str, frozenset[str]]] = []  # non-merge commits up to it, second, tag, its files
-    number = 0
+    releases: list[_Release] = []
+    commits = 0
     preparing = ""
     files: set[str] = set()
     versions: set[str] = set()  # a merge brings the commit that prepared a release after the release itself
     for change in history:
-        number += change.parents < 2
         files.update(change.files)
         versions.update(map(_version_in, change.tags))
-        if (
-            change.parents < 2
-            and prepares_release(change.subject)
-            and _version_in(change.subject) not in versions - {""}
-        ):
-            preparing = change.subject
+        if change.parents < 2:
+            commits += 1
+            if prepares_release(change.subject) and _version_in(change.subject) not in versions - {""}:
+                preparing = change.subject
         tag = next(filter(is_release_tag, change.tags), "")
         if tag:
-            releases.append((number, change.at, tag, frozenset(files)))
-            preparing = ""
-            files = set()
+            releases.append(_Release(tag, change.at, commits, frozenset(files)))
+            preparing, files = "", set()
     if not releases:
         return None
-    recent = releases[-INTERVALS - 1 :]
-    pairs = list(pairwise(recent))
-    is_regular = len(releases) >= MIN_RELEASES
-    count, at, tag, _ = releases[-1]
-    released_with = Counter(path for release in recent[-INTERVALS:] for path in release[3])
+    newest, recent = releases[-1], releases[-INTERVALS - 1 :]
+    usual_seconds = usual_commits = inf
+    if len(releases) >= MIN_RELEASES:
+        usual_seconds = median(max(0, later.at - earlier.at) for earlier, later in pairwise(recent))
+        usual_commits = median(later.commits - earlier.commits for earlier, later in pairwise(recent))
+    compared = recent[-INTERVALS:]
+    released_with = Counter(path for release in compared for path in release.files)
     return ReleaseRhythm(
-        tag=tag,
-        at=at,
-        commits=number - count,
-        usual_days=median(max(0, later[1] - earlier[1]) for earlier, later in pairs) / DAY if is_regular else inf,
-        usual_commits=median(later[0] - earlier[0] for earlier, later in pairs) if is_regular else inf,
+        tag=newest.tag,
+        at=newest.at,
+        commits=commits - newest.commits,
+        usual_days=usual_seconds / DAY,
+        usual_commits=usual_commits,
         preparing=preparing,
         files=frozenset(files),
-        usual_files=frozenset(path for path, times in released_with.items() if 2 * times >= len(recent[-INTERVALS:])),
+        usual_files=frozenset(path for path, times in released_with.items() if 2 * times >= len(compared)),
     )
+
+
+@frozen
+class _Release:
+    """One release: its second since 1970, how many commits without merges lead to it, and the files that changed since
+    the one before."""
+
+    tag: str
+    at: int
+    commits: int
+    files: frozenset[str]

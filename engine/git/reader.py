@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from engine.files import read_plain
-from engine.git import Git, GitError, is_session_branch
+from engine.git import Git, GitError
 from engine.git.command import split_nul
-from engine.git.commits import count_apart, is_ancestor, log_commits, tags_by_commit, to_datetime
+from engine.git.history import count_apart, is_ancestor, log_commits, read_changes, tags_by_commit, to_datetime
 from engine.git.inspection import Answers, Inspection, Look, inspect
-from engine.git.merges import operation_name
-from engine.git.project_habits import CoChanges, Partner, ReleaseRhythm, read_history, release_rhythm
+from engine.git.operations import operation_name
+from engine.git.project_habits import CoChanges, Partner, ReleaseRhythm, release_rhythm
 from engine.git.state import (
     MAX_FILES,
     Branch,
@@ -32,9 +32,11 @@ from engine.git.state import (
     Touch,
     bare_name,
     is_litter,
+    is_session_branch,
     modified_at,
     read_status,
 )
+from engine.model import Refusal, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -229,6 +231,18 @@ class GitReader:
         return inspect(Look(Git(workspace, timeout=TIMEOUT_S).pin(), state, now, today), self._answers)
 
 
+def workspace_label(workspace: str) -> str:
+    """The name and branch of a workspace, such as `shop main*`, with a star for uncommitted changes."""
+    folder = Path(workspace)
+    git = Git(folder, timeout=5)
+    try:
+        branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
+        dirty = git.output("status", "--porcelain", "-uno")
+    except Refusal as refusal:
+        return sanitise(f"{folder.name} ({refusal.code})")
+    return sanitise(f"{folder.name} {branch}{'*' if dirty else ''}")
+
+
 @lru_cache(MAX_RELATIONS)
 def in_history(workspace: Path, older: str, newer: str) -> bool:
     """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
@@ -250,7 +264,7 @@ def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None
 def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     """The habits of the project: which files change together, and how it is released."""
     try:
-        past = read_history(git, head) if head else ()
+        past = read_changes(git, head) if head else ()
     except GitError as error:  # a clone without trees, or a history that takes too long: no habits are known
         log.warning("%s: its history cannot be read: %s", git.folder, error)
         past = ()

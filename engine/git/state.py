@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.commits import Commit, to_datetime
+from engine.git.history import Commit, to_datetime
 from engine.git.project_habits import Partner, ReleaseRhythm
 
 STALE_BRANCH = timedelta(days=30)
@@ -70,7 +71,7 @@ class GitState:
     most 50 commits since `tag`, or, when HEAD is `tag`, between it and the tag before it, merges left out.
     `own_files`: at most 2,000 files that this branch changed since it left its upstream, or its base where it has none.
     `me`: git's own `user.email`, "" when it is not set.
-    `operation`: what is unfinished, see `engine.git.merges`. `refs` changes whenever HEAD or a ref does.
+    `operation`: what is unfinished, see `engine.git.operations`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
     the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
     `own_files`) and has not; None when there is none. `release`: how the project is released, None for
@@ -142,6 +143,34 @@ class GitState:
 def bare_name(branch: Branch) -> str:
     """`feature/x` for `feature/x` and for `origin/feature/x`."""
     return branch.name.partition("/")[2] if branch.remote else branch.name
+
+
+# -- branches that sessions' changes became
+
+
+PREFIXES = ("clawpy/", "clawpy-")
+MAX_LENGTH = 50
+"""Characters of a branch's name, before it is numbered."""
+
+
+def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
+    """The branch that a session's changes become: `clawpy/` and the first words of its prompt in lower case, such as
+    `clawpy/fix-lint-in-cart`, or the session's id where there is no word; `clawpy-` where none can be below `clawpy`.
+    Always a name that git takes."""
+    first = unicodedata.normalize("NFKC", title.strip().partition("\n")[0]).lower()
+    words = "".join(letter if letter.isalnum() else " " for letter in first).split()
+    name, max_length = "", MAX_LENGTH - len(PREFIXES[0])
+    for word in words:
+        if name and len(name) + 1 + len(word) > max_length:
+            break
+        name = f"{name}-{word}" if name else word[:max_length]
+    return f"{PREFIXES[0] if below else PREFIXES[1]}{name or session_id}"
+
+
+def is_session_branch(name: str, session: str) -> bool:
+    """Whether a branch is one that a session's changes became. `session`: the trailer `Session` of its last commit,
+    "" when it has none. A branch that you committed to is yours."""
+    return name.startswith(PREFIXES) and bool(session.strip())
 
 
 # -- the working tree as `git status` sees it

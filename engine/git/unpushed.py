@@ -1,4 +1,5 @@
-"""Finds what should not be pushed or committed: secrets, large files, files that belong in no repository.
+"""Finds what should not be pushed or committed as it is: secrets, large files, files that belong in no repository, and
+`fixup!` commits.
 
 One reading for the card and for the review that → runs. Bounded: the newest `MAX_COMMITS` commits, `MAX_BYTES` of new
 files; what was not read is counted.
@@ -16,7 +17,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.commits import read_file_at
+from engine.git.history import Commit, log_commits, read_file_at
 from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line
 from engine.git.patch import PatchLine, read_patch
 from engine.git.state import FileState, GitState
@@ -308,3 +309,51 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLi
                     after = following.text if following is not None and following.hunk == line.hunk else ""
                     hits = scan_line(line.path, line.text, after)
                     yield from ((file.commit, line, hit) for hit in hits if leftovers or hit.is_secret)
+
+
+# -- `fixup!`, `squash!` and `amend!` commits
+
+
+FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
+MAX_FIXUP_COMMITS: Final = 200
+"""Maximum number of unpushed commits that are looked through for them."""
+
+
+@frozen
+class Fixups:
+    """`subjects` of the fixup commits, the newest first, and the subjects they name (`targets`). `onto`: the parent of
+    the oldest commit that changes, "" when that is the very first. `at`: when the oldest fixup was committed."""
+
+    subjects: tuple[str, ...]
+    targets: tuple[str, ...]
+    onto: str
+    at: datetime
+
+
+def read_fixups(git: Git, state: GitState) -> Fixups | None:
+    """The fixup commits of HEAD that no remote branch has, nor the base when another branch is checked out; None when
+    there are none, or when what they mend is pushed already. Commits before a merge are left alone. Raises
+    `GitError`."""
+    base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
+    commits = log_commits(git, f"-n{MAX_FIXUP_COMMITS}", state.head, "--not", "--remotes", *base)
+    own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))
+    pairs: list[tuple[Commit, Commit]] = []
+    for number, commit in enumerate(own):
+        if FIXUP.match(commit.subject):
+            wanted = FIXUP.sub("", commit.subject, count=1)
+            pairs += [(commit, older) for older in own[number + 1 :] if _is_target(wanted, older)][:1]
+    if not pairs:
+        return None
+    return Fixups(
+        tuple(fixup.subject for fixup, _ in pairs),
+        tuple(dict.fromkeys(target.subject for _, target in pairs)),
+        onto="".join(max((target for _, target in pairs), key=own.index).parents),
+        at=min(fixup.at for fixup, _ in pairs),
+    )
+
+
+def _is_target(wanted: str, commit: Commit) -> bool:
+    """As git finds it: by the subject, its beginning, or the id."""
+    if FIXUP.match(commit.subject):
+        return False
+    return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))

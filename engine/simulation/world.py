@@ -19,7 +19,7 @@ from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains import project_tools, projects
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.execution.sandbox import Confinement, Sandbox
-from engine.git.commits import Commit
+from engine.git.history import Commit
 from engine.git.state import Branch, FileState, GitState, Touch
 from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since

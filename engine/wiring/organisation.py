@@ -13,7 +13,8 @@ from engine.events import EventBus
 from engine.execution.runners.flow_registry import FlowRegistry, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.single_questions import MemoryModel
-from engine.git.names import ProjectIds, top_folder
+from engine.git.history import ProjectIds
+from engine.git.repository import top_folder
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade

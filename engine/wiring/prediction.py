@@ -16,7 +16,7 @@ from engine.execution.runners.toolchains.projects import ProjectCache, find_proj
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
-from engine.git.names import top_folder
+from engine.git.repository import top_folder
 from engine.keys import Keys
 from engine.learning.decisions.insights import Figures
 from engine.learning.decisions.preferences import ARROW

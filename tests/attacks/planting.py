@@ -15,8 +15,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.steps import reset_worktree, restore_tree, store_tree, unmerged_files
 from engine.git import Git, repository_root
 from engine.git.github import address_of
-from engine.git.names import workspace_label
-from engine.git.reader import GitReader
+from engine.git.reader import GitReader, workspace_label
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RealBench

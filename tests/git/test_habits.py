@@ -8,15 +8,14 @@ from math import inf
 import pytest
 
 from engine.git import Git, project_habits
+from engine.git.history import Change, read_changes
 from engine.git.project_habits import (
     DAY,
-    Change,
     CoChanges,
     Partner,
     is_group,
     is_release_tag,
     prepares_release,
-    read_history,
     release_rhythm,
 )
 from tests.conftest import Repository
@@ -33,7 +32,7 @@ def test_commits_with_files_tags_and_what_is_gone(repository: Repository) -> Non
     repository.git("tag", "-a", "-m", "the same", "first")
     repository.git("rm", "-q", "a.py")
     repository.commit("second", {"dir/b c.py": "2\n", "ü.py": "1\n"}, at=ISO_DAY.format(2))
-    history = read_history(Git(repository.path))
+    history = read_changes(Git(repository.path))
     assert [change.subject for change in history] == ["begin", "second"]
     begin, second = history
     assert (begin.id, begin.at, begin.parents) == (first, 1767261600, 0)
@@ -48,7 +47,7 @@ def test_a_merge_has_no_files_of_its_own(repository: Repository) -> None:
     repository.git("checkout", "-q", "main")
     repository.commit("main", {"c.py": "1\n"}, at=ISO_DAY.format(3))
     repository.git("merge", "-q", "--no-ff", "-m", "merge", "side", at=ISO_DAY.format(4))
-    history = read_history(Git(repository.path))
+    history = read_changes(Git(repository.path))
     assert {change.subject: (change.parents, change.files) for change in history} == {
         "begin": (0, ("a.py",)), "side": (1, ("b.py",)), "main": (1, ("c.py",)), "merge": (2, ()),
     }  # fmt: skip
@@ -59,7 +58,7 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) 
     (repository.path / "\x01odd\nname").write_text("1\n")
     repository.commit("\x01 D 100 ")
     repository.commit("plain", {"M": "1\n"})
-    history = read_history(Git(repository.path))
+    history = read_changes(Git(repository.path))
     assert [(change.parents, change.files) for change in history] == [(0, ()), (1, ("\x01odd\nname",)), (1, ("M",))]
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from engine.git import Git
 from engine.git.leftovers import Quarantined, quarantined
-from engine.git.lost_commits import is_reachable, read_fixups, read_lost_commits, read_reflog
-from engine.git.merges import MergeTrial, conflicted, operation_stamp, read_operation, try_merge
+from engine.git.lost_commits import is_reachable, read_lost_commits, read_reflog
+from engine.git.merges import MergeTrial, try_merge
+from engine.git.operations import conflicted_files, operation_stamp, read_operation
 from engine.git.reader import GitReader
+from engine.git.unpushed import read_fixups
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -52,7 +54,7 @@ def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
     log = repository.path / ".git/logs/HEAD"
     log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
     steps = read_reflog(Git(repository.path))
-    assert [(step.former, step.commit) for step in steps] == [("0" * 40, first), (first, second)]
+    assert [(entry.old, entry.new) for entry in steps] == [("0" * 40, first), (first, second)]
     assert steps[1].at == NOW - timedelta(days=1)
     assert steps[1].action == "commit: second: ünï"
 
@@ -177,7 +179,7 @@ def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
     )
     assert op.theirs is not None
     assert (op.theirs.name, op.theirs.subject) == ("side", "side")
-    assert {*conflicted(git)[":a.txt"]} == {1, 2, 3}
+    assert {*conflicted_files(git)[":a.txt"]} == {1, 2, 3}
 
     apart.write("b c.txt", "23\n")
     apart.git("add", "b c.txt")

@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.trees import create_branch, free_branch_name
 from engine.git import Git
-from engine.git.commits import to_datetime
+from engine.git.history import to_datetime
 from engine.git.reader import GitReader, files_between, in_history
 from engine.model import Refusal
 from tests.conftest import Repository

@@ -14,7 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.events import EventBus, SessionEnded
-from engine.git.commits import Commit
+from engine.git.history import Commit
 from engine.git.state import Branch, GitState
 from engine.model import (
     Band,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
 
-from engine.git.commits import Commit
+from engine.git.history import Commit
 from engine.git.project_habits import ReleaseRhythm, is_group
 from engine.git.state import GitState, is_byproduct
 from engine.model import PartOfDay

@@ -33,9 +33,9 @@ from engine.execution.runners.flows.suite_runs import try_whole_suite
 from engine.execution.trees import create_branch
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.commits import count_apart
+from engine.git.history import count_apart
 from engine.git.lost_commits import Stash, is_reachable, read_stashes
-from engine.git.merges import is_merged, separate_objects
+from engine.git.merges import try_merge
 
 # -- Report merged and stale branches, with the commands that delete them -------------------------------------------
 
@@ -135,7 +135,7 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     lines = job.git.text("cherry", upstream, sha).splitlines()
     if lines and all(line.startswith("-") for line in lines):
         return True
-    return is_merged(job.git, upstream, sha, separate_objects(job.git, job.scratch))
+    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
 
 
 # -- Squash the `fixup!` commits ------------------------------------------------------------------------------------

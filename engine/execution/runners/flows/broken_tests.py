@@ -35,7 +35,7 @@ from engine.execution.runners.flows.suite_runs import find_toolchains, run_tests
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.git import GitError
-from engine.git.commits import is_ancestor
+from engine.git.history import is_ancestor
 from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH
 

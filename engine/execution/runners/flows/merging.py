@@ -37,17 +37,9 @@ from engine.execution.runners.flows.steps import (
 )
 from engine.execution.runners.flows.suite_runs import try_whole_suite
 from engine.git import Git, GitError
-from engine.git.commits import is_ancestor
-from engine.git.merges import (
-    CONFLICT,
-    MAX_COLLIDING,
-    Operation,
-    Stage,
-    conflicted,
-    merge_trees,
-    read_operation,
-    separate_objects,
-)
+from engine.git.history import is_ancestor
+from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
+from engine.git.operations import CONFLICT, Operation, Stage, conflicted_files, read_operation
 
 # -- Merge one branch into another, and run the tests on the result -------------------------------------------------
 
@@ -233,7 +225,7 @@ class UnfinishedOperation(ProjectFlow):
             return FlowResult("Nothing is unfinished")
         if operation.name == "bisect":
             return _report_bisect(job, operation)
-        stages = conflicted(git)
+        stages = conflicted_files(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
         _report_files(job, git, operation, conflicts)
         go_on, give_up = _next_commands(operation)

@@ -13,7 +13,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
 from engine.git.leftovers import secret_kind
-from engine.git.merges import conflicted
+from engine.git.operations import conflicted_files
 from engine.model import CheckResult
 from engine.model.text import one_line, seconds_in_words
 
@@ -231,7 +231,7 @@ def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = N
 
 def unmerged_files(git: Git) -> dict[str, int]:
     """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
-    return {path: _count_conflict_markers(git.folder / path) for path in conflicted(git)}
+    return {path: _count_conflict_markers(git.folder / path) for path in conflicted_files(git)}
 
 
 def _count_conflict_markers(file: Path) -> int:

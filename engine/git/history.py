@@ -1,0 +1,155 @@
+"""The history of a repository as values: commits, tags, the files of a commit, and the questions that several readers
+ask of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.frozen import frozen
+from engine.git.command import Git
+from engine.model import Refusal
+
+log = logging.getLogger(__name__)
+
+MAX_CHANGES = 3_000
+"""Maximum number of commits that are read with their files, the newest. What is older says little about the habits of
+today."""
+
+_COMMIT_MARK = "\x01"
+
+
+@frozen
+class Commit:
+    """One commit. `parents` are full ids."""
+
+    id: str
+    at: datetime
+    author: str
+    subject: str
+    parents: tuple[str, ...] = ()
+    email: str = ""
+    """The author's address."""
+    committer_email: str = ""
+    authored: str = ""
+    """When its author wrote it, in seconds since 1970, as git has it: any number."""
+
+
+@frozen
+class Change:
+    """One commit with its files: `at` in seconds since 1970 (committed), how many parents it has, and the files in
+    which it differs from its only parent, sorted. A merge has no files of its own. `deleted`: those of `files` that it
+    deleted. `tags` are the names of the tags on it."""
+
+    id: str
+    at: int
+    parents: int
+    subject: str
+    files: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def to_datetime(seconds: str | float) -> datetime:
+    """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[Commit]:
+    """The commits that `git log ARGUMENTS` prints, in its order. Raises `GitError`."""
+    records = git.items(
+        "log", "-z", "--no-show-signature", "--format=%H%n%ct%n%P%n%at%n%an%n%ae%n%ce%n%s", *arguments, stdin=stdin
+    )
+    commits = []
+    for record in records:
+        commit, seconds, parents, authored, author, email, committer, subject = record.split("\n", 7)
+        commits.append(
+            Commit(commit, to_datetime(seconds), author, subject, tuple(parents.split()), email, committer, authored)
+        )
+    return commits
+
+
+def read_changes(git: Git, head: str = "HEAD", limit: int = MAX_CHANGES) -> tuple[Change, ...]:
+    """The newest `limit` commits of `head` with their files, oldest first. A renamed file is a deleted one and a new
+    one. Raises `GitError`, also where there is no commit yet."""
+    tags = tags_by_commit(git)
+    output = git.output(
+        "log", "-z", f"-n{limit}", "--no-renames", "--name-status", "--no-show-signature",
+        f"--format={_COMMIT_MARK}%H%x00%ct%x00%P%x00%s", head, "--",
+    )  # fmt: skip
+    words = iter(output.decode(errors="surrogateescape").split("\0"))
+    return tuple(reversed(list(_parse_changes(words, tags))))
+
+
+def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Change]:
+    """The commits in what git printed: four words a commit, then two a file: what was done to it, and its path."""
+    word = next(words, "")
+    while word.startswith(_COMMIT_MARK):
+        commit = word.removeprefix(_COMMIT_MARK)
+        at, parents, subject = next(words), next(words), next(words)
+        files, deleted = [], []
+        for word in words:
+            if word.startswith(_COMMIT_MARK):
+                break
+            if status := word.strip():  # the first one of a commit stands on a line of its own
+                files.append(next(words))
+                deleted += files[-1:] if status == "D" else []
+        else:
+            word = ""
+        yield Change(
+            commit, int(at), len(parents.split()), subject,
+            tuple(sorted(files)), tuple(sorted(deleted)), tuple(tags.get(commit, ())),
+        )  # fmt: skip
+
+
+def tags_by_commit(git: Git) -> dict[str, list[str]]:
+    """The names of the tags of each commit that has any. Raises `GitError`."""
+    tags: dict[str, list[str]] = {}
+    for line in git.lines("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags"):
+        tip, peeled, name = line.split(" ", 2)
+        tags.setdefault(peeled or tip, []).append(name)
+    return tags
+
+
+def is_ancestor(git: Git, older: str, newer: str) -> bool:
+    """Whether `older` is in the history of `newer`; False also when either does not exist. Raises `GitError`."""
+    return git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1, 128)).returncode == 0
+
+
+def read_file_at(git: Git, revision: str, path: str) -> bytes:
+    """The content of a file in a commit, b"" where there is no such file. Raises `GitError`."""
+    return git.output("cat-file", "blob", f"{revision}:{path}", allowed=(0, 128))
+
+
+def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
+    """The numbers of commits that only `head` has, and that only `other` has; 0 where one of the two is "". Raises
+    `GitError`."""
+    if not head or not other or head == other:
+        return 0, 0
+    ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
+    return int(ahead), int(behind)
+
+
+class ProjectIds:
+    """The project that a workspace is a clone of: the first commit of its history, which all its clones have."""
+
+    def __init__(self) -> None:
+        self._cache: dict[str, str] = {}
+
+    def of(self, workspace: str) -> str:
+        """The id of the project, "" where git cannot say, and for a history that is cut off."""
+        if not self._cache.get(workspace):
+            try:
+                git = Git(Path(workspace), timeout=10)
+                is_complete = git.text("rev-parse", "--is-shallow-repository") == "false"
+                roots = git.text("rev-list", "--max-parents=0", "HEAD", allowed=(0, 128)).split() if is_complete else []
+            except Refusal as refusal:
+                log.warning("%s is not a project that could be shared: %s", workspace, refusal)
+                roots = []
+            self._cache[workspace] = min(roots, default="")
+        return self._cache[workspace]

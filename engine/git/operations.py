@@ -1,0 +1,225 @@
+"""Operations that were begun and are not finished: a merge, rebase, cherry-pick, revert, `git am` or bisect. git's own
+files say so."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from engine.files import read_plain
+from engine.frozen import frozen
+from engine.git import Git
+from engine.git.history import log_commits
+from engine.git.state import modified_at
+
+MAX_BYTES: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
+MAX_REMAINING: Final = 100  # commits still to apply that are named
+MAX_GOOD: Final = 20  # good revisions of a bisect that are named
+
+CONFLICT: Final = "conflict"
+"""Files in conflict without an operation: `git stash pop`, `git merge --squash` and `git checkout -m` leave it so."""
+
+_OPERATION_BY_FILE: Final = (
+    ("rebase-merge", "rebase"),
+    ("rebase-apply/applying", "am"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+_STATE_FILES: Final = (
+    "index", "HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "sequencer/todo", "BISECT_LOG",
+    "BISECT_TERMS", "rebase-merge/git-rebase-todo", "rebase-apply/next",
+)  # fmt: skip
+_HEAD_FILES: Final = {
+    "merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD", "rebase": "REBASE_HEAD",
+}  # fmt: skip
+_COMMIT_ID: Final = re.compile(r"[0-9a-f]{7,64}")
+_TODO_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
+
+
+@frozen
+class Side:
+    """One side of an operation: a branch, or a short id where no branch is there, its commit and its subject."""
+
+    name: str
+    commit: str
+    subject: str = ""
+
+
+@frozen
+class Operation:
+    """An operation that was begun and not finished. `name`: as git's command is called, or `CONFLICT`.
+
+    `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
+    what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
+    `unmerged`: files still in conflict, `resolved`: those that were and are marked as resolved. `rebased` is the
+    branch that is rebased. `remaining`: commits that follow the present one, at most 100.
+    For a bisect: `bad` ("" for none yet), `good`, how many revisions are `suspects`, and what the operator calls the
+    two (`terms`: bad, good).
+    """
+
+    name: str
+    ours: Side
+    theirs: Side | None = None
+    base: str = ""
+    unmerged: tuple[str, ...] = ()
+    resolved: tuple[str, ...] = ()
+    rebased: str = ""
+    remaining: tuple[str, ...] = ()
+    bad: str = ""
+    good: tuple[str, ...] = ()
+    suspects: int = 0
+    terms: tuple[str, str] = ("bad", "good")
+    begun_at: datetime | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that are or were in conflict, sorted."""
+        return tuple(sorted({*self.unmerged, *self.resolved}))
+
+    @property
+    def continue_command(self) -> str:
+        """The command that goes on once every file is marked as resolved."""
+        if self.name == CONFLICT:
+            return "git commit"
+        return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
+
+    @property
+    def abort_command(self) -> str:
+        """The command that brings back what was before."""
+        if self.name == CONFLICT:
+            return "git reset --merge"
+        return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
+
+
+Stage = tuple[str, str]
+"""Mode and id of one version of a file in conflict."""
+
+
+def operation_name(git_dir: Path, *, conflicted: bool) -> str:
+    """The name of the unfinished operation in a repository, "" for none. `conflicted`: whether files are in
+    conflict."""
+    name = next((name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists()), "")
+    if not name:  # several commits to pick, the present one of them committed by hand
+        first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
+        name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
+    return name or (CONFLICT if conflicted else "")
+
+
+def operation_stamp(git_dir: Path) -> tuple[object, ...]:
+    """Changes whenever the operation in a repository does."""
+    return tuple(modified_at(git_dir / name) for name in _STATE_FILES)
+
+
+def read_operation(git: Git) -> Operation | None:
+    """The unfinished operation, None for none. Asks git about eight times. Raises `GitError`."""
+    folder = git.repository.git_dir
+    unmerged = tuple(conflicted_files(git))
+    name = operation_name(folder, conflicted=bool(unmerged))
+    if not name:
+        return None
+    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
+    begun_at = modified_at(
+        folder / next((file for file, operation in _OPERATION_BY_FILE if operation == name), "index")
+    )
+    if name == "bisect":
+        return _read_bisect(git, folder, head, begun_at)
+    theirs = _read_commit_id(folder / _HEAD_FILES[name]) if name in _HEAD_FILES else ""
+    rebased = onto = todo = ""
+    if name == "rebase":
+        state = next(folder / name for name in ("rebase-merge", "rebase-apply") if (folder / name).exists())
+        rebased = _read_state_file(state / "head-name").removeprefix("refs/heads/")
+        onto = _read_commit_id(state / "onto")
+        theirs = theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit")
+        todo = _read_state_file(state / "git-rebase-todo")
+    elif name in ("cherry-pick", "revert"):
+        todo = _read_state_file(folder / "sequencer/todo")
+    remaining = [step[1] for step in map(_TODO_STEP.match, todo.split("\n")) if step]
+    if name != "rebase" and remaining and theirs.startswith(remaining[0]):
+        del remaining[0]  # the present one
+    ours = onto or head
+    subjects = _subjects_of(git, [head, onto, theirs])
+    our_name = _branch_or_id(git, onto) if onto else git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
+    their_name = _branch_or_id(git, theirs) if name == "merge" else theirs[:10]
+    resolved = {_path_of_entry(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
+    return Operation(
+        name,
+        ours=Side(our_name or head[:10], head, subjects.get(ours, "")),
+        theirs=Side(their_name, theirs, subjects.get(theirs, "")) if theirs else None,
+        base=_find_base(git, name, head, theirs) if theirs else "",
+        unmerged=unmerged,
+        resolved=tuple(sorted(resolved)),
+        rebased=rebased,
+        remaining=tuple(remaining[:MAX_REMAINING]),
+        begun_at=begun_at,
+    )
+
+
+def conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:
+    """The files in conflict, sorted, each with the versions that there are: 1 the common one, 2 ours, 3 theirs."""
+    files: dict[str, dict[int, Stage]] = {}
+    for entry in git.items("ls-files", "--unmerged", "-z"):
+        mode, oid, stage = entry.partition("\t")[0].split()
+        files.setdefault(_path_of_entry(entry), {})[int(stage)] = (mode, oid)
+    return dict(sorted(files.items()))
+
+
+def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
+    bad_term, good_term = (*_read_state_file(folder / "BISECT_TERMS").split(), "bad", "good")[:2]
+    lines = git.lines("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/bisect")
+    tips = dict(line.split(" ") for line in lines)
+    bad = tips.get(bad_term, "")
+    good = tuple(tip for name, tip in tips.items() if name.startswith(f"{good_term}-"))
+    suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
+    return Operation(
+        "bisect",
+        ours=Side(head[:10], head, _subjects_of(git, [head]).get(head, "")),
+        bad=bad,
+        good=good[:MAX_GOOD],
+        suspects=suspects,
+        terms=(bad_term, good_term),
+        begun_at=begun_at,
+    )
+
+
+def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
+    if name == "merge":
+        return git.text("merge-base", head, theirs, allowed=(0, 1)).partition("\n")[0]
+    if name == "revert":
+        return theirs
+    return git.text("rev-parse", "--verify", "--quiet", f"{theirs}^", allowed=(0, 1))
+
+
+def _branch_or_id(git: Git, commit: str) -> str:
+    """A branch that stands at `commit`, else its short id."""
+    names = git.lines(
+        "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname:lstrip=2)", "refs/heads",
+        "refs/remotes",
+    )  # fmt: skip
+    return next((name for name in names if not name.endswith("/HEAD")), commit[:10])
+
+
+def _subjects_of(git: Git, commits: list[str]) -> dict[str, str]:
+    known = dict.fromkeys(filter(None, commits))
+    return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *known)} if known else {}
+
+
+def _path_of_entry(entry: str) -> str:
+    return entry.partition("\t")[2]
+
+
+def _read_commit_id(file: Path) -> str:
+    """The commit that a file of git's own names, "" for none."""
+    first = _read_state_file(file).partition("\n")[0]
+    return first if _COMMIT_ID.fullmatch(first) else ""
+
+
+def _read_state_file(file: Path) -> str:
+    try:
+        return read_plain(file, MAX_BYTES).decode(errors="replace").strip()
+    except (OSError, ValueError):
+        return ""
