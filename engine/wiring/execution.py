@@ -17,12 +17,13 @@ from engine.execution.permissions import Permissions
 from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
 from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
+from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.model.agent_loop import Providers
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import ConversationStore
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
-from engine.execution.runners.runner import AgentServices, FlowRunner, Runner
+from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Caches, Sandbox
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions

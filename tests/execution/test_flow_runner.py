@@ -19,8 +19,8 @@ from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
+from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.runner import FlowRunner
 from engine.execution.sandbox import best_sandbox
 from engine.model import (
     Assignment,

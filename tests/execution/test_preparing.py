@@ -19,7 +19,8 @@ from engine.events import EventBus
 from engine.execution.environments import _finish_swap, _put_in_place, _temporary_path, install_into_tree
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
-from engine.execution.runners.runner import FlowRunner, RunnerResult
+from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import (
     Installation,
     find_installations,

@@ -23,12 +23,13 @@ from engine.execution.transcripts import (
     MAX_LINE,
     MAX_OUTPUT_LINES,
     LineSplitter,
+    StreamedText,
     TranscriptReader,
     TranscriptWriter,
     command_used,
 )
 from engine.model import CheckResult, SessionState, sanitise
-from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor
+from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, World, shell
@@ -320,3 +321,31 @@ def test_whatever_was_run_the_record_is_short_and_plain(programs: list[str]) -> 
     assert len(recorded) < 80
     assert recorded.isascii()
     assert recorded.isprintable()
+
+
+@pytest.mark.long
+@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
+def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
+    lines: list[tuple[str, str]] = []
+    speaking = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
+    for kind, text in pieces:
+        speaking.add(kind, text)
+        speaking.write_sentences()
+    speaking.flush()
+    for kind in ("say", "thought"):
+        heard = "".join(text for one, text in lines if one == kind)
+        said = "".join(text for one, text in pieces if one == kind)
+        assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
+
+
+def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
+    lines: list[str] = []
+    speaking = StreamedText(lambda kind, text: lines.append(text), redact)
+    said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
+    for word in said.split():
+        speaking.add("say", f"{word} ")
+        speaking.write_sentences()
+    speaking.flush()
+    assert lines[0] == "Decision: we keep the old parser, e.g. for dates. "
+    assert "sk-" not in "".join(map(redact, lines)), "no key is torn"
+    assert len(lines) == 2

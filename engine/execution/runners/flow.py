@@ -95,15 +95,21 @@ class CommandResult:
 
 
 @frozen
-class FlowResult:
-    """The result of a flow that ran to its end."""
+class WorkResult:
+    """The result of work that ran to its end."""
 
     summary: str
     check: CheckResult | None = None
     sound: bool = True
-    """False when the flow found a problem that `check` does not show: a secret, a conflict, a flaky test."""
+    """False when it found a problem that `check` does not show: a secret, a conflict, a flaky test."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Values that can be written as JSON; `next` names the flow that should follow (SPEC 2.10)."""
+
+
+@frozen
+class FlowResult(WorkResult):
+    """The result of a flow."""
+
     full: bool = False
     """`check` covers the whole suite."""
 

@@ -29,10 +29,10 @@ from engine.execution.runners.model.requests import (
     PromptSize,
     RequestBudget,
 )
-from engine.execution.runners.runner import StreamedText, assistant_part, operator_part, result_part
+from engine.execution.runners.runner import assistant_part, operator_part, result_part
 from engine.keys import Key
 from engine.model import SourceKind
-from engine.model.secrets import CUT, redact
+from engine.model.secrets import CUT
 from engine.wiring.learning import price
 
 AGAIN = {
@@ -69,34 +69,6 @@ def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, t
     assert (pause is None) == (asked > MAX_RETRY_AFTER_S)
     if pause is not None:
         assert asked <= pause <= max(asked, MAX_DELAY_S)
-
-
-@pytest.mark.long
-@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
-def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
-    lines: list[tuple[str, str]] = []
-    speaking = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
-    for kind, text in pieces:
-        speaking.add(kind, text)
-        speaking.write_sentences()
-    speaking.flush()
-    for kind in ("say", "thought"):
-        heard = "".join(text for one, text in lines if one == kind)
-        said = "".join(text for one, text in pieces if one == kind)
-        assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
-
-
-def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
-    lines: list[str] = []
-    speaking = StreamedText(lambda kind, text: lines.append(text), redact)
-    said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
-    for word in said.split():
-        speaking.add("say", f"{word} ")
-        speaking.write_sentences()
-    speaking.flush()
-    assert lines[0] == "Decision: we keep the old parser, e.g. for dates. "
-    assert "sk-" not in "".join(map(redact, lines)), "no key is torn"
-    assert len(lines) == 2
 
 
 def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from engine.execution.runners.acp.agents import (
     login_hint,
 )
 from engine.execution.runners.flow import FlowError, Place, RetryLater
-from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult
+from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.session_workspace import UNDO_NOTES
 from engine.frozen import frozen
@@ -102,7 +102,7 @@ class AcpRunner(AgentRunner):
         agent = self.configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._services.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
-            kind = "reply" if workspace.continues else "task"
+            kind = REPLY if workspace.continues else TASK
             prompt = self._prompt(live, view, workspace, kind)
             if workspace.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")

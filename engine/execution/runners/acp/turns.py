@@ -15,7 +15,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import FlowError, SessionStopped
-from engine.execution.runners.runner import operator_part
+from engine.execution.runners.runner import HEAL, REPLY, operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
 
 MAX_PLAUSIBLE = 1_000_000
@@ -117,13 +117,13 @@ class AgentTurns:
 
     def run_heal(self, text: str) -> None:
         """Run a turn about the problems that the checks found."""
-        self._run_turn([text], "heal", messages=(operator_part(text, "heal"),))
+        self._run_turn([text], HEAL, messages=(operator_part(text, HEAL),))
 
     def run_replies(self) -> None:
         """Run a turn for each reply of the operator that came meanwhile."""
         while not self._live.replies.empty():
             text = self._live.replies.get()
-            self._run_turn([text], "reply", messages=(operator_part(text, "reply"),))
+            self._run_turn([text], REPLY, messages=(operator_part(text, REPLY),))
 
     def summary(self) -> str:
         """The end of its last message, and how the turn ended when the agent did not end it."""

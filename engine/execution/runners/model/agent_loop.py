@@ -23,8 +23,9 @@ from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import ConversationStore, Failure, Kind, Message, Model
 from engine.execution.runners.model.requests import Price, PromptSize, RequestBudget
-from engine.execution.runners.runner import AgentServices, StreamedText, assistant_part, operator_part, result_part
+from engine.execution.runners.runner import AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
+from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
 from engine.helper_process import HelperGone
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd

@@ -11,14 +11,20 @@ from engine.execution.routing import ModelChoice
 from engine.execution.runners.flow import Place
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
 from engine.execution.runners.model.single_questions import model_with_key
-from engine.execution.runners.runner import AgentRunner, AgentServices, RunnerResult, assistant_part, operator_part
+from engine.execution.runners.runner import (
+    HEAL,
+    REPLY,
+    TASK,
+    AgentRunner,
+    AgentServices,
+    RunnerResult,
+    assistant_part,
+    operator_part,
+)
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
 from engine.helper_process import HelperGone
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
-
-TASK, HEAL, REPLY = "task", "heal", "reply"
-"""Kinds of runs, by which models and overlays are chosen (SPEC 5.4, 5.5)."""
 
 
 class ModelRunner(AgentRunner):
