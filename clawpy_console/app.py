@@ -354,7 +354,7 @@ class ConsoleApp(CardConsole):
     def action_resume(self) -> None:
         """End the gravest stop or pause; a stop and a month stop after a question."""
         if (hold := gravest_hold(self.holds)) is not None:
-            from clawpy_console.dialogs.help import ask_to_resume
+            from clawpy_console.dialogs.palette import ask_to_resume
 
             ask_to_resume(self, hold)
 
@@ -376,7 +376,7 @@ class ConsoleApp(CardConsole):
 
     def action_jump(self, typing: bool = False) -> None:
         """Label everything that can be reached, and go to the one whose label is typed."""
-        from clawpy_console.dialogs.help import Jump, Spot, spots
+        from clawpy_console.dialogs.jump import Jump, Spot, spots
 
         def on_choice(spot: Spot | None) -> None:
             if spot is not None:
@@ -444,7 +444,7 @@ class ConsoleApp(CardConsole):
     # Palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette (see `clawpy_console.dialogs.help`)."""
-        from clawpy_console.dialogs.help import commands
+        """The commands of the palette (see `clawpy_console.dialogs.palette`)."""
+        from clawpy_console.dialogs.palette import commands
 
         yield from commands(self, screen)

@@ -172,7 +172,7 @@ class Presence:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
         if not app.last.welcomed:
-            from clawpy_console.screens.greeting import first_run_lines
+            from clawpy_console.screens.mission_panes import first_run_lines
 
             app.call_engine(
                 lambda engine: first_run_lines(engine, app.keymap),
@@ -207,7 +207,7 @@ class Presence:
             self._show_absence(blurred_at)
 
     def _show_absence(self, since: datetime) -> None:
-        from clawpy_console.screens.greeting import absence_lines
+        from clawpy_console.screens.mission_panes import absence_lines
 
         app = self._app
         app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)

@@ -1,4 +1,5 @@
-"""Dialogs with an editor, and a file of an agent in it (SPEC 4.1): no edit is lost, ours or another program's."""
+"""Dialogs with an editor: a file of an agent (SPEC 4.1), the guidance of a leader (SPEC 1.4). No edit is lost, ours or
+another program's."""
 
 from __future__ import annotations
 
@@ -7,15 +8,24 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static, TextArea
 
-from clawpy_console.dialogs.base import Dialog
+from clawpy_console.dialogs.base import Dialog, PreviewDialog
+from clawpy_console.fields import Document, Field
+from clawpy_console.fields.agent import edited_fields
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.bars import KeyLine
-from engine.model import AgentFile, Refusal, sanitise
+from clawpy_console.widgets.reflowing_text import ReflowingText
+from engine.model import AgentFile, LeaderProfile, ProfileEdit, Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
+    from engine import Engine
+
+
+TYPING_DEBOUNCE_S = 0.3
+"""Seconds without a key before the preview of an edit is computed."""
 
 
 class EditDialog(Dialog[bool]):
@@ -125,6 +135,66 @@ class EditFile(EditDialog):
         if self._theirs is not None:
             area = self.query_one("#text", TextArea)
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
+
+
+class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first base
+    """Edits the profile of a leader. Gives True when it was saved."""
+
+    BINDINGS = bindings("profile", "preview")
+    DEFAULT_CLASSES = "-alone"
+    DEFAULT_CSS = """
+    EditProfile #text { width: 1fr; height: 1fr; }
+    EditProfile.-narrow #body { layout: vertical; }
+    EditProfile.-narrow #text, EditProfile.-narrow #pane { width: 100%; height: 1fr; }
+    """
+
+    def __init__(self, before: LeaderProfile, text: str) -> None:
+        """`text` is the profile as it is edited."""
+        super().__init__()
+        self._before, self.original = before, text
+        self._edits: tuple[ProfileEdit, ...] | None = ()  # None until their preview is shown
+
+    def compose(self) -> ComposeResult:
+        with self.frame(f"Guidance from {self._before.leader}", classes="-whole"):
+            with Horizontal(id="body"):
+                yield self.editor()
+                with VerticalScroll(id="pane", can_focus=False):
+                    yield ReflowingText(id="change")
+            yield Static(id="status", markup=False)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.show([Field("", "Edit the text. The prompts that this changes are shown here.", "grey")])
+
+    @on(TextArea.Changed)
+    def _typed(self) -> None:
+        self._edits, text = None, self.text
+        self.preview(lambda engine: self._compute_edits(engine, text), self._show_edits, wait=TYPING_DEBOUNCE_S)
+
+    def _compute_edits(self, engine: Engine, text: str) -> tuple[tuple[ProfileEdit, ...], Document]:
+        edits = engine.profiles.parse_edits(self._before, text)
+        preview = engine.cascade.preview_edits(self._before.leader, edits)
+        prompts = [{"agents": change.agents, "changes": change.lines} for change in preview.changes]
+        return edits, {"edits": edits, "fromSoul": preview.from_soul, "prompts": prompts}
+
+    def _show_edits(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
+        self._edits, document = result
+        self.show_status("")
+        self.show(edited_fields(document))
+
+    def action_save(self) -> None:
+        """Save the edits whose preview is shown."""
+        leader, edits = self._before.leader, self._edits
+        if edits is None:
+            self.show_status("Not saved: what it changes is not shown yet.")
+        elif not edits:
+            self.show_status("Nothing has changed.", "$grey")
+        else:
+            self.app.call_engine(
+                lambda engine: engine.profiles.edit(leader, edits),
+                lambda _: self.dismiss(True),
+                self.show_refusal,
+            )
 
 
 def edit_file(app: Console, agent: str, name: str, on_saved: Callable[[], object]) -> None:

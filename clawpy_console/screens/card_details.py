@@ -18,7 +18,7 @@ from clawpy_console.fields import Field, bar, heading, present_fields, states
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import headline, signal_words, tier_label
-from clawpy_console.screens.mission_lists import result_words
+from clawpy_console.screens.mission_panes import result_words
 from clawpy_console.state import AppState
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText

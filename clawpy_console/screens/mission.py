@@ -16,7 +16,7 @@ from textual.widgets import Static
 from clawpy_console import formats
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens import mission_lists as lists
+from clawpy_console.screens import mission_panes as panes
 from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
@@ -34,7 +34,7 @@ REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
 
 LIST_ROWS = {
-    "sessions": lists.work_rows, "queue": lists.waiting_rows, "tasks": lists.task_rows, "agents": lists.agent_rows,
+    "sessions": panes.work_rows, "queue": panes.waiting_rows, "tasks": panes.task_rows, "agents": panes.agent_rows,
 }  # fmt: skip
 """The function that gives the rows of each list, by the id of the list."""
 
@@ -171,7 +171,7 @@ class MissionScreen(ConsoleScreen):
             "#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU")
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
-        self.update_static("#live-title", Content(lists.live_title(state.newest_running, now)))
+        self.update_static("#live-title", Content(panes.live_title(state.newest_running, now)))
         self.update_static("#hidden-panes", self._hidden_panes(state, now))
         self._draw_glance()
 
@@ -283,7 +283,7 @@ class MissionScreen(ConsoleScreen):
         stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
         self._draw_stack_texts(stack)
-        rows.show(lists.card_rows(stack.cards, len(self._workspaces()) > 1))
+        rows.show(panes.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
         if front is not None and front.id == self._evidence_card_id:
             self._read_evidence(front)  # the cards changed, so the rails may count others
@@ -408,11 +408,11 @@ class MissionScreen(ConsoleScreen):
     @on(Rows.Opened, "#queue")
     def _open_waiting(self) -> None:
         if (waiting := self._waiting) is not None:
-            lists.open_waiting(self.app, waiting)
+            panes.open_waiting(self.app, waiting)
 
     def action_dismiss_waiting(self) -> None:
         if (waiting := self._waiting) is not None:
-            lists.dismiss_waiting(self.app, waiting)
+            panes.dismiss_waiting(self.app, waiting)
 
     @on(Rows.Opened, "#sessions")
     def _open_session(self, message: Rows.Opened) -> None:

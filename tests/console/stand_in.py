@@ -31,6 +31,7 @@ from engine.model import (
     LandPreview,
     LocalModels,
     ModelCall,
+    Mute,
     PermissionAnswer,
     PermissionRequest,
     Phase,
@@ -75,6 +76,7 @@ from tests.console.stand_in_port import Port
 class Cards(Port):
     def fill(self) -> None:
         self.all = {card.id: card for card in [*cards(), *recent()]}
+        self.mutes: list[Mute] = []
 
     def pending(self, **_: object) -> list[Card]:
         return [item for item in self.all.values() if item.status is Status.PENDING and item.snoozed_until is None]
@@ -127,6 +129,13 @@ class Cards(Port):
 
     def mark_shown(self, ids: list[str]) -> None:
         self.note("mark_shown", *ids)
+
+    def muted(self) -> list[Mute]:
+        return self.mutes
+
+    def lift(self, id: str) -> Mute:
+        self.note("lift", id)
+        return next(mute for mute in self.mutes if mute.id == id)
 
     def rails(self, id: str) -> tuple[RailVerdict, ...]:
         return self.all[id].verdicts

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.help import Jump, labels, spots
+from clawpy_console.dialogs.jump import Jump, labels, spots
 from clawpy_console.dialogs.prompt import OwnPrompt
 from clawpy_console.dialogs.question import Question
 from clawpy_console.keys import BY_ID

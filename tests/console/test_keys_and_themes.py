@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from clawpy_console import appearance
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.help import commands
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import live, running, screen_text, until
+from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
-from tests.console.stories import CLOSED, FIRST, Given, Step, Until, called, hides, never_called, play, sees
+from tests.console.stories import CLOSED, FIRST, Given, Step, Until, called, choose, hides, never_called, play, sees
 
 OWN = """
 dark = true
@@ -78,11 +77,6 @@ def test_every_key_has_a_sign_that_can_be_printed() -> None:
     assert not [action.id for action in ACTIONS if not shown_key(action.id, {}).isprintable()]
 
 
-def command(title: str) -> Step:
-    """Choose a command of the palette."""
-    return lambda app: next(item for item in commands(app, app.screen) if item.title.startswith(title)).callback()
-
-
 def keys(**keys: str) -> Given:
     return Given(
         lambda engine: setattr(
@@ -107,7 +101,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         "6", "question_mark", sees(DND), IN_ORDER, *"undo a landing", sees("undo a landing", "esc clear"), hides(DND),
         "escape", sees("esc close", DND), *["pagedown"] * 9, sees("close; the text is kept"), "question_mark", CLOSED,
     ),
-    "the palette copies the id too": (command("Copy the id"), COPIED),
+    "the palette copies the id too": (choose("Copy the id"), COPIED),
     "q leaves, and is a letter while one types": (
         Given(lambda engine: engine.sessions.all.pop(0)), sees("? keys  q quit"), "n", "q", sees("New prompt"),
         "escape",
@@ -128,12 +122,6 @@ STORIES: dict[str, tuple[Step, ...]] = {
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
 async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps, size=(120, 40))
-
-
-async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
-    async with running(console):
-        titles = [item.title for item in commands(console, console.screen)]
-        assert len(titles) == len(set(titles))
 
 
 def test_all_shipped_themes_are_good() -> None:

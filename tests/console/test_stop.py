@@ -9,13 +9,12 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.dialogs.help import commands
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from tests.console.conftest import make_console, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.console.stories import CLOSED, Step, Until, called, go_on, hides, never_called, play, refused, sees
+from tests.console.stories import CLOSED, Step, Until, called, choose, go_on, hides, never_called, play, refused, sees
 
 STOPPED = Until("the stop", lambda app: any(hold.word == "stop" for hold in app.state.holds))
 NOT_RESUMED = never_called("resume")
@@ -98,11 +97,8 @@ async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str) -> None:
-    def resume(app: ConsoleApp) -> None:
-        next(item for item in commands(app, app.screen) if item.title == "Resume after the stop").callback()
-
     asked = Until("a question", lambda app: len(app.screen_stack) == 2)
-    await play(console, screen, "f12", STOPPED, resume, asked, "enter", CLOSED, NOT_RESUMED)
+    await play(console, screen, "f12", STOPPED, choose("Resume after the stop"), asked, "enter", CLOSED, NOT_RESUMED)
 
 
 # Leaving

@@ -1,8 +1,8 @@
-"""The lists on mission control: the rows of cards, work, what waits for you, tasks, agents; and what opens there."""
+"""What stands around the stack on mission control: the greeting, and the rows of its lists with what opens there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,15 +10,19 @@ from textual.content import Content
 
 from clawpy_console import formats
 from clawpy_console.fields import states
+from clawpy_console.fields.states import absence_fields
 from clawpy_console.formats import fit_to_width, one_line, workspace_name
+from clawpy_console.keys import shown_key
 from clawpy_console.screens.card_stack import kind_of_work, tier_label
 from clawpy_console.state import AppState
+from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import session_outcome
 from engine.model import Card, Layer, Result, SessionState, SessionView, Tier, Waiting
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
+    from engine import Engine
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
 
@@ -140,7 +144,7 @@ def open_waiting(app: CardConsole, waiting: Waiting) -> None:
         case "bubble" if waiting.text:
             _confirm_approval(app, waiting)
         case "bubble":
-            from clawpy_console.dialogs.question import send_findings
+            from clawpy_console.screens.agent_actions import send_findings
 
             send_findings(app)
         case "notification":
@@ -193,3 +197,46 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
             "Only interrupted sessions and notifications can be dismissed here. ⏎ opens what needs a decision.",
             "warning",
         )
+
+
+# The greeting
+
+
+MAX_ABSENCE_CELLS = 200
+"""Maximum number of cells of a line about what happened."""
+
+
+def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
+    """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
+
+    Blocking: call it in a thread.
+    """
+    from clawpy_console import channel_choice  # not before the first frame
+
+    def key(action: str) -> tuple[str, str]:
+        return (shown_key(action, keymap), "$accent")
+
+    return [
+        Content.assemble(
+            ("Each card is useful work: ", "bold $ink"), key("stack.approve"), " runs it, ",
+            key("stack.dismiss"), " dismisses it, ", key("stack.snooze"), " snoozes it",
+        ),
+        Content.assemble(
+            "Changes wait as a diff: ", key("app.work"), " shows them, ",
+            key("work.land"), " lands them, ", key("work.undo"), " undoes that",
+        ),
+        Content.assemble(
+            key("mission.own"), " writes your own prompt; ",
+            channel_choice.hint(channel_choice.read_options(engine), shown_key("app.hire", keymap)),
+        ),
+        Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
+    ]  # fmt: skip
+
+
+def absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
+    """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
+    from engine import document  # not before the first frame
+
+    if not (lines := render_fields(absence_fields(document(engine.since(at))), MAX_ABSENCE_CELLS)):
+        return []
+    return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]

@@ -1,0 +1,120 @@
+"""Jump mode: a label on everything that can be reached; typing a label goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Offset
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from clawpy_console.dialogs.base import Dialog
+from engine.frozen import frozen
+
+LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+
+
+@frozen
+class Spot:
+    """A place on the screen, and what a click there does: None only focuses `widget`."""
+
+    widget: Widget
+    on_screen: Offset
+    act: Callable[[], object] | None = None
+
+    def go(self) -> None:
+        """Focus the widget, and do what a click does."""
+        if self.widget.focusable:
+            self.widget.focus()
+        if self.act is not None:
+            self.widget.call_later(self.act)
+
+
+def spots(screen: Screen[object]) -> list[Spot]:
+    """All that can be reached on `screen`, in reading order: the `spots` of widgets that have such, each relative to
+    the widget's own corner; text with a `@click` action; and what takes the focus."""
+    spots_by_place: dict[object, Spot] = {}
+    for y, strip in enumerate(screen._compositor.render_strips()):
+        x = 0
+        for text, style, _ in strip:
+            if action := style and style.meta.get("@click"):
+                widget, _ = screen.get_widget_at(x, y)
+                spots_by_place.setdefault(
+                    (widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action))
+                )
+            x += cell_len(text)
+    reached = {spot.widget for spot in spots_by_place.values()}
+    for widget, (region, clip) in screen._compositor.visible_widgets.items():
+        own = getattr(widget, "spots", []) or ([(Offset(0, 0), None)] if widget.focusable else [])
+        for at, act in own if widget not in reached else ():
+            if clip.contains_point(region.offset + at) and region.contains_point(region.offset + at):
+                spots_by_place[widget, at] = Spot(widget, region.offset + at, act)
+    return sorted(spots_by_place.values(), key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
+
+
+def labels(count: int) -> list[str]:
+    """`count` labels of one or two letters, none the beginning of another; at most 676."""
+    letter_count = len(LETTERS)
+    prefix_count = next(
+        prefixes
+        for prefixes in range(letter_count + 1)
+        if letter_count - prefixes + prefixes * letter_count >= min(count, letter_count**2)
+    )
+    single_count = letter_count - prefix_count
+    pairs = [first + second for first in LETTERS[single_count:] for second in LETTERS]
+    return [*LETTERS[:single_count], *pairs][:count]
+
+
+class Jump(Dialog[Spot | None]):
+    """Gives the spot whose label was typed, None on any other key."""
+
+    FRAMED = False
+    COMPONENT_CLASSES = {"jump--label"}
+    DEFAULT_CSS = """
+    Jump { background: $background 50%; }
+    Jump > .jump--label { background: $accent; color: $background; text-style: bold; }
+    Jump:ansi > .jump--label { text-style: bold reverse; }
+    """
+
+    def __init__(self, found: list[Spot]) -> None:
+        super().__init__()
+        self._spots = dict(zip(labels(len(found)), found, strict=False))
+        self._typed = ""
+
+    def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:
+        style = self.get_component_rich_style("jump--label")
+        positions: list[tuple[int, int, str]] = []
+        occupied = set[tuple[int, int]]()
+        for label, spot in self._spots.items():
+            if label.startswith(self._typed):
+                x, y = spot.on_screen
+                rest = label[len(self._typed) :]
+                before = {(x - back, y) for back in range(1, len(rest) + 1)}
+                if x >= len(rest) and not occupied & before and not picture[y].crop(x - len(rest), x).text.strip():
+                    x -= len(rest)  # in the gap before the word, which can be read then
+                occupied |= {(x + at, y) for at in range(len(rest))}
+                positions.append((x, y, rest))
+        for x, y, rest in reversed(positions):
+            line = picture[y]
+            after = line.crop(x + len(rest), line.cell_length)
+            picture[y] = Strip.join([line.crop(0, x), Strip([Segment(rest, style)]), after])
+        return picture
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        typed = self._typed + (event.character or "")
+        if event.is_printable and typed in self._spots:
+            self.dismiss(self._spots[typed])
+        elif event.is_printable and any(label.startswith(typed) for label in self._spots):
+            self._typed, self._picture = typed, None
+            self.refresh()
+        else:
+            self.dismiss(None)
+
+    def on_click(self) -> None:
+        self.dismiss(None)

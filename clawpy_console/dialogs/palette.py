@@ -1,0 +1,170 @@
+"""The commands of the palette, and the questions that some of them ask: about mutes, a stop, the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from clawpy_console import formats
+from clawpy_console.dialogs.question import Answer, Question, confirm, show_text
+from clawpy_console.fields.states import RESUME_QUESTIONS
+from clawpy_console.formats import crop, one_line, workspace_name
+from clawpy_console.keys import BY_ID, shown_key
+from engine import kind_title
+from engine.model import Hold, Mute
+
+if TYPE_CHECKING:
+    from clawpy_console.card_controller import CardConsole
+    from clawpy_console.console import Console
+
+LEFT_OUT = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
+"""Actions that only move about, and those that are there under another name."""
+
+
+def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    """The commands that make sense on `screen`: those of the focused pane first."""
+    for hold in app.holds:
+        yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(ask_to_resume, app, hold))
+    bound = {
+        active.binding.id: active
+        for active in screen.active_bindings.values()
+        if active.enabled and active.binding.id in BY_ID
+    }
+    for active in sorted(bound.values(), key=lambda item: (item.binding.id or "").startswith("app.")):
+        action = BY_ID[active.binding.id or ""]
+        if not action.id.startswith(LEFT_OUT):
+            title = action.tooltip[:1].upper() + action.tooltip[1:]
+            act = partial(_run_action, app, action.action, active.node)
+            yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
+    if "mission.own" not in bound:
+        yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
+        check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
+        yield SystemCommand("Check for new cards", "in all workspaces", check)
+    yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))
+    for name in sorted(app.available_themes):
+        if name != app.theme:
+            yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
+    mouse = "off" if app.mouse else "on"
+    yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, mouse == "on"))
+    gateway = "off" if app.state.gateway else "on"
+    yield SystemCommand(
+        f"Gateway {gateway}",
+        "an API for a phone, a script, another agent",
+        partial(switch_gateway, app, gateway == "on"),
+    )
+    if app.state.gateway:
+        yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
+    yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
+    if app.engine is not None and not app.demo:
+        yield SystemCommand(
+            "Quit, keep the engine running",
+            "`clawpy` attaches to it again",
+            partial(_run_action, app, "app.keep_running", app),
+        )
+
+
+def ask_to_resume(app: Console, hold: Hold) -> None:
+    """End `hold`; asks first where approved work may start again."""
+    if hold.word not in RESUME_QUESTIONS:
+        app.resume(hold.word)
+        return
+    title, meaning = RESUME_QUESTIONS[hold.word]
+    question = f"Since {formats.moment(hold.since, app.now())}: {one_line(hold.reason)}\n\n{meaning}"
+    confirm(app, title, question, "resume", partial(app.resume, hold.word))
+
+
+def _run_action(app: Console, action: str, node: Any) -> None:
+    async def run() -> None:
+        await app.run_action(action, node)
+
+    app.run_in_background(run, "palette")
+
+
+def choose_theme(app: Console, name: str) -> None:
+    """Take theme `name` and keep it in the settings."""
+    app.theme = name
+    app.write_setting("console.theme", name)
+
+
+# Mutes (SPEC 2.9)
+
+
+MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
+"""A key for each mute that is listed, the newest first. j and k move the cursor."""
+
+
+def show_muted(app: Console) -> None:
+    """List what is muted; the key of one ends it."""
+
+    def on_list(muted: Sequence[Mute]) -> None:
+        if not muted:
+            app.show_toast("Nothing is muted.")
+            return
+        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
+
+        def on_choice(answer: Answer | None) -> None:
+            if answer is not None:
+                mute = by_key[answer.key]
+                app.call_engine(
+                    lambda engine: engine.cards.lift(mute.id),
+                    lambda item: app.show_toast(f"Unmuted: {_describe_mute(item)}"),
+                )
+
+        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
+        question = "Muted: which should appear again?"
+        if len(muted) > len(by_key):
+            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
+        app.push_screen(Question(question, answers), on_choice)
+
+    app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
+
+
+def _describe_mute(mute: Mute) -> str:
+    """The muted subject, and its place."""
+    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
+    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
+    return f"{about}, {where}"
+
+
+def _describe_end(mute: Mute) -> str:
+    """Until when, and why."""
+    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
+    return f"{until}, {mute.why}"
+
+
+# The gateway (SPEC 10.1)
+
+
+def switch_gateway(app: Console, on: bool) -> None:
+    """Open or close the gateway, and show the result."""
+    app.call_engine(
+        lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()),
+        lambda result: _on_switched(app, *result),
+    )
+
+
+def _on_switched(app: Console, new_token: str, state: Any) -> None:
+    app.reload(["place", "settings"])
+    if not state.listening:
+        app.show_toast("the gateway is off")
+        return
+    _show_address(app, new_token, state)
+
+
+def show_gateway(app: Console) -> None:
+    """Show where the gateway listens, and its token if nobody has read that yet."""
+    app.load_for_dialog(
+        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()),
+        lambda answer: _show_address(app, *answer),
+    )
+
+
+def _show_address(app: Console, new_token: str, state: Any) -> None:
+    token = f"the token, shown once:\n{new_token}\n" if new_token else ""
+    hint = "" if state.token == "this run" else "clawpy token      shows the token\n"
+    lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
+    show_text(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())

@@ -1,0 +1,59 @@
+"""The commands of the palette: each action once, mutes, the gateway's switch (SPEC 2.9, 10.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.palette import MUTE_KEYS
+from engine.model import DismissReason, Mute
+from tests.console.conftest import running
+from tests.console.stand_in_data import NOW, SHOP
+from tests.console.stories import CLOSED, Given, Step, called, choose, hides, never_called, palette_titles, play, sees
+
+WEEK = NOW + timedelta(days=7)
+SUBJECT = Mute("mute_1", "run-tests", SHOP, "tests/test_cart.py", 1, NOW, WEEK, prompt="Run the tests of the cart")
+KIND = Mute("mute_2", "lint", "", "", 1, NOW, None, DismissReason.NEVER_ANYWHERE)
+
+
+def muted(*mutes: Mute) -> Given:
+    return Given(lambda engine: setattr(engine.cards, "mutes", list(mutes)))
+
+
+MANY = [dataclasses.replace(SUBJECT, id=f"mute_{number}") for number in range(len(MUTE_KEYS) + 2)]
+STORIES: dict[str, tuple[Step, ...]] = {
+    "no_mutes": (choose("Muted cards"), sees("Nothing is muted."), CLOSED),
+    "each_mute_says_its_subject_place_end_and_reason": (
+        muted(SUBJECT, KIND), choose("Muted cards"),
+        sees("Run the tests of the cart, shop", "until 12 Jan", "all cards “Lint of what changed”, everywhere",
+             "switched off, you"),
+    ),
+    "the_key_of_a_mute_ends_it_and_escape_none": (
+        muted(SUBJECT, KIND), choose("Muted cards"), sees("which should appear again?"), "escape", CLOSED,
+        never_called("lift"), choose("Muted cards"), "b", called("lift", "mute_2"),
+        sees("Unmuted: all cards “Lint of what changed”, everywhere"),
+    ),
+    "mutes_beyond_the_last_key_are_counted": (
+        muted(*MANY), choose("Muted cards"), sees("(2 more: clawpy muted)"), "z",
+        called("lift", f"mute_{len(MUTE_KEYS) - 1}"),
+    ),
+    "the_gateway_goes_on_and_off_and_shows_its_new_token_once": (
+        hides("api :8477"), choose("Gateway on"), sees("http://127.0.0.1:8477", "clawpy_secret"), "escape",
+        sees("api :8477"), choose("Gateway: where it listens"), sees("http://127.0.0.1:8477"), hides("clawpy_secret"),
+        "escape", choose("Gateway off"), hides("api :8477"), called("gateway", True), called("gateway", False),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
+async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+    await play(console, *steps)
+
+
+async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
+    async with running(console):
+        titles = palette_titles(console)
+        assert len(titles) == len(set(titles))
