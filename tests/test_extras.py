@@ -61,7 +61,7 @@ def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPat
     with pytest.raises(Refusal, match="extra `notify`"):
         store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
     with pytest.raises(Refusal, match="extra `postgres`"):
-        SharedDatabase("postgresql://localhost/x", ()).connect()
+        SharedDatabase("postgresql://localhost/x").connect()
 
 
 @pytest.mark.usefixtures("bare")

@@ -410,7 +410,7 @@ def shared_database_checks(*, online: bool) -> list[Check]:
     if not online:
         return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
     try:
-        with SharedDatabase(url, ()).connect() as connection:
+        with SharedDatabase(url).connect() as connection:
             where = f"{connection.info.dbname} on {connection.info.host}"
     except Refusal as refusal:
         return [Check("shared", WARN, refusal.message, refusal.fix)]

@@ -2,10 +2,9 @@
 the workspace. The model that the operator named (`[memory] model`) writes it, else it is made of the record. What a
 model reads is what agents and tools wrote: data, whatever it says.
 
-Machines may share them: they go to, and come from, a PostgreSQL, a table beside that of the leadership. Local first:
-new summaries are sent with the next exchange, and those of other machines in the same project are remembered here too,
-marked by their source. A failure blocks nothing and is reported once. Sending and fetching are idempotent. What is
-forgotten on one machine is forgotten on all (SPEC 4.10).
+Machines may share them in a PostgreSQL: new summaries are sent with the next exchange, and those of other machines in
+the same project are remembered here too, marked by their source. What is forgotten on one machine is forgotten on all
+(SPEC 4.10).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -39,7 +39,7 @@ from engine.model.text import count
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
-from engine.storage.shared import Outage, SharedDatabase, lock
+from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
 log = logging.getLogger(__name__)
 
@@ -229,17 +229,16 @@ def _file_list(files: Sequence[str], max_words: int) -> str:
 SHARED = "shared:"
 """What the source of a summary from another machine begins with; the name of its home follows."""
 
-SENT, FETCHED = "memory.summaries_sent", "memory.summaries_fetched"
-PAGE, FETCH_PAGE = 200, 500
+SENT = "memory.summaries_sent"
+"""Begins a key in the state table: the number (`seq`) of the last summary that was sent to a shared database."""
+
+PAGE = 200
 
 
 @frozen
 class SharedSummary:
-    """A summary as machines exchange it. `project` is the same for every clone of a repository; a forgotten one has
-    no text and `gone` set."""
+    """A summary as machines exchange it; `origin` is the home that it comes from."""
 
-    id: str
-    project: str
     text: str
     agent: str
     session: str
@@ -247,26 +246,9 @@ class SharedSummary:
     tags: tuple[str, ...]
     at: datetime
     origin: str
-    gone: bool = False
 
 
 _SUMMARY = TypeAdapter(SharedSummary)
-
-SCHEMA = (
-    "CREATE SEQUENCE IF NOT EXISTS clawpy_summaries_seq",
-    "CREATE TABLE IF NOT EXISTS clawpy_summaries ("
-    "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_summaries_seq'), id text PRIMARY KEY, project text NOT NULL, "
-    "gone boolean NOT NULL DEFAULT false, summary jsonb NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS clawpy_summaries_project ON clawpy_summaries (project, seq)",
-)
-
-_ADD = "INSERT INTO clawpy_summaries (id, project, summary) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-_ERASE = (
-    "UPDATE clawpy_summaries SET gone = true, seq = nextval('clawpy_summaries_seq'), summary = summary || "
-    """'{"text": "", "agent": "", "session": "", "ref": "", "tags": [], "gone": true}' """
-    "WHERE id = ANY(%s) AND NOT gone"
-)
-_SINCE = "SELECT seq, summary FROM clawpy_summaries WHERE project = %s AND seq > %s ORDER BY seq LIMIT %s"
 
 _OURS = (
     "WHERE layer = 'E' AND kind = 'summary' AND forgotten = ? "
@@ -275,37 +257,17 @@ _OURS = (
 """The summaries of this home."""
 
 
-class PostgresSummaries:
-    """The shared table behind one database URL. Methods raise what `SharedDatabase.connect` raises."""
+class SummarySharing(Exchange):
+    """Exchanges summaries, one topic a project: the same for every clone of its repository. An empty document is a
+    summary that was forgotten."""
 
-    def __init__(self, url: str) -> None:
-        self._shared = SharedDatabase(url, SCHEMA)
-        self.name = self._shared.name
-
-    def push(self, summaries: Sequence[SharedSummary], gone: Sequence[str]) -> None:
-        """Add summaries and empty those that are gone, all or none."""
-        with self._shared.connect() as connection:
-            lock(connection)
-            rows = [(summary.id, summary.project, _SUMMARY.dump_json(summary).decode()) for summary in summaries]
-            connection.cursor().executemany(_ADD, rows)
-            connection.execute(_ERASE, (list(gone),))
-
-    def fetch(self, project: str, cursor: int) -> tuple[Sequence[SharedSummary], int]:
-        """The next rows of a project, at most `FETCH_PAGE`."""
-        with self._shared.connect() as connection:
-            rows = connection.execute(_SINCE, (project, cursor, FETCH_PAGE)).fetchall()
-        summaries = [_SUMMARY.validate_python(document) for _, document in rows]
-        return summaries, int(rows[-1][0]) if rows else cursor
-
-
-class SummarySharing:
-    """Exchanges summaries with the shared table, where there is one. One exchange at a time."""
+    subject = "summaries"
 
     def __init__(
         self,
         database: Database,
         memories: MemoryStore,
-        store: PostgresSummaries | None,
+        shared: SharedDatabase | None,
         *,
         origin: str,
         projects: Callable[[], Mapping[str, str]],
@@ -313,97 +275,93 @@ class SummarySharing:
     ) -> None:
         """`origin` names this home; `projects` is the project of each workspace that is looked after; `remember`
         is the memory service's."""
-        self._database = database
+        super().__init__(database, shared)
         self._memories = memories
-        self._store = store
         self._origin = origin
         self._projects = projects
         self._remember = remember
-        self._outage = Outage(database, "summaries", lambda: len(self._unsent(store, -1)) if store else 0)
 
-    def is_enabled(self) -> bool:
-        """Whether a shared database is configured."""
-        return self._store is not None
+    def _send_and_fetch(self, shared: SharedDatabase) -> None:
+        projects = self._projects()
+        self._send(shared, projects)
+        workspaces = {project: workspace for workspace, project in reversed([*projects.items()]) if project}
+        for project, workspace in workspaces.items():
+            self._fetch(shared, _topic(project), partial(self._store, workspace))
 
-    def exchange(self) -> str:
-        """Send what is new and fetch what others did. Returns in words what failed, "" for nothing."""
-        return self._outage.guard(self._exchange)
-
-    def _exchange(self) -> None:
-        if self._store is not None:
-            projects = self._projects()
-            self._send(self._store, projects)
-            workspaces = {project: workspace for workspace, project in reversed([*projects.items()]) if project}
-            for project, workspace in workspaces.items():
-                self._fetch(self._store, project, workspace)
-
-    def _send(self, store: PostgresSummaries, projects: Mapping[str, str]) -> None:
+    def _send(self, shared: SharedDatabase, projects: Mapping[str, str]) -> None:
         """What was remembered since, of workspaces whose project is known. A workspace that comes to have one later
         begins from then on."""
         # Those whose text was erased here are few, and to say it again does no harm.
-        if gone := [summary.id for summary in self._memories.load(_OURS, (True, 0, -1))]:
-            store.push((), gone)
-        while rows := self._unsent(store, PAGE):
-            new = [
-                SharedSummary(
-                    row.id, project, row.text, row.agent, row.session, row.ref, row.tags, row.at, self._origin
-                )
-                for row in rows
-                if (project := projects.get(row.workspace))
-            ]
-            if new:
-                store.push(new, ())
-            self._put_cursor(f"{SENT}.{store.name}", rows[-1].seq)
+        forgotten = self._memories.load(_OURS, (True, 0, -1))
+        self._push(shared, projects, [(memory, SharedRow(memory.id, {}, version=1)) for memory in forgotten])
+        while memories := self._unsent(shared, PAGE):
+            self._push(shared, projects, [(memory, self._to_shared(memory)) for memory in memories])
+            last = memories[-1].seq
+            self._database.write(lambda tx, last=last: state.put(tx, f"{SENT}.{shared.name}", last))  # type: ignore[misc]
 
-    def _fetch(self, store: PostgresSummaries, project: str, workspace: str) -> None:
-        key = f"{FETCHED}.{store.name}.{project}"
-        while True:
-            cursor = self._cursor(key)
-            summaries, after = store.fetch(project, cursor)
-            if after == cursor:
-                return
-            theirs = [one for one in summaries if one.origin != self._origin and not one.gone]
-            valid = [new for one in theirs if (new := _valid_memory(one, workspace)) is not None]
-            if valid:
-                self._remember(valid)
-            if gone := [summary.id for summary in summaries if summary.gone]:
-                self._database.write(lambda tx, gone=gone: self._memories.empty(tx, gone))  # type: ignore[misc]
-            self._put_cursor(key, after)
+    def _push(
+        self, shared: SharedDatabase, projects: Mapping[str, str], rows: Sequence[tuple[Memory, SharedRow]]
+    ) -> None:
+        by_project: dict[str, list[SharedRow]] = {}
+        for memory, row in rows:
+            if project := projects.get(memory.workspace):
+                by_project.setdefault(project, []).append(row)
+        for project, of_project in by_project.items():
+            shared.push(_topic(project), of_project)
 
-    def _unsent(self, store: PostgresSummaries, limit: int) -> list[Memory]:
-        return self._memories.load(_OURS, (False, self._cursor(f"{SENT}.{store.name}"), limit))
+    def _to_shared(self, memory: Memory) -> SharedRow:
+        summary = SharedSummary(
+            memory.text, memory.agent, memory.session, memory.ref, memory.tags, memory.at, self._origin
+        )
+        return SharedRow(memory.id, _SUMMARY.dump_python(summary, mode="json"))
 
-    def _cursor(self, key: str) -> int:
+    def _store(self, workspace: str, rows: Sequence[SharedRow]) -> None:
+        """Remember the summaries of other machines, and forget what was forgotten there."""
+        valid = [new for row in rows if row.document and (new := self._valid_memory(row, workspace)) is not None]
+        if valid:
+            self._remember(valid)
+        if forgotten := [row.key for row in rows if not row.document]:
+            self._database.write(lambda tx: self._memories.empty(tx, forgotten))
+
+    def _valid_memory(self, row: SharedRow, workspace: str) -> NewMemory | None:
+        """A summary of another machine as it is remembered here; None for one of ours, and for one that is not what it
+        says it is."""
+        summary = _SUMMARY.validate_python(row.document)
+        if summary.origin == self._origin:
+            return None
+        new = NewMemory(
+            summary.text,
+            layer=Layer.CONTEXT,
+            kind="summary",
+            speaker=summary.agent,
+            at=summary.at,
+            session=summary.session,
+            agent=summary.agent,
+            workspace=workspace,
+            source=f"{SHARED}{summary.origin}",
+            tags=summary.tags,
+            ref=summary.ref,
+        )
+        try:
+            checked = check_memory(new)
+            if memory_id(checked) == row.key:
+                return checked
+            log.warning("a shared summary of %s was left out: its id is not its own", summary.origin)
+        except Refusal as refusal:
+            log.warning("a shared summary of %s was left out: %s", summary.origin, refusal)
+        return None
+
+    def _unsent(self, shared: SharedDatabase, limit: int) -> list[Memory]:
         with self._database.read() as session:
-            return int(state.get(session, key, 0))
+            last_sent = int(state.get(session, f"{SENT}.{shared.name}", 0))
+        return self._memories.load(_OURS, (False, last_sent, limit))
 
-    def _put_cursor(self, key: str, cursor: int) -> None:
-        self._database.write(lambda tx: state.put(tx, key, cursor))
+    def _unsent_count(self, shared: SharedDatabase) -> int:
+        return len(self._unsent(shared, -1))
 
 
-def _valid_memory(summary: SharedSummary, workspace: str) -> NewMemory | None:
-    """A summary of another machine as it is remembered here, None when it is not what it says it is."""
-    new = NewMemory(
-        summary.text,
-        layer=Layer.CONTEXT,
-        kind="summary",
-        speaker=summary.agent,
-        at=summary.at,
-        session=summary.session,
-        agent=summary.agent,
-        workspace=workspace,
-        source=f"{SHARED}{summary.origin}",
-        tags=summary.tags,
-        ref=summary.ref,
-    )
-    try:
-        checked = check_memory(new)
-        if memory_id(checked) == summary.id:
-            return checked
-        log.warning("a shared summary of %s was left out: its id is not its own", summary.origin)
-    except Refusal as refusal:
-        log.warning("a shared summary of %s was left out: %s", summary.origin, refusal)
-    return None
+def _topic(project: str) -> str:
+    return f"summaries/{project}"
 
 
 def from_others(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,19 +1,24 @@
-"""The PostgreSQL database that several machines share (SPEC 1.9, 4.5), and the report of a failure to reach it.
+"""The PostgreSQL database that machines share (SPEC 1.9, 4.5): one table of documents, and the exchange with it.
 
-Every row has a number of its table's sequence, and whoever writes holds one lock until its commit: so numbers become
-visible in order, and a reader that has read up to one of them has missed nothing below it.
+Local first: work never waits for it, and an exchange that was interrupted is simply repeated. A row gets the next
+number whenever it changes, and whoever writes holds one lock until its commit: so numbers become visible in order, and
+a reader that has read up to one of them has missed nothing below it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.events import CloudSyncFailed
+from engine.frozen import frozen
 from engine.model import Refusal, extras, sanitise
+from engine.storage import state
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
@@ -29,17 +34,61 @@ STATEMENT_TIMEOUT_MS = 10_000
 LOCK_ID = 0x636C6177
 """The advisory lock of writers."""
 
+PAGE_ROWS = 1_000
+"""Rows that are fetched at once."""
+
+_LOCK = "SELECT pg_advisory_xact_lock(%s)"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS clawpy_shared (seq bigint NOT NULL UNIQUE, topic text NOT NULL, key text PRIMARY KEY, "
+    "version bigint NOT NULL, document text NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS clawpy_shared_topic ON clawpy_shared (topic, seq)",
+)
+_PUSH = (
+    "INSERT INTO clawpy_shared AS stored (seq, topic, key, version, document) "
+    "VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM clawpy_shared), %s, %s, %s, %s) ON CONFLICT (key) DO UPDATE "
+    "SET seq = excluded.seq, version = excluded.version, document = excluded.document "
+    "WHERE excluded.version > stored.version"
+)
+_FETCH = "SELECT seq, key, version, document FROM clawpy_shared WHERE topic = %s AND seq > %s ORDER BY seq LIMIT %s"
+
+
+@frozen
+class SharedRow:
+    """A document that machines share. Of two with the same key the one with the higher version stays."""
+
+    key: str
+    document: Mapping[str, Any]
+    version: int = 0
+
 
 class SharedDatabase:
-    """One database URL. Each `connect` is a connection of its own, so that none goes stale; the `schema` (statements
-    that may be repeated) is made with the first."""
+    """The shared table behind one database URL. Each `connect` is a connection of its own, so that none goes stale."""
 
-    def __init__(self, url: str, schema: Sequence[str]) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._schema = tuple(schema)
         self.name = hashlib.sha256(url.encode()).hexdigest()[:12]
         """Identifies the database, without its secrets."""
-        self._schema_is_made = False
+        self._has_table = False
+
+    def push(self, topic: str, rows: Sequence[SharedRow]) -> None:
+        """Add or replace rows, all or none. Raises what `connect` raises, as `fetch` does."""
+        with self.connect() as connection:
+            connection.execute(_LOCK, (LOCK_ID,))
+            if not self._has_table:
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+            values = [(topic, row.key, row.version, json.dumps(row.document)) for row in rows]
+            connection.cursor().executemany(_PUSH, values)
+        self._has_table = True
+
+    def fetch(self, topic: str, cursor: int) -> tuple[list[SharedRow], int]:
+        """The next rows of a topic after `cursor`, at most `PAGE_ROWS`, and the cursor for the next time."""
+        if not self._has_table:
+            self.push(topic, ())
+        with self.connect() as connection:
+            found = connection.execute(_FETCH, (topic, cursor, PAGE_ROWS)).fetchall()
+        rows = [SharedRow(key, json.loads(document), version) for _, key, version, document in found]
+        return rows, found[-1][0] if found else cursor
 
     def connect(self) -> psycopg.Connection[Any]:
         """Used as a context it commits, or rolls back what failed. Raises what psycopg raises, and `Refusal`
@@ -49,7 +98,7 @@ class SharedDatabase:
         except ImportError as error:
             raise extras.not_installed(extras.POSTGRES) from error
         try:
-            connection = psycopg.connect(
+            return psycopg.connect(
                 self._url,
                 connect_timeout=CONNECT_TIMEOUT_S,
                 options=f"-c statement_timeout={STATEMENT_TIMEOUT_MS}",
@@ -64,55 +113,64 @@ class SharedDatabase:
                 f"{SHARED_URL} is not a database URL",
                 "write postgresql://USER:PASSWORD@HOST/DATABASE, with special characters as %XX",
             ) from None
-        if not self._schema_is_made:
-            try:
-                with connection.transaction():
-                    lock(connection)
-                    for statement in self._schema:
-                        connection.execute(statement)
-            except BaseException:
-                connection.close()
-                raise
-            self._schema_is_made = True
-        return connection
 
 
-def lock(connection: psycopg.Connection[Any]) -> None:
-    """Take the lock of writers until this transaction ends."""
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_ID,))
+class Exchange(ABC):
+    """Exchanges something with the shared database, None for none. One exchange at a time. A failure is reported once,
+    as `CloudSyncFailed`, until an exchange succeeds."""
 
+    subject: str
+    """What is shared, in a word."""
 
-class Outage:
-    """Runs exchanges one after the other, and reports a failure once, as `CloudSyncFailed`, until one succeeds."""
-
-    def __init__(self, database: Database, subject: str, waiting: Callable[[], int]) -> None:
-        """`subject` is what is shared, in words; `waiting()` returns how many rows have not been sent."""
+    def __init__(self, database: Database, shared: SharedDatabase | None) -> None:
         self._database = database
-        self._subject = subject
-        self._waiting = waiting
+        self._shared = shared
         self._exchange_lock = threading.Lock()
-        self._failing = False
+        self._is_failing = False
 
-    def guard(self, exchange: Callable[[], object]) -> str:
-        """Run the exchange. Returns a message of what failed, "" for nothing; never raises what a connection raises."""
+    def is_enabled(self) -> bool:
+        """Whether a shared database is configured."""
+        return self._shared is not None
+
+    def exchange(self) -> str:
+        """Send what is new here and fetch what is new there. Returns in words what failed, "" for nothing; never raises
+        what a connection raises."""
         with self._exchange_lock:
             try:
-                exchange()
+                if self._shared is not None:
+                    self._send_and_fetch(self._shared)
             except Exception as error:  # whatever a connection raises: work goes on, and it is reported
                 return self._report_failure(error)
-            self._failing = False
+            self._is_failing = False
             return ""
+
+    @abstractmethod
+    def _send_and_fetch(self, shared: SharedDatabase) -> None: ...
+
+    @abstractmethod
+    def _unsent_count(self, shared: SharedDatabase) -> int:
+        """How many rows were not sent yet."""
+
+    def _fetch(self, shared: SharedDatabase, topic: str, store: Callable[[Sequence[SharedRow]], None]) -> None:
+        """Store what is new in a topic, page by page. After a crash `store` may get a page again."""
+        key = f"shared.{shared.name}.{topic}"
+        while True:
+            with self._database.read() as session:
+                cursor = int(state.get(session, key, 0))
+            rows, next_cursor = shared.fetch(topic, cursor)
+            if not rows:
+                return
+            store(rows)
+            self._database.write(lambda tx, cursor=next_cursor: state.put(tx, key, cursor))  # type: ignore[misc]
 
     def _report_failure(self, error: Exception) -> str:
         message = sanitise(str(error).strip() or type(error).__name__)[:400]
-        log.warning("%s could not be shared: %s", self._subject, message)
-        if not self._failing:
-            self._failing = True
-            waiting = self._waiting()
+        log.warning("%s could not be shared: %s", self.subject, message)
+        if not self._is_failing and self._shared is not None:
+            self._is_failing = True
+            failure = CloudSyncFailed(subject=self.subject, message=message, unsent=self._unsent_count(self._shared))
             try:
-                self._database.write(
-                    lambda tx: tx.record(CloudSyncFailed(subject=self._subject, message=message, unsent=waiting))
-                )
+                self._database.write(lambda tx: tx.record(failure))
             except Refusal as refusal:
                 if refusal.code != "engine_closed":
                     raise

@@ -20,7 +20,7 @@ from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.outcomes import GuidedSessions
 from engine.hierarchy.profiles import Profiles, ProfileTexts
-from engine.hierarchy.sharing import PostgresStore, Sharing
+from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.effects import split_command
@@ -33,7 +33,7 @@ from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.knowledge import Knowledge
 from engine.memory.memory import MemoryService
-from engine.memory.summaries import PostgresSummaries, SummarySharing
+from engine.memory.summaries import SummarySharing
 from engine.memory.transcript_import import Importer, reply_pairs
 from engine.model import Card, Doing, LeaderDecision, Refusal
 from engine.model.adaptation import FlowOffload, Overlay
@@ -46,7 +46,7 @@ from engine.services import Overrides
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from engine.storage.shared import SHARED_URL
+from engine.storage.shared import SHARED_URL, SharedDatabase
 from engine.storage.validation_runs import ValidationRuns
 
 if TYPE_CHECKING:
@@ -180,12 +180,11 @@ def build_organisation(core: Services, overrides: Overrides) -> None:
         conversations=lambda: reply_pairs(core.memory.store),
         secrets=lambda: core.keys.secrets(),
     )
-    url = shared_database(overrides)
     profiles = core.profiles = Profiles(
         core.database, core.agents, randomness=randomness, load_decisions=partial(_leader_decisions, core)
     )
     core.cascade = Cascade(core.agents, profiles, clock=clock)
-    sharing = Sharing(core.database, profiles, core.agents, PostgresStore(url) if url else None)
+    sharing = ProfileSharing(core.database, profiles, core.agents, shared_database(overrides))
     core.bubbles = Bubbles(core.database, core.agents, profiles, randomness=randomness, exchange=sharing.exchange)
     core.teaching = Teaching(core.database, core.agents, core.cascade, clock=clock)
     core.guided_sessions = GuidedSessions(core.database, profiles, clock=clock, ledger=core.ledger)
@@ -250,9 +249,10 @@ def found(get: Callable[[str], T], id: str) -> T | None:
         return None
 
 
-def shared_database(overrides: Overrides) -> str:
-    """The URL of the database that machines share, "" for none. A simulation shares nothing."""
-    return "" if overrides.throw_away else os.environ.get(SHARED_URL, "")
+def shared_database(overrides: Overrides) -> SharedDatabase | None:
+    """The database that machines share, None for none. A simulation shares nothing."""
+    url = os.environ.get(SHARED_URL, "")
+    return SharedDatabase(url) if url and not overrides.throw_away else None
 
 
 def build_knowledge(core: Services, overrides: Overrides) -> None:
@@ -293,12 +293,11 @@ def _build_memory_sources(core: Services, overrides: Overrides) -> None:
         secrets=core.keys.secrets,
         report=core.report,
     )
-    url = shared_database(overrides)
     projects = ProjectIds()
     core.summary_sharing = SummarySharing(
         core.database,
         core.memory.store,
-        PostgresSummaries(url) if url else None,
+        shared_database(overrides),
         origin=core.profiles.origin,
         projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
         remember=core.memory.remember,

@@ -14,11 +14,12 @@ from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.outcomes import GuidedSessions
 from engine.hierarchy.profiles import LoadDecisions, Profiles
-from engine.hierarchy.sharing import PostgresStore, Sharing
+from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching, run_round
 from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.storage.shared import SharedDatabase
 
 SOUL = """# {name}
 
@@ -94,7 +95,7 @@ def make_world(
     clock: FakeClock,
     *,
     load_decisions: LoadDecisions = lambda leaders: {},
-    store: PostgresStore | None = None,
+    shared: SharedDatabase | None = None,
     activity: Activity | None = None,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
@@ -107,7 +108,7 @@ def make_world(
     randomness = Randomness(seed)
     profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
     cascade = Cascade(agents, profiles, clock=clock)
-    sharing = Sharing(database, profiles, agents, store)
+    sharing = ProfileSharing(database, profiles, agents, shared)
     world = World(
         folder,
         config,

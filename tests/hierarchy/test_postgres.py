@@ -283,7 +283,7 @@ def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
 def test_a_url_that_is_none_is_refused_without_quoting_it(url: str) -> None:
     with pytest.raises(Refusal) as refused:
-        SharedDatabase(url, ()).connect()
+        SharedDatabase(url).connect()
     assert refused.value.code == "bad_shared_url"
     assert "hun" not in str(refused.value)
     assert refused.value.__cause__ is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.nightly import COST_CAP, Nightly, day_bounds, latest_day, missed_days, parse_evaluation
 from engine.memory.para import NewFact, Para
-from engine.memory.store import MemoryStore
-from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip
-from engine.model import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
+from engine.model import Answer, Bucket, Capture, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
@@ -259,57 +256,3 @@ def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
     assert Day("2026-01-05", failing={"session_1": red["session_1"]}).draft([]) == []
     lines = many.lines_for("a")
     assert (len(lines), lines[-1]) == (12, "and 9 more")
-
-
-class TestContext:
-    def test_a_summary_has_at_most_120_words(self) -> None:
-        words = " ".join(["word"] * 500)
-        record = SessionFacts(
-            view(prompt=words, summary=words), (f"keep {words}", words), tuple(f"a/{one}.py" for one in range(200))
-        )
-        told = record.summarise_by_rules()
-        assert len(told.split()) <= MAX_WORDS
-        for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
-            assert part in told
-        assert len(clip(words, 120).split()) == 120
-        assert clip(" ".join(["w"] * 120), 120).endswith("w")
-
-    def test_a_models_words_are_clipped_and_without_any_the_record_speaks(self, context: SessionSummariser) -> None:
-        class Summing:
-            def ask(self, question: Question) -> Answer | None:
-                return Answer(" ".join(["word"] * 300), 1) if question.subject == "session_1" else None
-
-        context._model = Summing()  # type: ignore[assignment]
-        assert len(context.summary(SessionFacts(view())).split()) == MAX_WORDS
-        assert context.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
-
-    def test_it_is_remembered_once_for_each_outcome(self, context: SessionSummariser, database: Database) -> None:
-        work: Any = context._work
-        one = work.add(view(check=CheckResult("pytest", 3, 1)))
-        work.files["session_1"] = ("parser.py",)
-        ended(database, one)
-        (fact,) = Ledger(database).latest(1)
-        context.handle(fact)
-        context.handle(fact)
-        store = MemoryStore(database)
-        (red,) = store.entries(Layer.CONTEXT)
-        assert (red.layer, red.session, red.kind, red.tags) == (
-            "E",
-            "session_1",
-            "summary",
-            ("summary", "problem found"),
-        )
-        assert "parser.py" in red.text
-        assert "Outcome: problem found. 3 tests passed, 1 failed." in red.text
-        work.add(replace(one, discarded_at=NOW))
-        gone = replace(fact, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_1"})
-        context.handle(gone)
-        now, before = store.entries(Layer.CONTEXT)
-        assert (now.tags[1], before.superseded_by) == ("discarded", now.id)
-
-    @pytest.fixture
-    def context(self, database: Database, clock: FakeClock) -> SessionSummariser:
-        work, store = FakeWork(), MemoryStore(database)
-        captures = Captures(database, work, store.remember)
-        said = lambda where, words: None  # noqa: E731
-        return SessionSummariser(work, captures, store, store.remember, model=NobodyAsks(), clock=clock, report=said)

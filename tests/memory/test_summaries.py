@@ -1,9 +1,10 @@
-"""Summaries that machines share: sent, fetched, recalled, forgotten everywhere, whatever is cut (SPEC 4.5, 4.10)."""
+"""Summaries of sessions (SPEC 4.5): made, and shared between machines, whatever is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,68 +12,118 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.memory.captures import Captures
 from engine.memory.store import MemoryStore
-from engine.memory.summaries import SharedSummary, SummarySharing, from_others
-from engine.model import Layer, NewMemory
+from engine.memory.summaries import (
+    MAX_WORDS,
+    SessionFacts,
+    SessionSummariser,
+    SummarySharing,
+    clip,
+    from_others,
+)
+from engine.model import Answer, CheckResult, Layer, NewMemory, Question
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
+from tests.memory.fake_work import NOW, FakeWork, ended, view
+from tests.support.shared_database import LocalSharedDatabase
 
-PROJECT = "f00d"
+# -- of one session
 
 
-@dataclass
-class Shared:
-    """A store in memory whose connection can be cut before or after it took something."""
+class Model:
+    """Answers questions about `session_1` with 300 words, and no others."""
 
-    name: str = "shared"
-    rows: dict[str, tuple[int, SharedSummary]] = field(default_factory=dict)
-    cuts: list[str] = field(default_factory=list)
-    seq: int = 0
+    def ask(self, question: Question) -> Answer | None:
+        return Answer(" ".join(["word"] * 300), 1) if question.subject == "session_1" else None
 
-    def _cut(self, where: str) -> None:
-        if self.cuts and self.cuts[0] == where:
-            self.cuts.pop(0)
-            raise ConnectionError(f"cut {where}")
 
-    def push(self, summaries: Sequence[SharedSummary], gone: Sequence[str]) -> None:
-        self._cut("before push")
-        for summary in summaries:
-            if summary.id not in self.rows:
-                self.seq += 1
-                self.rows[summary.id] = (self.seq, summary)
-        for id in gone:
-            if id in self.rows and not self.rows[id][1].gone:
-                self.seq += 1
-                self.rows[id] = (self.seq, replace(self.rows[id][1], text="", gone=True))
-        self._cut("after push")
+@pytest.fixture
+def work() -> FakeWork:
+    return FakeWork()
 
-    def fetch(self, project: str, cursor: int) -> tuple[Sequence[SharedSummary], int]:
-        self._cut("fetch")
-        found = sorted((at, one) for at, one in self.rows.values() if at > cursor and one.project == project)
-        return [one for _, one in found], max((at for at, _ in found), default=cursor)
+
+@pytest.fixture
+def summariser(database: Database, clock: FakeClock, work: FakeWork) -> SessionSummariser:
+    store = MemoryStore(database)
+    return SessionSummariser(
+        work,  # type: ignore[arg-type]
+        Captures(database, work, store.remember),  # type: ignore[arg-type]
+        store,
+        store.remember,
+        model=Model(),
+        clock=clock,
+        report=lambda where, words: None,
+    )
+
+
+def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
+    words = " ".join(["word"] * 500)
+    files = tuple(f"a/{number}.py" for number in range(200))
+    summary = SessionFacts(view(prompt=words, summary=words), (f"keep {words}", words), files).summarise_by_rules()
+    assert len(summary.split()) <= MAX_WORDS == 120
+    for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
+        assert part in summary
+
+
+@pytest.mark.parametrize(("words", "end"), [(120, "word"), (121, "word…")])
+def test_a_text_of_more_than_120_words_is_cut(words: int, end: str) -> None:
+    clipped = clip(" ".join(["word"] * words), 120).split()
+    assert (len(clipped), clipped[-1]) == (120, end)
+
+
+def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser: SessionSummariser) -> None:
+    assert len(summariser.summary(SessionFacts(view())).split()) == MAX_WORDS
+    assert summariser.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
+
+
+def test_a_summary_is_remembered_once_for_each_outcome(
+    summariser: SessionSummariser, work: FakeWork, database: Database
+) -> None:
+    session = work.add(view("session_2", check=CheckResult("pytest", 3, 1)))
+    work.files["session_2"] = ("parser.py",)
+    ended(database, session)
+    (fact,) = Ledger(database).latest(1)
+    summariser.handle(fact)
+    summariser.handle(fact)
+    store = MemoryStore(database)
+    (failed,) = store.entries(Layer.CONTEXT)
+    assert (failed.session, failed.kind, failed.tags) == ("session_2", "summary", ("summary", "problem found"))
+    assert "parser.py" in failed.text
+    assert "Outcome: problem found. 3 tests passed, 1 failed." in failed.text
+    work.add(replace(session, discarded_at=NOW))
+    summariser.handle(replace(fact, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_2"}))
+    latest, earlier = store.entries(Layer.CONTEXT)
+    assert (latest.tags[1], earlier.superseded_by) == ("discarded", latest.id)
+
+
+# -- shared between machines
+
+TOPIC = "summaries/f00d"
 
 
 @dataclass
 class Machine:
-    """A home with layer E and what it shares."""
+    """A home with layer E that shares it."""
 
     name: str
     store: MemoryStore
     database: Database
     sharing: SummarySharing
     projects: dict[str, str]
-    gone: list[int]
 
-    def did(self, number: int | str, *, workspace: str = "") -> str:
-        text = f"Task: cart {number} was rounded on {self.name}."
-        place = workspace or next(iter(self.projects))
-        one = NewMemory(
-            text, layer=Layer.CONTEXT, kind="summary", speaker="backend_builder", agent="backend_builder",
-            session=f"sess_{self.name}_{number}", workspace=place, source=f"sess_{self.name}_{number}",
-            tags=("summary", "succeeded"), ref=f"summary:sess_{self.name}_{number}",
+    def summarise(self, number: int, *, workspace: str = "") -> str:
+        """Remember the summary of a session; its id."""
+        session = f"sess_{self.name}_{number}"
+        summary = NewMemory(
+            f"Task: cart {number} was rounded on {self.name}.", layer=Layer.CONTEXT, kind="summary",
+            speaker="backend_builder", agent="backend_builder", session=session,
+            workspace=workspace or f"/home/{self.name}/shop", source=session, tags=("summary", "succeeded"),
+            ref=f"summary:{session}",
         )  # fmt: skip
-        return self.store.remember([one]).ids[0]
+        return self.store.remember([summary]).ids[0]
 
     def forget(self, id: str) -> None:
         self.database.write(lambda tx: self.store.empty(tx, [id]))
@@ -82,106 +133,121 @@ class Machine:
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Iterator[tuple[Shared, Machine, Machine]]:
-    shared, made = Shared(), []
-    for name in ("one", "two"):
-        clock = FakeClock(MONDAY_MORNING + timedelta(minutes=len(made)))
-        base = Database(tmp_path / f"{name}.db", clock=clock, bus=EventBus(), durable=False)
-        store, projects, gone = MemoryStore(base), {f"/home/{name}/shop": PROJECT}, []  # type: ignore[var-annotated]
-        sharing = SummarySharing(
-            base, store, shared, origin=f"home_{name}",
-            projects=lambda projects=projects: projects, remember=store.remember,  # type: ignore[misc]
-        )  # fmt: skip
-        made.append(Machine(name, store, base, sharing, projects, gone))
-    yield shared, made[0], made[1]
-    for one in made:
-        one.database.close()
+def shared() -> LocalSharedDatabase:
+    return LocalSharedDatabase()
 
 
-def settle(*machines: Machine) -> None:
-    for _ in range(2):
-        for machine in machines:
-            assert machine.sharing.exchange() == ""
+@pytest.fixture
+def machines(tmp_path: Path, shared: LocalSharedDatabase) -> Iterator[tuple[Machine, Machine]]:
+    with ExitStack() as stack:
+
+        def make(name: str, minutes: int) -> Machine:
+            clock = FakeClock(MONDAY_MORNING + timedelta(minutes=minutes))
+            database = Database(tmp_path / f"{name}.db", clock=clock, bus=EventBus(), durable=False)
+            stack.enter_context(closing(database))
+            store, projects = MemoryStore(database), {f"/home/{name}/shop": "f00d"}
+            sharing = SummarySharing(
+                database, store, shared, origin=f"home_{name}", projects=lambda: projects, remember=store.remember
+            )
+            return Machine(name, store, database, sharing, projects)
+
+        yield make("one", 0), make("two", 1)
 
 
-def test_what_one_machine_did_the_other_remembers(machines: tuple[Shared, Machine, Machine]) -> None:
-    shared, one, two = machines
-    id = one.did(1)
-    settle(one, two)
-    found = two.store.get(id)
-    assert found is not None
-    assert (found.id, found.workspace, found.source) == (id, "/home/two/shop", "shared:home_one")
-    assert (found.agent, found.session, found.tags) == ("backend_builder", "sess_one_1", ("summary", "succeeded"))
-    settle(one, two)
-    assert len(shared.rows) == 1  # what came from others is not sent again
+def exchange(*machines: Machine) -> None:
+    """Exchange until all have everything."""
+    for machine in (*machines, *machines):
+        assert machine.sharing.exchange() == ""
+
+
+def test_what_one_machine_did_the_other_remembers(
+    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+) -> None:
+    one, two = machines
+    id = one.summarise(1)
+    exchange(one, two)
+    memory = two.store.get(id)
+    assert memory is not None
+    assert (memory.id, memory.workspace, memory.source) == (id, "/home/two/shop", "shared:home_one")
+    assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_one_1", ("summary", "succeeded"))
+    exchange(one, two)
+    assert len(shared.documents()) == 1, "what came from others is not sent again"
     assert len(two.store.entries(Layer.CONTEXT)) == 1
 
 
-def test_other_projects_and_other_layers_stay_here(machines: tuple[Shared, Machine, Machine]) -> None:
-    shared, one, two = machines
-    one.did(1, workspace="/home/one/private")
+def test_other_projects_and_other_layers_stay_here(
+    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+) -> None:
+    one, two = machines
+    one.summarise(1, workspace="/home/one/private")
     one.store.remember([NewMemory("a note", layer=Layer.CONTEXT, kind="note"), NewMemory("said", kind="summary")])
     two.projects["/home/two/other"] = "beef"
-    two.did(2, workspace="/home/two/other")
-    settle(one, two)
-    assert [row.project for _, row in shared.rows.values()] == ["beef"]
+    two.summarise(2, workspace="/home/two/other")
+    exchange(one, two)
+    assert [document["session"] for document in shared.documents()] == ["sess_two_2"]
     assert one.texts() == {"Task: cart 1 was rounded on one.", "a note"}
 
 
-def test_forgotten_here_is_forgotten_there(machines: tuple[Shared, Machine, Machine]) -> None:
-    shared, one, two = machines
-    mine, theirs = one.did(1), two.did(2)
-    settle(one, two)
+def test_what_is_forgotten_here_is_forgotten_there_for_good(
+    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+) -> None:
+    one, two = machines
+    ids = one.summarise(1), two.summarise(2)
+    exchange(one, two)
     assert one.texts() == two.texts()
-    one.forget(mine)
-    one.forget(theirs)  # whoever said it
-    settle(one, two)
+    for id in ids:
+        one.forget(id)
+    exchange(one, two)
+    one.summarise(1)
+    exchange(one, two)
     assert one.texts() == two.texts() == set()
-    assert [row.text for _, row in shared.rows.values()] == ["", ""]
-    assert all(found is not None and found.forgotten for found in map(two.store.get, (mine, theirs)))
-    one.did(1)  # told again it does not come back
-    settle(one, two)
-    assert two.texts() == set()
+    assert shared.documents() == [{}, {}]
+    assert all(memory is not None and memory.forgotten for memory in map(two.store.get, ids))
 
 
-def test_cuts_lose_and_double_nothing_and_are_told_once(machines: tuple[Shared, Machine, Machine]) -> None:
-    shared, one, two = machines
-    shared.cuts = ["before push", "before push", "after push", "fetch"]
-    one.did(1)
-    assert one.sharing.exchange() == "cut before push"
-    assert one.texts() == {"Task: cart 1 was rounded on one."}  # local first
-    one.did(2)
+def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
+    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+) -> None:
+    one, two = machines
+    shared.cuts = ["before", "before", "after", "before", "", "after"]
+    one.summarise(1)
+    assert one.sharing.exchange() == "cut before"
+    assert one.texts() == {"Task: cart 1 was rounded on one."}, "local first"
+    one.summarise(2)
     while shared.cuts:
         one.sharing.exchange()
-    settle(one, two)
-    assert two.texts() == one.texts()
+    exchange(one, two)
+    assert one.texts() == two.texts()
     assert len(two.texts()) == 2
     [failure] = Ledger(one.database).latest(kinds=("CloudSyncFailed",))
     assert (failure.subject, failure.payload["unsent"]) == ("summaries", 1)
-    shared.cuts = ["fetch"]
+    shared.cuts = ["before"]
     one.sharing.exchange()
-    assert len(Ledger(one.database).latest(kinds=("CloudSyncFailed",))) == 2  # a new outage is told anew
+    assert len(Ledger(one.database).latest(kinds=("CloudSyncFailed",))) == 2
 
 
-def test_rows_that_are_not_what_they_say_are_left_out(machines: tuple[Shared, Machine, Machine]) -> None:
-    shared, one, two = machines
-    id = one.did(1)
-    settle(one)
-    at, row = shared.rows[id]
-    shared.rows = {
-        "a": (at, replace(row, text="something else")),
-        "b": (at + 1, replace(row, id="mem_b", text=" ")),
-        "c": (at + 2, replace(row, id="mem_c", text="x" * (1024 * 1024 + 1))),
-    }
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("", "something else"), ("mem_b", " "), ("mem_c", "x" * (1024 * 1024 + 1))],
+    ids=["another text", "no text", "too long"],
+)
+def test_a_row_that_is_not_what_it_says_it_is_is_left_out(
+    machines: tuple[Machine, Machine], shared: LocalSharedDatabase, key: str, text: str
+) -> None:
+    one, two = machines
+    id = one.summarise(1)
+    exchange(one)
+    (document,) = shared.documents()
+    shared.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
     assert two.sharing.exchange() == ""
     assert two.texts() == set()
 
 
-def test_what_a_prompt_was_served_of_others() -> None:
-    told = [
+def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes() -> None:
+    sources = [
         {"id": "mem_a", "layer": "E", "source": "shared:home_one", "score": 1},
         {"id": "mem_b", "layer": "E", "source": "sess_1", "score": 1},
         {"id": "mem_c", "layer": "E", "source": "shared:home_one", "score": 1},
     ]
-    assert from_others(told) == (("mem_a", "mem_c"), ("home_one",))
+    assert from_others(sources) == (("mem_a", "mem_c"), ("home_one",))
     assert from_others([]) == ((), ())

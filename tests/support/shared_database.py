@@ -1,0 +1,58 @@
+"""The database that machines share, played by SQLite: it runs the statements of the product, and can be cut."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from engine.storage.shared import SharedDatabase
+
+
+class LocalSharedDatabase(SharedDatabase):
+    """`cuts` says for the next connections whether each is cut "before" its statements, or "after" they took effect and
+    before that is known; "" for neither."""
+
+    def __init__(self, url: str = "shared", cuts: Sequence[str] = ()) -> None:
+        super().__init__(url)
+        self.cuts = list(cuts)
+        self._connection = sqlite3.connect(":memory:", check_same_thread=False, factory=_Connection)
+        self._connection.create_function("pg_advisory_xact_lock", 1, lambda lock_id: None)
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:  # type: ignore[override]
+        cut = self.cuts.pop(0) if self.cuts else ""
+        if cut == "before":
+            raise ConnectionError("cut before")
+        with self._connection:
+            yield self._connection
+        if cut == "after":
+            raise ConnectionError("cut after")
+
+    def documents(self) -> list[dict[str, Any]]:
+        """All documents, the oldest change first."""
+        if not self._has_table:
+            return []
+        topics = [topic for (topic,) in self._connection.execute("SELECT DISTINCT topic FROM clawpy_shared")]
+        return [dict(row.document) for topic in topics for row in self.fetch(topic, 0)[0]]
+
+
+class _Cursor(sqlite3.Cursor):
+    """Takes statements with the placeholders of psycopg."""
+
+    def execute(self, statement: str, values: Any = ()) -> _Cursor:
+        super().execute(statement.replace("%s", "?"), values)
+        return self
+
+    def executemany(self, statement: str, rows: Any) -> _Cursor:
+        super().executemany(statement.replace("%s", "?"), rows)
+        return self
+
+
+class _Connection(sqlite3.Connection):
+    def cursor(self, *_: Any) -> _Cursor:  # type: ignore[override]
+        return super().cursor(_Cursor)
+
+    def execute(self, statement: str, values: Any = ()) -> _Cursor:
+        return self.cursor().execute(statement, values)
