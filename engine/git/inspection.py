@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
-from engine.git.leftovers import Quarantined, quarantined
+from engine.git.leftovers import QuarantinedTest, read_quarantined_tests
 from engine.git.lost_commits import (
     LostCommits,
     Stash,
@@ -33,15 +33,13 @@ from engine.git.operations import Operation, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.state import GitState
 from engine.git.unpushed import (
-    FIXUP,
     NOTHING_UNPUSHED,
     Fixups,
     Unpushed,
     UnpushedProblem,
-    read_commits,
     read_fixups,
     read_uncommitted,
-    span_of,
+    read_unpushed,
 )
 from engine.model import Refusal, sanitise
 
@@ -69,7 +67,7 @@ class Inspection:
     uncommitted: tuple[UnpushedProblem, ...] = ()
     """Problems of the index and of tracked files; secrets first."""
     own: OwnChanges = NO_OWN_CHANGES
-    quarantined: tuple[Quarantined, ...] = ()
+    quarantined: tuple[QuarantinedTest, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -102,8 +100,8 @@ class Answers:
 
 
 @frozen
-class Look:
-    """What all checks go by. `today`: when the operator's day began."""
+class InspectionSubject:
+    """The repository that is inspected, in the state that was read. `today`: when the operator's day began."""
 
     git: Git
     state: GitState
@@ -111,10 +109,10 @@ class Look:
     today: datetime
 
 
-def inspect(look: Look, answers: Answers) -> Inspection:
+def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     """The results of all checks. Never raises: a check that fails is named in `unknown`."""
-    git, state = look.git, look.state
-    refs = (state.refs, state.operation, logs_stamp(git), look.today)
+    git, state = subject.git, subject.state
+    refs = (state.refs, state.operation, logs_stamp(git), subject.today)
     index = [touch.at for touch in state.touches if touch.path == ".git/index"]
     files = (*refs, state.files, index, operation_stamp(git.repository.git_dir))
     results: dict[str, Any] = {}
@@ -122,45 +120,28 @@ def inspect(look: Look, answers: Answers) -> Inspection:
     for key, checks in ((refs, CHECKS_OF_REFS), (files, CHECKS_OF_FILES)):
         for name, check in checks.items():
             try:
-                results[name] = answers.latest((git.folder, name), key, partial(check, look))
+                results[name] = answers.latest((git.folder, name), key, partial(check, subject))
             except Exception as error:
                 unknown[name] = sanitise(error.message if isinstance(error, Refusal) else repr(error))
     return Inspection(**results, unknown=unknown)
 
 
-def _lost(look: Look) -> tuple[LostCommits, ...]:
-    """None are looked for while something is unfinished."""
-    if not look.state.head or look.state.operation:
-        return ()
-    return read_lost_commits(look.git, look.state, look.now)
-
-
-def _fixups(look: Look) -> Fixups | None:
-    if look.state.operation or not any(FIXUP.match(commit.subject) for commit in look.state.recent):
-        return None
-    return read_fixups(look.git, look.state)
-
-
-def _stashes(look: Look) -> tuple[Stash, ...]:
-    return read_stashes(look.git)
-
-
-def _merges(look: Look) -> tuple[Merge, ...]:
+def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
     """The merges that are due, those that would conflict first. None where the other side has all of it already, as
     after a squashed merge, and none of an upstream that was rewritten here: you mean to push over it."""
-    state = look.state
-    due = [(merge, try_merge(look.git.folder, state.head, merge.tip)) for merge in due_merges(state)]
-    tried = [
+    state = subject.state
+    due = [(merge, try_merge(subject.git.folder, state.head, merge.tip)) for merge in due_merges(state)]
+    merges = [
         replace(merge, files=trial.files)
         for merge, trial in due
-        if trial.adds and (merge.source != state.upstream or not _is_rewritten(look))
+        if trial.adds and (merge.source != state.upstream or not _is_rewritten(subject))
     ]
-    return tuple(sorted(tried, key=lambda merge: not merge.files))
+    return tuple(sorted(merges, key=lambda merge: not merge.files))
 
 
-def _is_rewritten(look: Look) -> bool:
+def _is_rewritten(subject: InspectionSubject) -> bool:
     """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
-    git, state = look.git, look.state
+    git, state = subject.git, subject.state
     if state.upstream_tip in (entry.new for entry in read_reflog(git, f"refs/heads/{state.branch}")):
         return True
     if state.ahead + state.behind > MAX_COMPARED:
@@ -169,53 +150,33 @@ def _is_rewritten(look: Look) -> bool:
     return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
 
 
-def _collisions(look: Look) -> tuple[Collision, ...]:
+def _find_collisions(subject: InspectionSubject) -> tuple[Collision, ...]:
     """Open branches that change the same lines, in pairs; none that was squashed into the base already."""
-    folder, base = look.git.folder, look.state.base_tip
-    pairs = branch_pairs(look.state)
-    tried = [(first, second, try_merge(folder, first.tip, second.tip).files) for first, second in pairs]
-    return tuple(
-        Collision(first, second, files)
-        for first, second, files in tried
-        if files and all(try_merge(folder, base, branch.tip).adds for branch in (first, second))
-    )
+    folder, base = subject.git.folder, subject.state.base_tip
+    collisions = []
+    for first, second in branch_pairs(subject.state):
+        files = try_merge(folder, first.tip, second.tip).files
+        if files and all(try_merge(folder, base, branch.tip).adds for branch in (first, second)):
+            collisions.append(Collision(first, second, files))
+    return tuple(collisions)
 
 
-def _unpushed(look: Look) -> Unpushed:
-    span = span_of(look.state, look.now)
-    return NOTHING_UNPUSHED if span is None else read_commits(look.git, span)
+Check = Callable[[InspectionSubject], object]
 
-
-def _quarantined(look: Look) -> tuple[Quarantined, ...]:
-    return quarantined(look.git, look.state.head) if look.state.head else ()
-
-
-def _unfinished(look: Look) -> Operation | None:
-    return read_operation(look.git) if look.state.operation else None
-
-
-def _uncommitted(look: Look) -> tuple[UnpushedProblem, ...]:
-    return read_uncommitted(look.git, look.state.head, look.state.files)
-
-
-def _own(look: Look) -> OwnChanges:
-    return own_changes(look.git, look.state, look.today)
-
-
-CHECKS_OF_REFS: Final[Mapping[str, Callable[[Look], object]]] = {
-    "lost": _lost,
-    "fixups": _fixups,
-    "stashes": _stashes,
-    "merges": _merges,
-    "collisions": _collisions,
-    "unpushed": _unpushed,
-    "quarantined": _quarantined,
+CHECKS_OF_REFS: Final[Mapping[str, Check]] = {
+    "lost": lambda subject: read_lost_commits(subject.git, subject.state, subject.now),
+    "fixups": lambda subject: read_fixups(subject.git, subject.state),
+    "stashes": lambda subject: read_stashes(subject.git),
+    "merges": _find_due_merges,
+    "collisions": _find_collisions,
+    "unpushed": lambda subject: read_unpushed(subject.git, subject.state, subject.now),
+    "quarantined": lambda subject: read_quarantined_tests(subject.git, subject.state.head),
 }
 """The checks of what changes only when a ref or a reflog does, by the field that has their result."""
 
-CHECKS_OF_FILES: Final[Mapping[str, Callable[[Look], object]]] = {
-    "unfinished": _unfinished,
-    "uncommitted": _uncommitted,
-    "own": _own,
+CHECKS_OF_FILES: Final[Mapping[str, Check]] = {
+    "unfinished": lambda subject: read_operation(subject.git) if subject.state.operation else None,
+    "uncommitted": lambda subject: read_uncommitted(subject.git, subject.state.head, subject.state.files),
+    "own": lambda subject: own_changes(subject.git, subject.state, subject.today),
 }
 """The checks of what changes with the files, too."""

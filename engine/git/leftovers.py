@@ -245,14 +245,14 @@ def breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
     return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_debugging(node))
 
 
-def statement_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
+def removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
     """Those of `lines` that hold nothing but a debugging statement, and whose removal leaves a whole program.
 
     Python is judged by its syntax tree. Of other languages a line counts when it is balanced and stands between
     statements.
     """
     if path.endswith(".py"):
-        return sorted(set(lines) & _removable_lines(text))
+        return sorted(set(lines) & _removable_python_lines(text))
     rows = text.split("\n")
     return [
         number for number in sorted(set(lines)) if 0 < number <= len(rows) and _is_whole_statement(rows, number - 1)
@@ -260,7 +260,7 @@ def statement_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
 
 
 def without_lines(path: str, text: str, lines: Sequence[int]) -> str:
-    """`text` without these lines, as `statement_lines` gave them. A block of Python that would be empty gets a `pass`.
+    """`text` without these lines, as `removable_lines` gave them. A block of Python that would be empty gets a `pass`.
     Raises `SyntaxError` when Python would not parse any more."""
     rows = text.split("\n")
     empty = _emptied_blocks(text, set(lines)) if path.endswith(".py") else {}
@@ -290,7 +290,7 @@ def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
                 yield from ((block, statement) for statement in block if isinstance(statement, ast.stmt))
 
 
-def _removable_lines(text: str) -> set[int]:
+def _removable_python_lines(text: str) -> set[int]:
     removable: set[int] = set()
     needed: set[int] = set()
     rows = text.split("\n")
@@ -349,16 +349,19 @@ _CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
 
 
 @frozen
-class Quarantined:
+class QuarantinedTest:
     """A test, as pytest names it, that is skipped until a day (which is not skipped any more)."""
 
     test: str
     until: date
 
 
-def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
-    """The tests of a commit that are in quarantine, or were until their day came; at most `MAX_TESTS`. One git process:
-    for the files that have one, it prints the lines that define tests and classes. Raises `GitError`."""
+def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
+    """The tests of a commit ("" before the first) that are in quarantine, or were until their day came; at most
+    `MAX_TESTS`. One git process: for the files that have one, it prints the lines that define tests and classes. Raises
+    `GitError`."""
+    if not revision:
+        return ()
     output = git.run(
         "grep", "-z", "-I", "-E", "--all-match", f"--max-count={MAX_LINES}",
         "-e", UNTIL, "-e", "^[[:space:]]*(async[[:space:]]+)?(def|class)[[:space:]]",
@@ -369,13 +372,13 @@ def quarantined(git: Git, revision: str) -> tuple[Quarantined, ...]:
     for line in output.split("\n"):
         name, _, row = line.partition("\0")
         rows.setdefault(name.removeprefix(f"{revision}:"), []).append(row)
-    tests = (test for path, lines in rows.items() for test in quarantined_in_file(path, lines))
+    tests = (test for path, lines in rows.items() for test in quarantined_tests_in_file(path, lines))
     return tuple(itertools.islice(tests, MAX_TESTS))
 
 
-def quarantined_in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
+def quarantined_tests_in_file(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
     """The tests of one file that are in quarantine; `rows` are its lines that define tests and classes."""
-    tests: list[Quarantined] = []
+    tests: list[QuarantinedTest] = []
     scopes: list[tuple[int, str]] = []
     until: date | None = None
     for row in rows:
@@ -388,6 +391,6 @@ def quarantined_in_file(path: str, rows: Sequence[str]) -> list[Quarantined]:
             scopes = [scope for scope in scopes if scope[0] < len(match[1])] + [(len(match[1]), match[2])]
         elif until is not None and (match := _TEST_DEFINITION.match(row)):
             inside = [name for indent, name in scopes if indent < len(match[1])]
-            tests.append(Quarantined("::".join([path, *inside, match[2]]), until))
+            tests.append(QuarantinedTest("::".join([path, *inside, match[2]]), until))
             until = None
     return tests

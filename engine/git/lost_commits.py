@@ -148,8 +148,10 @@ class LostCommits:
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
-    """The lines of lost commits: the one on a detached HEAD first, then the one left last; at most five.
-    Raises `GitError`."""
+    """The lines of lost commits: the one on a detached HEAD first, then the one left last; at most five. None are
+    looked for while something is unfinished. Raises `GitError`."""
+    if not state.head or state.operation:
+        return ()
     reflog = _recent_entries(git, now - MAX_AGE)
     left_at = {commit: entry.at for entry in reflog for commit in (entry.old, entry.new) if commit.strip("0")}
     if state.detached:

@@ -20,7 +20,7 @@ from engine.files import read_plain
 from engine.git import Git, GitError
 from engine.git.command import split_nul
 from engine.git.history import count_apart, is_ancestor, log_commits, read_changes, tags_by_commit, to_datetime
-from engine.git.inspection import Answers, Inspection, Look, inspect
+from engine.git.inspection import Answers, Inspection, InspectionSubject, inspect
 from engine.git.operations import operation_name
 from engine.git.project_habits import CoChanges, Partner, ReleaseRhythm, release_rhythm
 from engine.git.state import (
@@ -47,11 +47,11 @@ MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
-def read_ref_state(git: Git, status: Status, refs: str) -> GitState:
+def read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     """The values that only change when HEAD or a ref moves."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
-    for line in filter(None, refs.split("\n")):
+    for line in refs:
         tip, name, target = line.split(" ", 2)
         tips[name] = tip
         if target:
@@ -127,23 +127,19 @@ def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, st
     """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
     name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
     are as new."""
-    pointed = sorted(
+    remote_heads = sorted(
         (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
         for name, target in links.items()
         if name.startswith("refs/remotes/") and name.endswith("/HEAD") and target.count("/") >= 3
     )
-    local = {branch.name: branch for branch in branches if not branch.remote}
+    local = [branch for branch in branches if not branch.remote]
     remote = [branch for branch in branches if branch.remote]
-    names = [name for _, name in pointed]
-    for name in [*names, *_USUAL_BASES]:
-        candidates = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
+    for name in [*(name for _, name in remote_heads), *_USUAL_BASES]:
+        candidates = [branch for branch in [*local, *remote] if bare_name(branch) == name]
         if candidates:
             newest = max(candidates, key=lambda branch: branch.at)
             return newest.name, newest.tip
-    if len(local) == 1:
-        only = next(iter(local.values()))
-        return only.name, only.tip
-    return "", ""
+    return (local[0].name, local[0].tip) if len(local) == 1 else ("", "")
 
 
 def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
@@ -166,8 +162,7 @@ def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
     if not since:
         return ()
     span = f"refs/tags/{since}..{head}"
-    output = git.text("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
-    return tuple(filter(None, output.split("\n")))
+    return tuple(git.lines("log", f"-n{MAX_RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span))
 
 
 def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
@@ -198,7 +193,7 @@ class GitReader:
         git = Git(workspace, timeout=TIMEOUT_S).pin()
         repository = git.repository
         status = read_status(git)
-        refs = git.text(
+        refs = git.lines(
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
         )
         # A branch may be checked out in another worktree.
@@ -207,7 +202,7 @@ class GitReader:
         history = self._answers.latest(
             (workspace, "refs"), key, lambda: read_ref_state(git, status, refs), keep_errors=False
         )
-        tags = [line for line in refs.splitlines() if " refs/tags/" in line]
+        tags = [line for line in refs if " refs/tags/" in line]
         habits, release = self._answers.latest(
             (workspace, "habits"), (status.head, tags), lambda: _read_habits(git, status.head)
         )
@@ -228,7 +223,8 @@ class GitReader:
     def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
         """The results of all checks of a workspace in that state; see `inspection`. Raises `Refusal` when there is no
         repository any more."""
-        return inspect(Look(Git(workspace, timeout=TIMEOUT_S).pin(), state, now, today), self._answers)
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
+        return inspect(InspectionSubject(git, state, now, today), self._answers)
 
 
 def workspace_label(workspace: str) -> str:
@@ -290,10 +286,10 @@ def _read_config(common: Path) -> bytes:
         return b""
 
 
-def _list_touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
+def _list_touches(git_dir: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
     touches = [(file.path, file.modified_at, file.untracked) for file in files]
-    touches += [(f".git/{name}", modified_at(folder / path), False) for name, path in _GIT_FILES]
+    touches += [
+        (".git/index", modified_at(git_dir / "index"), False),
+        (".git/HEAD", modified_at(git_dir / "logs/HEAD"), False),
+    ]
     return tuple(Touch(path, at, untracked) for path, at, untracked in touches if at is not None)
-
-
-_GIT_FILES: Final = (("index", "index"), ("HEAD", "logs/HEAD"))

@@ -127,6 +127,12 @@ def span_of(state: GitState, now: datetime) -> Span | None:
     return Span(state.head, newest=newest, shared=False) if newest else None
 
 
+def read_unpushed(git: Git, state: GitState, now: datetime) -> Unpushed:
+    """The problems in the commits that are not pushed. Raises `GitError`."""
+    span = span_of(state, now)
+    return NOTHING_UNPUSHED if span is None else read_commits(git, span)
+
+
 def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     """The problems in the commits of a span. `leftovers`: also debugging and markers that are still there. Raises
     `GitError`."""
@@ -332,8 +338,10 @@ class Fixups:
 
 def read_fixups(git: Git, state: GitState) -> Fixups | None:
     """The fixup commits of HEAD that no remote branch has, nor the base when another branch is checked out; None when
-    there are none, or when what they mend is pushed already. Commits before a merge are left alone. Raises
-    `GitError`."""
+    there are none, when what they mend is pushed already, or while something is unfinished. Commits before a merge are
+    left alone. Raises `GitError`."""
+    if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
+        return None
     base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
     commits = log_commits(git, f"-n{MAX_FIXUP_COMMITS}", state.head, "--not", "--remotes", *base)
     own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))

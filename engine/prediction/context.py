@@ -9,12 +9,12 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 
 from engine.execution.housekeeping import FullDisk
+from engine.execution.runners.toolchains.lock_files import LockMismatch
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.frozen import frozen
 from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
-from engine.git.lock_files import LockMismatch
 from engine.git.state import FileState, GitState
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.housekeeping import FullDisk
+from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.python_projects import measures_coverage
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.lock_files import find_mismatches
 from engine.git.reader import GitReader, files_between, in_history
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise

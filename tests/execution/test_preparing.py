@@ -34,7 +34,7 @@ from engine.safety.gate import GateFacts, gate_rules
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
-from tests.git.test_lock_files import run
+from tests.execution.test_lock_files import run
 from tests.support.helpers import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git
-from engine.git.leftovers import Quarantined, quarantined
+from engine.git.leftovers import QuarantinedTest, read_quarantined_tests
 from engine.git.lost_commits import is_reachable, read_lost_commits, read_reflog
 from engine.git.merges import MergeTrial, try_merge
 from engine.git.operations import conflicted_files, operation_stamp, read_operation
@@ -138,12 +138,14 @@ def test_tests_in_quarantine(repository: Repository) -> None:
     head = repository.commit("tests", files)
     repository.commit("none", dict.fromkeys(files, "def test_a():\n    pass\n"))
     git = Git(repository.path)
-    result = quarantined(git, head)
-    assert result[0] == Quarantined("tests/test_00.py::test_a", date(2026, 1, 19))
+    result = read_quarantined_tests(git, head)
+    assert result[0] == QuarantinedTest("tests/test_00.py::test_a", date(2026, 1, 19))
     assert len(result) == 50, "there is an end to it"
-    assert quarantined(git, "HEAD") == ()
+    assert read_quarantined_tests(git, "HEAD") == ()
     repository.commit("one", {"ü b/test_c.py": files["ü b/test_c.py"]})
-    assert quarantined(git, "HEAD") == (Quarantined("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),)
+    assert read_quarantined_tests(git, "HEAD") == (
+        QuarantinedTest("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),
+    )
 
 
 # What is unfinished in a repository, as git's own files say it.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.git import Git
-from engine.git.leftovers import secret_kind, statement_lines, without_lines
+from engine.git.leftovers import removable_lines, secret_kind, without_lines
 from engine.git.own_changes import own_changes
 from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch
 from engine.git.reader import GitReader
@@ -51,10 +51,10 @@ def a():
 
 
 def test_python_loses_only_whole_statements() -> None:
-    assert statement_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
+    assert removable_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
     after = without_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
     assert after == "def a():\n    pass\n\ndef b():\n    pass\n"
-    assert statement_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
+    assert removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_python_loses_only_whole_statements() -> None:
     ],
 )
 def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
-    assert statement_lines(path, text, range(1, 5)) == expected
+    assert removable_lines(path, text, range(1, 5)) == expected
 
 
 def look(repository: Repository) -> tuple[list[str], list[tuple[str, int, str, str]]]:

@@ -15,7 +15,7 @@ from engine.execution.runners.flows.suite_runs import how_to_run_tests
 from engine.execution.runners.flows.unreliable_tests import add_skip_mark
 from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.projects import find_projects
-from engine.git.leftovers import Quarantined, quarantined_in_file
+from engine.git.leftovers import QuarantinedTest, quarantined_tests_in_file
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -345,7 +345,7 @@ FILES = [
 def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) -> None:
     after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
     assert after is not None
-    assert quarantined_in_file("t.py", after.split("\n")) == [Quarantined("::".join(["t.py", *names]), DAY)]
+    assert quarantined_tests_in_file("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), DAY)]
     lines = ast.parse(after).body
     assert ast.unparse(ast.parse(text).body[-1]).splitlines()[-1] in ast.unparse(lines[-1])
     assert add_skip_mark(after, names, DAY, "again") is None

@@ -16,7 +16,7 @@ from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
-from engine.git.leftovers import scan_line, statement_lines, without_lines
+from engine.git.leftovers import removable_lines, scan_line, without_lines
 from engine.git.own_changes import (
     CONFLICT_MARKER,
     TODOS,
@@ -77,7 +77,7 @@ class LookForLeftovers(Flow):
             lines = [
                 finding.line for finding in of_file if finding.kind != CONFLICT_MARKER and finding.kind not in TODOS
             ]
-            removable += len(statement_lines(path, text, lines))
+            removable += len(removable_lines(path, text, lines))
         marked = [finding for finding in findings if finding.kind == CONFLICT_MARKER]
         if marked:
             job.say(f"Next: resolve {marked[0].place} in your editor; it contains both sides.")
@@ -138,7 +138,7 @@ class RemoveLeftovers(Flow):
         """Remove statements from one file of the worktree; the numbers of the removed lines."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
-            removed = statement_lines(path, before, lines)
+            removed = removable_lines(path, before, lines)
             after = without_lines(path, before, removed)
         except (OSError, ValueError, SyntaxError) as error:
             job.say(f"{path} was not changed: {error!s}")

@@ -15,8 +15,8 @@ from engine.execution.runners.toolchains.installing import (
     find_lock_updates,
     installation_failure,
 )
+from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.git.lock_files import find_mismatches
 from engine.model import Refusal
 
 # -- Install a project's packages, so that its tests can run ------------------------------------------------------

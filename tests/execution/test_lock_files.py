@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.git.lock_files import find_mismatches
+from engine.execution.runners.toolchains.lock_files import find_mismatches
 from tests.support.helpers import needs
 
 
