@@ -1,15 +1,10 @@
-"""Finds secrets, debugging leftovers, conflict markers and quarantined tests in lines of text. Pure functions.
-
-A finding never holds the text it was found in: a secret is named by its kind alone.
-"""
+"""Finds what was left in the code and is meant to go again: debugging, conflict markers, TODOs, tests in quarantine."""
 
 from __future__ import annotations
 
 import ast
 import itertools
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import PurePosixPath
@@ -17,16 +12,10 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.secrets import MAX_LINE_LENGTH, SECRET, secret_kind
 
-MAX_LINE_LENGTH = 2000
-"""Longer lines are generated; only their beginning is looked at."""
-
-SECRET = "likely secret"
-HINT = re.compile(
-    r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
-    r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
-)
-"""Without one of these a text holds no secret that its form gives away."""
+CONFLICT_MARKER: Final = "conflict marker"
+TODOS: Final = frozenset({"TODO", "FIXME"})
 
 
 @frozen
@@ -71,63 +60,7 @@ _DEBUGGING_PATTERNS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = 
 )
 _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 _TODO = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
-_SECRET_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
-    ("AWS secret key", re.compile(r"aws_?secret_?(?:access_?)?key\W{1,6}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])", re.I)),
-    ("GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})")),
-    ("GitLab token", re.compile(r"\bglpat-[A-Za-z0-9_-]{20,}")),
-    ("Slack token", re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}")),
-    ("Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{16,}")),
-    ("Stripe key", re.compile(r"\b[rs]k_live_[A-Za-z0-9]{16,}")),
-    ("Google API key", re.compile(r"\bAIza[0-9A-Za-z_-]{35}")),
-    ("API key", re.compile(r"(?<![\w-])sk-(?=[\w-]*\d)[A-Za-z0-9_-]{32,}")),
-    ("SendGrid key", re.compile(r"\bSG\.[\w-]{20,}\.[\w-]{30,}")),
-    ("PyPI or npm token", re.compile(r"\bpypi-[A-Za-z0-9_-]{50,}|\bnpm_[A-Za-z0-9]{36}\b|_authToken\s*=\s*[\w-]{20,}")),
-)
-_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
-_PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
-_URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
-_HARMLESS_HOST = re.compile(
-    r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
-)
-"""Hosts of no consequence: this machine, a container beside it, an example."""
-_NAMED_SECRET = re.compile(
-    r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
-    re.I,
-)
-_UNQUOTED_SETTING = re.compile(
-    r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
-    r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
-    re.I,
-)
-"""A value without quotes, as files of settings have it."""
-_SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
-_PLACEHOLDER = re.compile(
-    r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
-    r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
-    re.I,
-)
-_TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
-"""Words in a placeholder that has the form of a token."""
-_SECRET_FILE = re.compile(
-    r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
-    r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
-)
-_HARMLESS_PATH = re.compile(
-    r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
-    r"|demos?|node_modules|vendor|third_party)/"
-    r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
-    r"|(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.ya?ml|file)?|npm-shrinkwrap\.json|go\.sum|[^/]*\.(?:min\.js|min\.css|map|svg|snap))$",
-    re.I,
-)
-"""Where a secret is no secret: tests, examples, what others wrote, lock files."""
-_PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
-"""Where only what has the form of a known token counts: a manual shows made-up values."""
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
-MIN_TOKEN_ENTROPY = 2.5
-"""Bits a character below which nothing is random: `AKIAAAAAAAAAAAAAAAAA`."""
-MIN_VALUE_ENTROPY = 3.2
-"""Bits a character that a quoted value must have to look like a secret and not like a word."""
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
@@ -136,44 +69,13 @@ def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     kind = secret_kind(path, line, after)
     leftovers = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
-        leftovers.append(Leftover("conflict marker"))
+        leftovers.append(Leftover(CONFLICT_MARKER))
     for suffixes, kind, pattern in _DEBUGGING_PATTERNS:
         if path.endswith(suffixes) and pattern.search(line) and not _is_intended_output(path, kind):
             leftovers.append(Leftover(kind))
     if match := _TODO.search(line):
         leftovers.append(Leftover(match[1]))
     return leftovers
-
-
-def secret_kind(path: str, line: str, after: str = "") -> str:
-    """The kind of secret that a line looks like it holds, "" for none. Silent in tests, examples and lock files, and
-    about placeholders: a false alarm costs more trust than it is worth."""
-    line = line[:MAX_LINE_LENGTH]
-    if not HINT.search(line) or _HARMLESS_PATH.search(path):
-        return ""
-    if (begins := _PRIVATE_KEY_BEGIN.search(line)) and (
-        _PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip())
-    ):
-        return "private key"
-    for kind, pattern in _SECRET_PATTERNS:
-        if (
-            (match := pattern.search(line))
-            and not _TOKEN_PLACEHOLDER.search(match[0])
-            and entropy(match[0]) > MIN_TOKEN_ENTROPY
-        ):
-            return kind
-    for user, password, host in _URL_WITH_PASSWORD.findall(line):
-        if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
-            return "password in a URL"
-    if _PROSE_FILE.search(path):
-        return ""
-    match = _NAMED_SECRET.search(line) or (_UNQUOTED_SETTING.match(line) if _SETTINGS_FILE.search(path) else None)
-    return "value that looks like a key" if match and _looks_secret(match[1]) else ""
-
-
-def is_secret_file(path: str) -> bool:
-    """Whether a file of this name holds keys."""
-    return bool(_SECRET_FILE.search(path)) and not _HARMLESS_PATH.search(path)
 
 
 def _is_intended_output(path: str, kind: str) -> bool:
@@ -187,21 +89,6 @@ def _is_intended_output(path: str, kind: str) -> bool:
         "main",
     )
     return is_print and (is_program or bool(_TEST_PATH.search(path)))
-
-
-def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
-    if _PLACEHOLDER.search(value) or entropy(value) < min_entropy or not re.search(r"\d", value):
-        return False
-    # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.
-    return not re.fullmatch(
-        r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+|\d+|v\d+)(?:[-_./:](?:[a-z]+\d?|[A-Z]+|[A-Z][a-z]+|\d+|v\d+))+", value
-    )
-
-
-def entropy(text: str) -> float:
-    """Shannon entropy in bits a character; 0 for an empty text."""
-    counts = Counter(text)
-    return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0
 
 
 # -- debugging: Python is judged by its syntax tree, other languages by their lines

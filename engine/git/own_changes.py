@@ -1,4 +1,5 @@
-"""Finds what your own work left behind (SPEC 2.11): debugging, conflict markers, documentation of what is gone."""
+"""Finds what your own work left behind (SPEC 2.11): debugging, conflict markers, documentation that names what is
+gone."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Final
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.leftovers import breakpoint_lines, parse_python, quoted_lines, scan_line
+from engine.git.leftovers import CONFLICT_MARKER, TODOS, breakpoint_lines, parse_python, quoted_lines, scan_line
 from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
@@ -169,11 +170,12 @@ def _still_used(git: Git, names: set[str]) -> set[str]:
     return used
 
 
+# -- debugging, conflict markers and TODOs among the added lines
+
+
 MAX_LEFTOVERS: Final = 100
 """Maximum number of leftovers that are kept."""
 
-CONFLICT_MARKER: Final = "conflict marker"
-TODOS: Final = frozenset({"TODO", "FIXME"})
 _REPORTED_KINDS: Final = TODOS | {
     CONFLICT_MARKER,
     "breakpoint",

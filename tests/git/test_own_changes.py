@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.git import Git
-from engine.git.leftovers import removable_lines, secret_kind, without_lines
+from engine.git.leftovers import removable_lines, without_lines
 from engine.git.own_changes import own_changes
 from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch
 from engine.git.reader import GitReader
+from engine.git.secrets import secret_kind
 from tests.conftest import Repository
 from tests.git.test_unpushed import TOKEN
 

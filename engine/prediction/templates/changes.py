@@ -7,8 +7,9 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from engine.git.leftovers import SECRET
-from engine.git.own_changes import CONFLICT_MARKER, TODOS, LocatedLeftover, Mention
+from engine.git.leftovers import CONFLICT_MARKER, TODOS
+from engine.git.own_changes import LocatedLeftover, Mention
+from engine.git.secrets import SECRET
 from engine.git.state import GitState
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Tier

@@ -14,7 +14,8 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.documents import add_entries, classify, is_mentioned
 from engine.execution.runners.flows.steps import count, describe_check, join_names
 from engine.git import Git
-from engine.git.leftovers import is_secret_file, scan_line
+from engine.git.leftovers import scan_line
+from engine.git.secrets import is_secret_file
 from engine.model import CheckResult
 from tests.execution.flows.conftest import RealBench
 

@@ -16,15 +16,8 @@ from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
-from engine.git.leftovers import removable_lines, scan_line, without_lines
-from engine.git.own_changes import (
-    CONFLICT_MARKER,
-    TODOS,
-    LocatedLeftover,
-    OwnChanges,
-    own_changes,
-    read_text,
-)
+from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_line, without_lines
+from engine.git.own_changes import LocatedLeftover, OwnChanges, own_changes, read_text
 from engine.git.reader import GitReader
 from engine.model import CheckResult
 

@@ -14,7 +14,7 @@ from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Re
 from engine.execution.runners.flows.steps import capitalised, count, join_names, resolve_commit
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.leftovers import SECRET
+from engine.git.secrets import SECRET
 from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
