@@ -276,8 +276,7 @@ def _check_gh() -> Check:
 def _sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
     does not work."""
-    from engine.execution.sandbox import ladder_reports
-    from engine.execution.sandbox.ladder import UNMEASURED, measure_rungs
+    from engine.execution.sandbox.ladder import UNMEASURED, ladder_reports, measure_rungs
 
     measured = measure_rungs()
     return [
@@ -293,8 +292,8 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
 
 
 def _check_sandbox(settings: Settings) -> Check:
-    from engine.execution import process_termination
-    from engine.execution.sandbox import base, best_sandbox, ladder_reports
+    from engine.execution import process_termination, sandbox
+    from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
 
     rungs = ladder_reports()
     in_force = next(rung for rung in rungs if rung.in_force)
@@ -305,11 +304,11 @@ def _check_sandbox(settings: Settings) -> Check:
         message = "none works here: nothing runs by itself, and you confirm each approval"
         return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
-    memory = settings.sandbox.memory_gb or base.MAX_MEMORY_BYTES / 1024**3
+    memory = settings.sandbox.memory_gb or sandbox.MAX_MEMORY_BYTES / 1024**3
     by = "limited by a control group" if process_termination.can_limit() else "checked twice a second"
     limited = (
-        f"a session has at most {memory:.1f} GiB of memory and {base.MAX_PROCESSES:,} processes ({by}),"
-        f" {base.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
+        f"a session has at most {memory:.1f} GiB of memory and {sandbox.MAX_PROCESSES:,} processes ({by}),"
+        f" {sandbox.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
     )
     return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.execution.changesets import ChangeSets
-from engine.execution.sandbox import Caches
+from engine.execution.sandbox.mounts import Caches
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, Refusal

@@ -25,7 +25,9 @@ from engine.execution.runners.flow import (
     SessionStopped,
 )
 from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
-from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
+from engine.execution.sandbox import Confinement, Sandbox
+from engine.execution.sandbox.gate import HostGate
+from engine.execution.sandbox.host_paths import session_environment
 from engine.execution.transcripts import Journal, LineSplitter, Tail, TranscriptWriter
 from engine.frozen import frozen
 from engine.git import Git

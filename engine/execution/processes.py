@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution import process_termination
+from engine.execution import process_termination, sandbox
 from engine.execution.process_termination import (
     GRACE_S,
     SUPERVISOR,
@@ -27,8 +27,7 @@ from engine.execution.process_termination import (
     kill_group,
     name_of,
 )
-from engine.execution.sandbox import SESSION_MARK, base
-from engine.execution.sandbox.base import NICE
+from engine.execution.sandbox import NICE, SESSION_MARK
 from engine.frozen import frozen
 
 CHUNK_BYTES = 65_536
@@ -63,7 +62,7 @@ class Processes:
         self,
         session_id: str,
         pid_folder: Path | None = None,
-        memory: int = base.MAX_MEMORY_BYTES,
+        memory: int = sandbox.MAX_MEMORY_BYTES,
         *,
         contained: bool = False,
     ) -> None:
@@ -128,7 +127,7 @@ class Processes:
                 if not self._is_set_up:
                     self._is_set_up = True
                     self._group = process_termination.make_group(
-                        self.session_id, memory=self._memory, processes=base.MAX_PROCESSES, contained=self._contained
+                        self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
                     )
                     self._pid_files.create(self._group)
                 command, pid_file = self._pid_files.wrap(argv, self._group)
@@ -195,8 +194,8 @@ class Processes:
                 count += 1
         if memory > self._memory:
             return f"its processes used {_in_gigabytes(memory)} of memory, more than {_in_gigabytes(self._memory)}"
-        if count > base.MAX_PROCESSES:
-            return f"it ran {count:,} processes, more than {base.MAX_PROCESSES:,}"
+        if count > sandbox.MAX_PROCESSES:
+            return f"it ran {count:,} processes, more than {sandbox.MAX_PROCESSES:,}"
         return ""
 
     def _follow(

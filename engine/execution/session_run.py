@@ -20,7 +20,8 @@ from engine.execution.live_session import AUTONOMOUS, LiveSession, SessionRails,
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped
 from engine.execution.runners.flow_registry import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Sandbox, best_sandbox
+from engine.execution.sandbox import Sandbox
+from engine.execution.sandbox.ladder import UNCONFINED, best_sandbox
 from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionStore
 from engine.model import (
     HAS_PROBLEM,

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession, StopRequest
-from engine.execution.sandbox import disk_shortage
 from engine.model import SessionState
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,12 @@ LIMIT_CHECK_TICKS = 2
 
 USAGE_CHECK_TICKS = 6
 """Rounds between two checks of memory and processes, which read all processes of the machine."""
+
+MIN_FREE_BYTES = 256 * 1024**2
+"""A session ends when less than this is left on its disk: the engine's own records need room."""
+
+MIN_FREE_FILES = 10_000
+"""A session ends when fewer files than this can be made on its disk."""
 
 
 class SessionWatch:
@@ -99,3 +106,17 @@ class SessionWatch:
                 exceeded = live.processes.exceeded_limit()
             if exceeded:
                 self._stop(live, StopRequest(SessionState.FAILED, exceeded))
+
+
+def disk_shortage(*folders: Path) -> str:
+    """Why the disk of one of `folders` has too little room for a session; "" when there is room."""
+    for folder in folders:
+        try:
+            stats = os.statvfs(folder)
+        except OSError:
+            continue  # gone with the session
+        if stats.f_bavail * stats.f_frsize < MIN_FREE_BYTES:
+            return f"less than {MIN_FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
+        if stats.f_files and stats.f_favail < MIN_FREE_FILES:
+            return f"the disk of {folder} has room for fewer than {MIN_FREE_FILES:,} more files"
+    return ""

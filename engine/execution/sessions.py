@@ -24,7 +24,8 @@ from engine.execution.live_session import APPROVED, AUTONOMOUS, Limits, LiveSess
 from engine.execution.process_termination import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.sandbox import UNCONFINED, Bubblewrap, Sandbox, base
+from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
+from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_run import Admission, run_session, session_result, with_worktree_fate
 from engine.execution.session_store import SessionResult, SessionRow, continued_session
 from engine.execution.session_watch import SessionWatch
@@ -320,11 +321,10 @@ class Sessions(Admission):
         """The session, ready to start, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
         settings = self._settings.current
         confinement = initial_confinement(self._scratch_folder / row.id, row.workspace, settings, self._home)
-        memory = round(settings.sandbox.memory_gb * 1024**3) or base.MAX_MEMORY_BYTES
-        contained = isinstance(sandbox, Bubblewrap)
+        memory = round(settings.sandbox.memory_gb * 1024**3) or MAX_MEMORY_BYTES
         return LiveSession(
             row.assignment,
-            Processes(row.id, pid_folder(self._home), memory, contained=contained),
+            Processes(row.id, pid_folder(self._home), memory, contained=sandbox.has_process_namespaces),
             limits=Limits.of(settings.channel(row.channel), row.mode),
             clock=self._clock,
             transcript=self._open_transcript(row.id),

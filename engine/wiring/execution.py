@@ -24,7 +24,8 @@ from engine.execution.runners.model.host_protocol import ConversationStore
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.runner import AgentServices, Runner
-from engine.execution.sandbox import Caches, Sandbox
+from engine.execution.sandbox import Sandbox
+from engine.execution.sandbox.mounts import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts

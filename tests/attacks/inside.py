@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.execution.sandbox import Confinement, Sandbox, session_environment
+from engine.execution.sandbox import Confinement, Sandbox
+from engine.execution.sandbox.host_paths import session_environment
 
 PRELUDE = """
 import ctypes, errno, fcntl, json, os, signal, socket, struct, subprocess, sys, time

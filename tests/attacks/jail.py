@@ -17,7 +17,8 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.execution.sandbox import Confinement, Sandbox, secret_places, session_environment
+from engine.execution.sandbox import Confinement, Sandbox
+from engine.execution.sandbox.host_paths import secret_places, session_environment
 from engine.home import Home
 
 PRELUDE = """

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from engine.execution.process_termination import pid_folder
 from engine.execution.processes import Processes
-from engine.execution.sandbox import Bubblewrap
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
 from tests.attacks.inside import Inside
@@ -18,8 +17,8 @@ def main() -> None:
     sandbox = next(candidate for candidate in find_rungs() if candidate.name == rung)
     inside = Inside(sandbox, Path(root), session)
     argv, environment = inside.wrap(code)
-    contained = isinstance(sandbox, Bubblewrap)
-    processes = Processes(session, pid_folder(Home.locate(Path(home))), contained=contained)
+    folder = pid_folder(Home.locate(Path(home)))
+    processes = Processes(session, folder, contained=sandbox.has_process_namespaces)
     processes.run(
         argv,
         cwd=inside.confinement.folder,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Caches
+from engine.execution.sandbox.mounts import Caches
 from tests.attacks.victim import Victim, canary
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.sandbox import NoSandbox
+from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import PermissionAnswer
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import SECRET, BeltWorld

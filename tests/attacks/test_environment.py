@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Confinement, NoSandbox, Sandbox, session_environment
+from engine.execution.sandbox import Confinement, Sandbox
+from engine.execution.sandbox.host_paths import session_environment
+from engine.execution.sandbox.ladder import NoSandbox
 from tests.attacks.victim import Victim, canary, folder_outside_tmp
 
 VARIABLES = [

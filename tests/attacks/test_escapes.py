@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.sandbox import base, host_paths, supervisor
+from engine.execution import sandbox, session_watch
+from engine.execution.sandbox import host_paths, supervisor
 from tests.attacks.jail import Jail
 from tests.support.helpers import read_table
 
@@ -183,7 +184,7 @@ else:
 
 def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root is exempt from the limit, so the attempt is made as someone else where the tests run as root."""
-    monkeypatch.setattr(base, "MAX_PROCESSES", 200)
+    monkeypatch.setattr(sandbox, "MAX_PROCESSES", 200)
     most = 1000 + len(psutil.pids())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         root = Path(name)
@@ -237,6 +238,6 @@ def test_the_session_goes_first_when_memory_runs_out(jail: Jail) -> None:
 
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert base.disk_shortage(tmp_path, tmp_path / "gone") == ""
-    monkeypatch.setattr(base, "MIN_FREE_BYTES", 1 << 60)
-    assert str(tmp_path) in base.disk_shortage(tmp_path)
+    assert session_watch.disk_shortage(tmp_path, tmp_path / "gone") == ""
+    monkeypatch.setattr(session_watch, "MIN_FREE_BYTES", 1 << 60)
+    assert str(tmp_path) in session_watch.disk_shortage(tmp_path)

@@ -19,7 +19,7 @@ import pytest
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.sandbox import NoSandbox, best_sandbox
+from engine.execution.sandbox.ladder import NoSandbox, best_sandbox
 from engine.hierarchy.teaching import run_round
 from engine.learning.learnings.rules import SessionRecord, find_learnings
 from engine.model import Learning, LearningScope, Refusal, Score, Trust

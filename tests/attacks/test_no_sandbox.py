@@ -11,7 +11,7 @@ import pytest
 from engine.api.gateway.calls import Calls
 from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
-from engine.execution.sandbox import NoSandbox
+from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.services import Overrides

@@ -20,8 +20,9 @@ from typing import Any
 import psutil
 import pytest
 
+from engine.execution import sandbox, session_watch
 from engine.execution.processes import Processes
-from engine.execution.sandbox import Sandbox, base
+from engine.execution.sandbox import Sandbox
 from tests.attacks.inside import Inside, sleepers, unique_seconds
 from tests.support.helpers import read_table, wait_until
 
@@ -200,7 +201,7 @@ def test_taking_all_memory(every_rung: Sandbox, outside: Path) -> None:
 
 
 def test_too_many_processes(every_rung: Sandbox, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "MAX_PROCESSES", 20)
+    monkeypatch.setattr(sandbox, "MAX_PROCESSES", 20)
     code = "c = [subprocess.Popen(['sleep', '60']) for _ in range(30)]; print('many', flush=True); time.sleep(60)"
     with following(Inside(every_rung, outside), code) as (processes, line):
         assert not line or "processes" in processes.exceeded_limit()  # root is not counted by the kernel
@@ -210,9 +211,9 @@ def test_a_file_without_end(every_rung: Sandbox, outside: Path) -> None:
     code = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.truncate(os.open('big', 66), 10 * 1024**3)"
     inside = Inside(every_rung, outside)
     inside.run(code)
-    assert (inside.confinement.folder / "big").stat().st_size <= base.MAX_FILE_BYTES
+    assert (inside.confinement.folder / "big").stat().st_size <= sandbox.MAX_FILE_BYTES
 
 
 def test_files_without_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "MIN_FREE_FILES", 1 << 62)
-    assert os.statvfs(tmp_path).f_files == 0 or "more files" in base.disk_shortage(tmp_path)
+    monkeypatch.setattr(session_watch, "MIN_FREE_FILES", 1 << 62)
+    assert os.statvfs(tmp_path).f_files == 0 or "more files" in session_watch.disk_shortage(tmp_path)

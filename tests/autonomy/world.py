@@ -15,7 +15,7 @@ from engine.autonomy.autonomy import ACT, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import AutonomousCycleFinished
-from engine.execution.sandbox import NoSandbox
+from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import (
     CalibrationCheck,

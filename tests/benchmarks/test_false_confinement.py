@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import Bubblewrap, Confinement, link_tools, session_environment
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.bubblewrap import Bubblewrap
+from engine.execution.sandbox.host_paths import link_tools, session_environment
 
 pytestmark = pytest.mark.benchmark
 

@@ -21,7 +21,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.sandbox import Bubblewrap, Confinement, link_tools, session_environment
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.bubblewrap import Bubblewrap
+from engine.execution.sandbox.host_paths import link_tools, session_environment
 from engine.storage.database import Database
 from tests.benchmarks.measuring import time_call
 from tests.conftest import Repository

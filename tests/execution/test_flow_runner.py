@@ -21,7 +21,7 @@ from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Plac
 from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import (
     Assignment,
     CheckResult,

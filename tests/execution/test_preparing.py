@@ -28,7 +28,7 @@ from engine.execution.runners.toolchains.installing import (
     installation_failure,
 )
 from engine.execution.runners.toolchains.projects import find_packages, project_at
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from engine.safety.gate import GateFacts, gate_rules
 from engine.storage.database import Database

@@ -14,7 +14,7 @@ import pytest
 
 from engine.execution.process_termination import SessionProcesses, marked_processes
 from engine.execution.processes import GroupClosed, Processes
-from engine.execution.sandbox.base import NICE
+from engine.execution.sandbox import NICE
 
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""

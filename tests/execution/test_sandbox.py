@@ -12,18 +12,12 @@ from pathlib import Path
 import pytest
 
 from engine.config import Settings, WorkspaceSettings
+from engine.execution import session_watch
 from engine.execution.live_session import LiveSession
-from engine.execution.sandbox import (
-    SESSION_MARK,
-    Bubblewrap,
-    Confinement,
-    NoSandbox,
-    base,
-    best_sandbox,
-    secret_places,
-    session_environment,
-)
-from engine.execution.sandbox.host_paths import link_tools, readable_places
+from engine.execution.sandbox import SESSION_MARK, Confinement
+from engine.execution.sandbox.bubblewrap import Bubblewrap
+from engine.execution.sandbox.host_paths import link_tools, readable_places, secret_places, session_environment
+from engine.execution.sandbox.ladder import NoSandbox, best_sandbox
 from engine.home import Home
 from engine.model import RunnerInfo, SessionState
 from tests.execution.session_world import MakeWorld, World, shell, until
@@ -235,7 +229,7 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
 def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     view = world.start(lambda live: shell(live, "import time; time.sleep(60)"))
     until(lambda: world.state(view) is SessionState.RUNNING)
-    monkeypatch.setattr(base, "MIN_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(session_watch, "MIN_FREE_BYTES", 1 << 60)
     view = world.sessions.wait(view.id, 5)
     assert view.state is SessionState.FAILED
     assert "are free on the disk" in view.summary

@@ -21,8 +21,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.live_session import LiveSession
-from engine.execution.sandbox import HostGate, best_sandbox, gate
-from engine.execution.sandbox.gate import HTTPS, host_rules, local_hosts, normal_host, server_name, split_address
+from engine.execution.sandbox import gate
+from engine.execution.sandbox.gate import (
+    HTTPS,
+    HostGate,
+    host_rules,
+    local_hosts,
+    normal_host,
+    server_name,
+    split_address,
+)
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import Refusal, SessionState
 from tests.execution.session_world import MakeWorld, World, until
 from tests.support.helpers import read_table

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.sandbox import NoSandbox, best_sandbox, bubblewrap, ladder
-from engine.execution.sandbox.base import Confinement, RungReport
-from engine.execution.sandbox.ladder import Seatbelt, make_profile, quote_path
+from engine.execution.sandbox import Confinement, bubblewrap, ladder
+from engine.execution.sandbox.ladder import NoSandbox, RungReport, best_sandbox
 from engine.execution.sandbox.landlock import Landlock, landlock_version
+from engine.execution.sandbox.seatbelt import Seatbelt, make_profile, quote_path
 
 # Which rung of the sandbox is taken, and the reports on the others (SPEC 3.8).
 
@@ -101,7 +101,6 @@ def test_a_sandbox_exec_that_does_not_hold(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     holds = shell_script(tmp_path, 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
-    monkeypatch.setattr(ladder, "PROGRAM", holds)
     monkeypatch.setattr(ladder, "Seatbelt", lambda: Seatbelt(holds))
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     assert best_sandbox().name == "seatbelt"

@@ -18,7 +18,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
 from engine.execution.runners.flow import FlowError, Place
 from engine.execution.runners.runner import RunnerResult
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.execution.validation import Attempt, Caps, Validation, give_up_reason, heal_prompt
 from engine.model import (

@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import DecisionSignal
 from tests.execution.model.world import KEY
 from tests.seeds.world import World

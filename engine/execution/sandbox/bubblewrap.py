@@ -16,8 +16,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import base, host_paths, landlock, mounts, port_forwarder
-from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, Sandbox, try_command
+from engine.execution.sandbox import (
+    PLACEHOLDER_BYTES,
+    PRIVATE_FOLDERS,
+    SHARED_MEMORY_BYTES,
+    Confinement,
+    Sandbox,
+    host_paths,
+    limit_script,
+    mounts,
+    port_forwarder,
+    seccomp,
+    try_command,
+)
 from engine.execution.sandbox.gate import local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
 
@@ -43,6 +54,7 @@ class Bubblewrap(Sandbox):
 
     name = "bubblewrap"
     can_filter_hosts = True
+    has_process_namespaces = True
 
     def __init__(self, program: str = "bwrap") -> None:
         self._program = program
@@ -83,7 +95,7 @@ class Bubblewrap(Sandbox):
     def limitations(self) -> list[str]:
         """Limits of this machine's bwrap and kernel."""
         missing = []
-        if landlock.filter_file() is None:
+        if seccomp.filter_file() is None:
             missing.append(f"there is no system call filter for {platform.machine()}")
         if not _has_size(self._program):
             missing.append("this version of bwrap cannot limit folders in memory; 0.8 can")
@@ -98,14 +110,14 @@ class Bubblewrap(Sandbox):
         beginning), mounts the overlays and starts bwrap. The filter comes before the overlays: in their namespace a
         user may not read what is this process's own."""
         bwrap = [self._program, *options]
-        program = landlock.filter_file()
+        program = seccomp.filter_file()
         if program is not None:
             bwrap += ["--seccomp", "9"]
         command = [*bwrap, "--", *command]
         if layers is not None:
             script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
             command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
-        return ["/bin/sh", "-c", base.limit_script() + _LAUNCH, program or "/dev/null", *command]
+        return ["/bin/sh", "-c", limit_script() + _LAUNCH, program or "/dev/null", *command]
 
     def _base_options(self) -> list[str]:
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
@@ -115,10 +127,10 @@ class Bubblewrap(Sandbox):
             options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
             *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
-            *self._memory_options("/dev/shm", base.SHARED_MEMORY_BYTES),
+            *self._memory_options("/dev/shm", SHARED_MEMORY_BYTES),
         ]  # fmt: skip
 
-    def _memory_options(self, path: str, max_bytes: int = base.PLACEHOLDER_BYTES) -> list[str]:
+    def _memory_options(self, path: str, max_bytes: int = PLACEHOLDER_BYTES) -> list[str]:
         """A folder in memory, of at most `max_bytes` where this bwrap can limit it."""
         return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 

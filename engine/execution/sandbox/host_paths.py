@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine.execution.sandbox.base import SESSION_MARK, Confinement, Sandbox
+from engine.execution.sandbox import SESSION_MARK, Confinement, Sandbox
 from engine.frozen import frozen
 from engine.home import Home
 from engine.programs import search_path

@@ -1,4 +1,5 @@
-"""Finds the rung of the sandbox ladder that is in force on this machine (SPEC 3.8).
+"""Finds the rung of the sandbox ladder that is in force on this machine, and measures what each rung holds (SPEC 3.8,
+9.8).
 
 Bubblewrap on Linux, then Landlock with seccomp; Seatbelt on macOS; none anywhere else. A rung is taken when a real
 command was held by it here, never because a program was found.
@@ -17,134 +18,17 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.sandbox import host_paths, mounts
-from engine.execution.sandbox.base import PRIVATE_FOLDERS, Confinement, NoSandbox, RungReport, Sandbox, try_command
+from engine.execution.sandbox import Confinement, Sandbox, supervised_command
 from engine.execution.sandbox.bubblewrap import find_bubblewrap
 from engine.execution.sandbox.landlock import Landlock
-from engine.execution.sandbox.mounts import MountKind
+from engine.execution.sandbox.seatbelt import Seatbelt
 from engine.frozen import frozen
-
-# macOS: `sandbox-exec` with a profile of its own for each command. Apple calls the program deprecated and ships it
-# still; others confine agents with it. A process may still see others' names, and there is no loopback of the
-# command's own, so that nothing listens and nothing connects unless the network is allowed.
-
-PROGRAM = Path("/usr/bin/sandbox-exec")
-
-_PERSONAL_PLACES = tuple(
-    map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root"))
-)
-"""Places with files of people and of programs; the rest of a Mac is the system."""
-
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
-
-
-class Seatbelt(Sandbox):
-    """`sandbox-exec`, which has no host gate: a command has the network that the workspace allows, or none."""
-
-    name = "seatbelt"
-
-    def __init__(self, program: Path = PROGRAM) -> None:
-        self._program = program
-
-    def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return [
-            str(self._program),
-            "-p",
-            make_profile(confinement, host_paths.readable_places(confinement, argv[0])),
-            *argv,
-        ]
-
-    @functools.cached_property
-    def problem(self) -> str:
-        """Why it does not work here; "" when it does. A command tries what has to succeed and what has to fail."""
-        if not self._program.exists():
-            return "sandbox-exec is not installed"
-        with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
-            root = Path(name).resolve()
-            for folder in ("folder", "hidden"):
-                (root / folder).mkdir(parents=True)
-            (root / "hidden" / "key").write_text("found")
-            confinement = Confinement(root / "folder", root / "scratch", root / "caches")
-            confinement.make()
-            script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
-            argv = self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder")
-            trial = try_command(argv, root / "folder")
-            is_confined = (root / "folder" / "made").exists() and "found" not in trial.output
-            return trial.problem or ("" if is_confined else "it did not hold a command")
-
-    @property
-    def limitations(self) -> list[str]:
-        """Limits that it has on every Mac."""
-        return [
-            "its profile was written without a Mac; it has only been tested by the check on this machine",
-            "no loopback of its own",
-            "no gate to the hosts of an agent, which needs `network = true`",
-        ]
-
-
-def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
-    """The profile of a command that reads `readable`, and everything but the files of people and programs. The last
-    rule that matches decides, so they come in the order of the plan: the deeper path later."""
-    lines = [
-        "(version 1)",
-        "(deny default)",
-        "(allow process-exec)",
-        "(allow process-fork)",
-        "(allow signal (target same-sandbox))",
-        "(allow process-info* (target same-sandbox))",
-        "(allow sysctl-read)",
-        "(allow ipc-posix-sem)",
-        '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
-        "(allow file-read*)",
-        "(allow file-write* " + " ".join(f"(literal {quote_path(path)})" for path in _DEVICES) + ")",
-        *(
-            f"(deny file-read-data file-write* (subpath {quote_path(place)}))"
-            for place in (*PRIVATE_FOLDERS, *_PERSONAL_PLACES)
-        ),
-    ]
-    for mount in mounts.plan_mounts(confinement, readable):
-        kind, path = mount.kind, mount.at
-        subpath = f"(subpath {quote_path(path)})"
-        if kind is MountKind.WRITE:
-            lines += [f"(allow file-read* file-write* {subpath})"]
-        elif kind is MountKind.READ:
-            # Nor is it moved away, itself or with a folder on the way to it.
-            lines += [f"(allow file-read* {subpath})", f"(deny file-write* {subpath})"]
-            lines += _pin_parents(path, confinement)
-        else:
-            lines += [f"(deny file-read* file-write* {subpath})", *_pin_parents(path, confinement)]
-    if confinement.network:
-        lines += [
-            "(allow network*)",
-            "(deny network-outbound (remote unix-socket))",
-            '(allow network-outbound (literal "/private/var/run/mDNSResponder"))',
-            "(allow system-socket)",
-            '(allow mach-lookup (global-name "com.apple.SystemConfiguration.configd"))',
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _pin_parents(path: Path, confinement: Confinement) -> list[str]:
-    """Rules against renaming the folders between a writable place and a protected path in it."""
-    own_folders = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
-    between = [parent for parent in path.parents if any(place in parent.parents for place in own_folders)]
-    return [f"(deny file-write-unlink (literal {quote_path(parent)}))" for parent in between]
-
-
-def quote_path(path: Path | str) -> str:
-    """A path as a string of the profile's language. Raises ValueError for a control character, for which the language
-    has no safe form."""
-    text = str(path)
-    if any(character < " " or character == "\x7f" for character in text):
-        raise ValueError(f"a path with a control character cannot be confined: {text!r}")
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
 
 _RUNGS = (
     ("bubblewrap", "Linux", "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`"),
@@ -152,6 +36,38 @@ _RUNGS = (
     ("seatbelt", "Darwin", "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists"),
 )
 """The rungs, each with its system, and how to get it where it is not there."""
+
+
+UNCONFINED = "no sandbox"
+"""How the row of a session says that nothing confined it."""
+
+
+class NoSandbox(Sandbox):
+    """The last rung: a clean environment, limits, and an end for every process with its command. Nothing autonomous may
+    execute here."""
+
+    name = "none"
+    confines = False
+    problem = ""
+
+    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
+        return UNCONFINED
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
+        return supervised_command([f"cwd={cwd}"], argv) if sys.platform == "linux" else list(argv)
+
+
+@frozen
+class RungReport:
+    """The report of `doctor` on one rung."""
+
+    name: str
+    works: bool
+    in_force: bool
+    limitations: str = ""
+    """Its limits here, or why it does not work."""
+    fix: str = ""
+    """How to get it to work; "" when it does."""
 
 
 @functools.cache

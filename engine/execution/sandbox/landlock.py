@@ -4,32 +4,22 @@ The supervisor runs each command and holds it. Landlock confines what it opens, 
 sends signals; seccomp closes sockets and what of the machine has no namespace here; calls that neither can judge are
 passed on to the supervisor. It gives nothing of its own: no loopback, no /tmp, no /dev/shm, no terminals. See also
 `Landlock.limitations`.
-
-The seccomp filter closes what namespaces leave open too, so bubblewrap has it as well. The kernel's keyring goes with
-the credentials, not with a namespace, and may hold disk and network keys. Sockets of some families (a virtual
-machine's vsock, bluetooth) know no network namespace and lead out of it. User namespaces, io_uring, bpf and the mount
-calls had many holes that an unprivileged program could use; no test suite or build needs them. No file that runs as
-its owner is made.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import functools
 import os
 import platform
-import struct
 import tempfile
-import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import base, mounts
-from engine.execution.sandbox.base import Confinement, Sandbox, try_command
+from engine.execution.sandbox import Confinement, Sandbox, mounts, supervised_command, try_command
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
+from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, filter_program, passed_on_calls
 from engine.execution.sandbox.supervisor import (
     LANDLOCK_EXECUTE,
     LANDLOCK_IOCTL_DEV,
@@ -37,249 +27,6 @@ from engine.execution.sandbox.supervisor import (
     LANDLOCK_TRUNCATE,
     LANDLOCK_WRITE_FILE,
 )
-from engine.frozen import frozen
-
-_BPF_LD_W_ABS = 0x20
-_BPF_JEQ = 0x15
-_BPF_JGE = 0x35
-_BPF_JSET = 0x45
-_BPF_AND = 0x54
-_BPF_RET = 0x06
-
-_OFFSET_OF_NUMBER = 0
-_OFFSET_OF_ARCHITECTURE = 4
-_OFFSET_OF_ARGUMENTS = 16
-"""Where `struct seccomp_data` has these, in bytes."""
-
-_SECCOMP_RET_ALLOW = 0x7FFF0000
-_SECCOMP_RET_ERRNO = 0x00050000
-_SECCOMP_RET_USER_NOTIF = 0x7FC00000
-
-_X32_SYSCALL_BIT = 0x40000000
-_CLONE_NEWUSER = 0x10000000
-_TIOCSTI = 0x5412
-_TIOCLINUX = 0x541C
-_SET_FILE_FLAGS = (0x40086602, 0x401C5820)
-"""FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR (chattr), which need a file to be open for reading alone."""
-_SET_SIGNAL_OWNER = (0x8901, 0x8902)
-"""FIOSETOWN and SIOCSPGRP."""
-_F_SET_OWNER = (8, 15)
-"""F_SETOWN and F_SETOWN_EX."""
-_AF_UNIX = 1
-_AF_INET = 2
-_AF_INET6 = 10
-_AF_NETLINK = 16
-_SOCK_TYPE_MASK = 0xF
-_SOCK_DGRAM = 2
-_S_ISUID = 0o4000
-_O_WRONLY = 1
-_O_RDWR = 2
-_O_CREAT = 0o100
-_O_TRUNC = 0o1000
-_O_TMPFILE = 0o20000000
-
-SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
-"""Calls that send a signal: passed on only where Landlock does not hold signals itself."""
-
-_TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
-
-
-@frozen
-class Architecture:
-    """Numbers of one kind of machine."""
-
-    audit: int
-    """Its AUDIT_ARCH."""
-    column: int
-    """Its column in the tables."""
-    clone: int
-    unshare: int
-    socket: int
-    socketpair: int
-    ioctl: int
-    fcntl: int
-    modes: list[tuple[int, int]]
-    """Calls that set the mode of a file, and which argument has it."""
-    opens: list[tuple[int, int]]
-    """Calls that open a file, and which argument has the flags; the mode comes after."""
-
-
-ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectures"].items()}
-
-
-@dataclass(slots=True)
-class _Program:
-    """Instructions of classic BPF: code, jump if true, jump if false, value. A jump counts the instructions to skip."""
-
-    code: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    def load_word(self, offset: int) -> None:
-        """Load the 32 bits at `offset` of the call, for the tests that follow."""
-        self.code.append((_BPF_LD_W_ABS, 0, 0, offset))
-
-    def answer(self, answer: int) -> None:
-        self.code.append((_BPF_RET, 0, 0, answer))
-
-    def answer_when(self, test: int, value: int, answer: int) -> None:
-        """`answer` when the loaded word passes `test` with `value`."""
-        self.code.append((test, 0, 1, value))
-        self.answer(answer)
-
-    def answer_unless(self, value: int, answer: int) -> None:
-        """`answer` when the loaded word is not `value`."""
-        self.code.append((_BPF_JEQ, 1, 0, value))
-        self.answer(answer)
-
-    def add_block(self, call: int, body: _Program) -> None:
-        """`body` for this call alone; it ends with an answer."""
-        self.code.append((_BPF_JEQ, 0, len(body.code), call))
-        self.code += body.code
-
-    def as_bytes(self) -> bytes:
-        return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.code)
-
-
-@frozen
-class WithoutNamespaces:
-    """How the filter works where there are no namespaces."""
-
-    network: bool
-    """The network is allowed."""
-    signals: bool
-    """Landlock holds signals itself (since Linux 6.12)."""
-    truncation: bool
-    """Landlock holds truncation itself (since Linux 6.2)."""
-
-
-def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
-    """The filter for the `platform.machine()` in the form that the kernel reads; None where none is known."""
-    architecture = ARCHITECTURES.get(machine)
-    if architecture is None:
-        return None
-    refused, absent = _SECCOMP_RET_ERRNO | errno.EPERM, _SECCOMP_RET_ERRNO | errno.ENOSYS
-    program = _Program()
-    program.load_word(_OFFSET_OF_ARCHITECTURE)
-    program.answer_unless(architecture.audit, absent)  # the 32-bit table has other numbers
-    program.load_word(_OFFSET_OF_NUMBER)
-    program.answer_when(_BPF_JGE, _X32_SYSCALL_BIT, absent)
-    answers = {"refused": refused, "absent": absent}
-    if without_namespaces is not None:
-        answers |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
-    for table, answer in answers.items():
-        for numbers in _TABLES[table].values():
-            if (number := numbers[architecture.column]) >= 0:
-                program.answer_when(_BPF_JEQ, number, answer)
-    if without_namespaces is not None:
-        _add_passed_on_calls(program, passed_on_calls(machine, without_namespaces))
-    for call in (architecture.clone, architecture.unshare):
-        program.add_block(call, _argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
-    for call, index in architecture.modes:
-        program.add_block(call, _argument_program(index, _BPF_JSET, (_S_ISUID,), refused))
-    for call, index in architecture.opens:
-        program.add_block(
-            call, _open_program(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
-        )
-    # The kernel looks at the lower half of an ioctl's number only, and so does this.
-    numbered = (_TIOCSTI, _TIOCLINUX, *((*_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER) if without_namespaces else ()))
-    program.add_block(architecture.ioctl, _argument_program(1, _BPF_JEQ, numbered, refused))
-    if without_namespaces is None:
-        program.add_block(architecture.socket, _socket_program((_AF_UNIX, _AF_INET, _AF_INET6)))
-    else:
-        program.add_block(architecture.fcntl, _argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
-        program.add_block(
-            architecture.socket, _socket_program((_AF_INET, _AF_INET6) if without_namespaces.network else ())
-        )
-        program.add_block(architecture.socketpair, _socketpair_program())
-    program.answer(_SECCOMP_RET_ALLOW)
-    return program.as_bytes()
-
-
-def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
-    """The numbers of the system calls that the supervisor judges: not those that Landlock holds itself."""
-    held = {*(SIGNALS if without_namespaces.signals else ()), *(("truncate",) if without_namespaces.truncation else ())}
-    column = ARCHITECTURES[machine].column
-    calls = {name: numbers[column] for name, numbers in _TABLES["passed_on"].items()}
-    return {name: call for name, call in calls.items() if call >= 0 and name not in held}
-
-
-def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
-    """Pass on the calls that the supervisor judges. Those about the caller itself (process 0) go on without it."""
-    with_process = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
-    for name, call in calls.items():
-        if name in with_process:
-            program.add_block(
-                call, _argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
-            )
-        else:
-            program.answer_when(_BPF_JEQ, call, _SECCOMP_RET_USER_NOTIF)
-
-
-def _argument_program(
-    index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _SECCOMP_RET_ALLOW
-) -> _Program:
-    """`answer` when the lower half of argument `index` passes the test with one of the values."""
-    body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
-    for value in values:
-        body.answer_when(test, value, answer)
-    body.answer(otherwise)
-    return body
-
-
-def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
-    """No new file that runs as its owner; and no truncation of a file that is only read, unless `truncation`."""
-    mode = _Program()
-    mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index + 8)
-    mode.answer_when(_BPF_JSET, _S_ISUID, refused)
-    mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
-    body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
-    body.code.append((_BPF_JSET, 0, len(mode.code), _O_CREAT | _O_TMPFILE))
-    body.code += mode.code
-    if not truncation:
-        body.answer_when(_BPF_JSET, _O_WRONLY | _O_RDWR, _SECCOMP_RET_ALLOW)
-        body.answer_when(_BPF_JSET, _O_TRUNC, refused)
-    body.answer(_SECCOMP_RET_ALLOW)
-    return body
-
-
-def _socketpair_program() -> _Program:
-    """Any pair but datagram sockets, which could be connected to any other."""
-    body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS + 8)
-    body.code.append((_BPF_AND, 0, 0, _SOCK_TYPE_MASK))
-    body.answer_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
-    body.answer(_SECCOMP_RET_ALLOW)
-    return body
-
-
-def _socket_program(allowed: Iterable[int]) -> _Program:
-    body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS)
-    for family in allowed:
-        body.answer_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
-    body.answer_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
-    body.load_word(_OFFSET_OF_ARGUMENTS + 16)
-    body.answer_unless(
-        0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT
-    )  # of netlink only routes: what lists the interfaces
-    body.answer(_SECCOMP_RET_ALLOW)
-    return body
-
-
-@functools.cache
-def filter_file() -> str | None:
-    """A path from which the filter can be read as long as this process lives; None where none is known.
-
-    It lies in no folder: whatever a session may write it could exchange.
-    """
-    program = filter_program(platform.machine())
-    if program is None or not hasattr(os, "memfd_create"):
-        return None
-    descriptor = os.memfd_create("clawpy-seccomp", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.write(descriptor, program)
-    return f"/proc/{os.getpid()}/fd/{descriptor}"
-
 
 _READ_DIR = 1 << 3
 _MAKE_CHAR = 1 << 6
@@ -336,7 +83,7 @@ class Landlock(Sandbox):
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
             arguments.append(f"git={git}")
-        return base.supervised_command([*arguments, f"cwd={cwd}"], argv)
+        return supervised_command([*arguments, f"cwd={cwd}"], argv)
 
     @functools.cached_property
     def problem(self) -> str:
@@ -352,7 +99,7 @@ class Landlock(Sandbox):
             planned = [Mount(MountKind.READ, place, place) for place in SYSTEM if place.exists()]
             planned.append(Mount(MountKind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
-            argv = base.supervised_command(
+            argv = supervised_command(
                 [*self._supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
             trial = try_command(argv)

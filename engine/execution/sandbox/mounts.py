@@ -24,7 +24,7 @@ from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 
-from engine.execution.sandbox.base import Confinement, try_command
+from engine.execution.sandbox import Confinement, try_command
 from engine.files import remove_folder
 from engine.frozen import frozen
 from engine.git import submodule_paths

@@ -19,7 +19,9 @@ from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices
-from engine.execution.sandbox import Caches, NoSandbox, Sandbox
+from engine.execution.sandbox import Sandbox
+from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.sandbox.mounts import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home

@@ -13,7 +13,7 @@ import pytest
 
 from engine import open_engine
 from engine.execution.live_session import LiveSession
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.validation import ValidationResult
 from engine.home import Home

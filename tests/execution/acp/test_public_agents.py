@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.process_termination import marked_processes
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import (
     Prompt,
     PromptLine,

@@ -11,7 +11,7 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.execution.permissions import Permissions
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.model import PermissionAnswer, Randomness, SessionState, SessionView
 from engine.safety.content import check_command, programs_of

@@ -17,7 +17,8 @@ import psutil
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.execution.sandbox import Sandbox
+from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import Card, ModelCall, SessionState, SessionView
 from engine.services import Overrides
 from tests.conftest import Repository

@@ -14,7 +14,8 @@ from engine.events import ToolRefused
 from engine.execution.live_session import APPROVED, Limits, LiveSession, StopRequest
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
-from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
+from engine.execution.sandbox import Confinement, Sandbox
+from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.tool_gate import ToolServices
 from engine.execution.tools.toolbelt import Toolbelt

@@ -17,7 +17,7 @@ from engine.events import AgentErred, ToolsUsed
 from engine.execution.live_session import AUTONOMOUS
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import SessionStopped
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.tools import policy
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.execution.tools.toolbelt import Toolbelts

@@ -18,7 +18,7 @@ from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, J
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
-from engine.execution.sandbox import CACHED_PACKAGES
+from engine.execution.sandbox.host_paths import CACHED_PACKAGES
 from engine.frozen import frozen
 from engine.model import sanitise
 
