@@ -1,7 +1,7 @@
 """Calibrates scores by how earlier scores came true. Pure.
 
-`Calibration` is for the Twin's own probability: a linear correction in log-odds, and above `CREDIBLE_BELOW` a cap by
-how often scores as high came true. `KindCalibration` is for the whole confidence (SPEC 8.6): the outcomes of a kind of
+`TwinCalibration` is for the Twin's own probability: a factor of its log-odds, and above `CREDIBLE_BELOW` a cap by how
+often scores as high came true. `KindCalibration` is for the whole confidence (SPEC 8.6): the outcomes of a kind of
 card count most, and the score moves a card within its kind. Learning from a case takes constant time.
 """
 
@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 CREDIBLE_BELOW = 0.75
 """A score up to this value needs no outcomes of its own to be believed."""
+
+TWIN_SLOPE_SPREAD = 0.3
+"""Standard deviation of the Twin's factor, which is 1 before the first outcome."""
 
 PRIOR_SHARE = 0.5
 """Prior of scores above `CREDIBLE_BELOW`: the share of them that comes true."""
@@ -42,11 +45,8 @@ OVERALL_WINDOW = 100.0
 UNDECIDED_MOVE = 0.1
 """How far the score moves a kind without decisions at most; with decisions this limit grows towards 1."""
 
-SLOPE = 14.0
-"""Log-odds that 1 more of the score is worth before the first decision."""
-
-SLOPE_SPREAD = 8.0
-"""Standard deviation of `SLOPE`."""
+SLOPE, SLOPE_SPREAD = 14.0, 8.0
+"""Log-odds that 1 more of the score is worth within a kind before the first decision, and their standard deviation."""
 
 HALF_UNANIMOUS = 8.0
 """Number of decisions of a kind that all agree after which its score counts half: it seems not to matter."""
@@ -102,65 +102,58 @@ def logistic_update(mean: float, variance: float, outcome: bool, weight: float) 
     return step, information / (1 + information * variance)
 
 
-class Calibration:
-    """Calibrates one score by its outcomes, oldest first.
+@dataclass(slots=True)
+class _Slope:
+    """A logistic regression with one coefficient: the log-odds are `offset + value * x`."""
 
-    `level` and `slope` are the standard deviations of the line, in log-odds and as a factor. With `level` 0 the line
-    only changes its slope: an error of the newest cases belongs to what was asked lately, and says nothing of the rest.
+    value: float
+    variance: float
+
+    def learn(self, x: float, outcome: bool, weight: float, *, offset: float = 0.0) -> None:
+        covariance = self.variance * x
+        step, shrinkage = logistic_update(offset + self.value * x, covariance * x, outcome, weight)
+        self.value += covariance * step
+        self.variance -= shrinkage * covariance * covariance
+
+
+class TwinCalibration:
+    """Calibrates the Twin's own probability by its outcomes, oldest first.
+
+    The correction is a factor of the log-odds, without an offset: an error of the newest cases belongs to what was
+    asked lately, and says nothing of the rest.
     """
 
-    def __init__(self, *, level: float, slope: float) -> None:
-        self._line = [0.0, 1.0]
-        self._covariance = [level * level, 0.0, slope * slope]  # of the offset, of both, of the slope
+    def __init__(self) -> None:
+        self._slope = _Slope(1.0, TWIN_SLOPE_SPREAD**2)
         self._cell_weights = [0.0] * _CELLS
         self._cell_approvals = [0.0] * _CELLS
-        self.outcomes: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
-        """(calibrated score before the outcome was known, outcome), oldest first."""
 
     def calibrate(self, score: float) -> float:
         """The calibrated score, in (0, 1)."""
-        return self._cap(self._linear(logit(score)))
+        return self._cap(self._scale(logit(score)))
 
-    def learn(self, score: float, outcome: bool, weight: float = 1.0) -> float:
-        """Learn the outcome of a score, `weight` in (0, 1]; returns what the score was calibrated to before."""
-        x = logit(score)
-        probability = self._linear(x)
-        before = self._cap(probability)
-        self.outcomes.append((before, outcome))
-        cell = _cell(logit(probability))
+    def learn(self, score: float, outcome: bool, weight: float = 1.0) -> None:
+        """Learn the outcome of a score, `weight` in (0, 1]."""
+        log_odds = logit(score)
+        cell = _cell(logit(self._scale(log_odds)))
         self._cell_weights[cell] += weight
         self._cell_approvals[cell] += weight * outcome
-        self._update(x, outcome, weight)
-        return before
+        self._slope.learn(log_odds, outcome, weight)
 
-    def _linear(self, x: float) -> float:
-        """The probability that the line gives, drawn towards a half by how unsure the line is."""
-        offset, slope = self._line
-        variance = self._covariance[0] + 2 * x * self._covariance[1] + x * x * self._covariance[2]
-        return logistic((offset + slope * x) / math.sqrt(1 + math.pi * variance / 8))
+    def _scale(self, log_odds: float) -> float:
+        """The probability that the slope gives, drawn towards a half by how unsure the slope is."""
+        variance = log_odds * log_odds * self._slope.variance
+        return logistic(self._slope.value * log_odds / math.sqrt(1 + math.pi * variance / 8))
 
     def _cap(self, probability: float) -> float:
         """At most how often scores as high came true."""
-        value = probability
-        if value > CREDIBLE_BELOW:
-            low = max(0, _cell(logit(value)) - _CELLS_BELOW)
+        if probability > CREDIBLE_BELOW:
+            low = max(0, _cell(logit(probability)) - _CELLS_BELOW)
             weight = sum(self._cell_weights[low:])
             prior = PRIOR_STRENGTH * PRIOR_FADES_FROM / max(weight, PRIOR_FADES_FROM)
             cap = (sum(self._cell_approvals[low:]) + PRIOR_SHARE * prior) / (weight + prior)
-            value = min(value, max(cap, CREDIBLE_BELOW))
-        return min(max(value, 0.001), 0.999)
-
-    def _update(self, x: float, outcome: bool, weight: float) -> None:
-        a, b, c = self._covariance
-        offset_covariance, slope_covariance = a + b * x, b + c * x
-        variance = offset_covariance + slope_covariance * x
-        step, shrinkage = logistic_update(self._line[0] + self._line[1] * x, variance, outcome, weight)
-        self._line = [self._line[0] + offset_covariance * step, self._line[1] + slope_covariance * step]
-        self._covariance = [
-            a - shrinkage * offset_covariance * offset_covariance,
-            b - shrinkage * offset_covariance * slope_covariance,
-            c - shrinkage * slope_covariance * slope_covariance,
-        ]
+            probability = min(probability, max(cap, CREDIBLE_BELOW))
+        return min(max(probability, 0.001), 0.999)
 
 
 @dataclass(slots=True)
@@ -198,7 +191,7 @@ class KindCalibration:
         self._base_decided = 0.0
         self._score_sum = 0.0
         self._score_weight = 0.0
-        self._slope, self._slope_variance = SLOPE, SLOPE_SPREAD**2
+        self._slope = _Slope(SLOPE, SLOPE_SPREAD**2)
         self.outcomes: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
         """(calibrated score before the outcome was known, outcome), oldest first."""
 
@@ -212,16 +205,16 @@ class KindCalibration:
         record = self._kinds.get(kind, _Kind())
         rate, distance = self._compare_score(record, score)
         limit = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * record.weight / (record.weight + HALF_UNANIMOUS)
-        value = logistic(logit(rate) + max(self._slope, 0.0) * distance)
+        value = logistic(logit(rate) + max(self._slope.value, 0.0) * distance)
         return min(max(value, rate - limit, 0.001), rate + limit, 0.999)
 
-    def learn(self, kind: str, score: float, outcome: bool, weight: float = 1.0) -> float:
-        """Learn the outcome of a score, `weight` in (0, 1]; returns what the score was calibrated to before."""
-        before = self.calibrate(kind, score)
-        self.outcomes.append((before, outcome))
+    def learn(self, kind: str, score: float, outcome: bool, weight: float = 1.0) -> None:
+        """Learn the outcome of a score, `weight` in (0, 1]."""
+        self.outcomes.append((self.calibrate(kind, score), outcome))
         record = self._kinds.setdefault(kind, _Kind())
         if record.decision_count:
-            self._update_slope(*self._compare_score(record, score), outcome, weight)
+            rate, distance = self._compare_score(record, score)
+            self._slope.learn(distance, outcome, weight, offset=logit(rate))
         if record.decision_count < BASE_DECISIONS:
             self._base_approved += weight * outcome
             self._base_decided += weight
@@ -234,7 +227,6 @@ class KindCalibration:
         fade = math.exp(-weight / OVERALL_WINDOW)
         self._score_sum = self._score_sum * fade + weight * score
         self._score_weight = self._score_weight * fade + weight
-        return before
 
     def _compare_score(self, record: _Kind, score: float) -> tuple[float, float]:
         """The share that is expected of the kind, and how far the score lies from what is usual for it."""
@@ -246,13 +238,6 @@ class KindCalibration:
         elif record.decision_count >= MIN_UNANIMOUS and not record.approval_count:
             distance = min(distance, 0.0)
         return rate, distance * record.score_weight
-
-    def _update_slope(self, rate: float, distance: float, outcome: bool, weight: float) -> None:
-        """Learn how much the score is worth: a logistic regression with a single slope."""
-        covariance = self._slope_variance * distance
-        step, shrinkage = logistic_update(logit(rate) + self._slope * distance, covariance * distance, outcome, weight)
-        self._slope += covariance * step
-        self._slope_variance -= shrinkage * covariance * covariance
 
 
 def calibration_error(scores: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float:

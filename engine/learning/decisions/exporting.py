@@ -6,6 +6,7 @@ crash-safe: an interrupted batch is finished at the next start, and each pair is
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -94,6 +95,8 @@ class Exporter:
         self._folder = folder
         self._conversations = conversations
         self._secrets = secrets
+        self._batch_lock = threading.RLock()
+        """Held while a batch is written: two threads would put the same pairs into two batches."""
 
     @property
     def file(self) -> Path:
@@ -102,11 +105,12 @@ class Exporter:
 
     def recover(self) -> int:
         """Finish the batches that a crash interrupted; returns how many."""
-        unfinished = unfinished_intents(self._database, EXPORT_INTENT)
-        for intent in unfinished:
-            assert intent.id is not None
-            self._write_batch(intent.id, intent.payload)
-        return len(unfinished)
+        with self._batch_lock:
+            unfinished = unfinished_intents(self._database, EXPORT_INTENT)
+            for intent in unfinished:
+                assert intent.id is not None
+                self._write_batch(intent.id, intent.payload)
+            return len(unfinished)
 
     def is_due(self, now: datetime) -> bool:
         """Whether to export a batch: the last one is a day old, and there are enough new pairs."""
@@ -117,21 +121,18 @@ class Exporter:
 
     def export_batch(self) -> ExportedFile:
         """Append the new pairs to the file. Raises `Refusal` `few_pairs` below `MIN_BATCH`, and writes nothing."""
-        self.recover()
 
         def begin(tx: Transaction) -> tuple[int, dict[str, Any]]:
             new = load_pairs(tx.session, exported=False)
             if len(new) < MIN_BATCH:
-                raise Refusal(
-                    "few_pairs",
-                    f"{count(len(new), 'new pair')}; a batch needs at least {MIN_BATCH}",
-                    MORE_PAIRS,
-                )
+                message = f"{count(len(new), 'new pair')}; a batch needs at least {MIN_BATCH}"
+                raise Refusal("few_pairs", message, MORE_PAIRS)
             payload = {"pairs": [pair.id for pair in new]}
             return begin_intent(tx, EXPORT_INTENT, self.file.name, payload), payload
 
-        intent, payload = self._database.write(begin)
-        return self._write_batch(intent, payload)
+        with self._batch_lock:
+            self.recover()
+            return self._write_batch(*self._database.write(begin))
 
     def export_preferences(self, shape: Shape) -> ExportedFile:
         """Write all exported pairs into a file in the format of a provider, after a new batch if there are enough new

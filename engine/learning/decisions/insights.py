@@ -202,15 +202,19 @@ def drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
         missing = count(MIN_DRIFT - len(newest), "more decision")
         return Drift(len(newest), f"{missing} until changes of taste can be detected")
     shifts = []
+    compared_kinds = 0
     for kind in sorted({kind for kind, _ in newest}):
         new = [approved for name, approved in newest if name == kind]
         old = [approved for name, approved in before if name == kind]
         if min(len(new), len(old)) < MIN_DRIFT_KIND:
             continue
+        compared_kinds += 1
         new_low, new_high = _interval(sum(new), len(new))
         old_low, old_high = _interval(sum(old), len(old))
         if new_low > old_high or new_high < old_low:
             shifts.append(Shift(kind, sum(new), len(new), sum(old) / len(old)))
+    if not compared_kinds:
+        return Drift(len(newest), "too few earlier decisions to detect changes of taste")
     if shifts:
         return Drift(len(newest), f"your taste changed in the last {len(newest)} decisions", tuple(shifts))
     return Drift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")

@@ -24,7 +24,7 @@ import numpy
 from numpy.typing import NDArray
 
 from engine.frozen import frozen
-from engine.learning.decisions.calibration import Calibration, KindCalibration, logistic, logistic_update, logit
+from engine.learning.decisions.calibration import KindCalibration, TwinCalibration, logistic, logistic_update, logit
 from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, CardFeatures, PastDecision, TextFeatures
 from engine.model import PartOfDay, prompt_words
 
@@ -438,7 +438,7 @@ class Learner:
         self.neighbours = NewestDecisions()
         _, means, deviations = zip(*FEATURE_PRIORS, strict=True)
         self._regression = LogisticRegression(means, deviations)
-        self.calibration = Calibration(level=0.0, slope=0.3)
+        self.calibration = TwinCalibration()
         """Calibrates the Twin's own probability."""
         self.kind_calibration = KindCalibration()
         """Calibrates the whole confidence (SPEC 8.6)."""

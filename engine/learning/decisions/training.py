@@ -42,7 +42,7 @@ from engine.learning.decisions.training_runs import (
     newest_run,
     split,
 )
-from engine.model import Randomness, Refusal, TrainingOffer, TrainingView
+from engine.model import Randomness, Refusal, TrainingOffer, TrainingView, microusd
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
 
@@ -262,14 +262,14 @@ class Training:
             run = self.active()
             if run is None:
                 raise Refusal("no_training", "no training is in progress")
-            ended = None
+            job = None
             if _may_cost(run):
                 try:
                     with closing(self._twin.open_provider()) as api:
-                        ended = self._cancelled(run, api)
+                        job = self._end_job(run, api)
                 except TrainingError as error:
                     raise Refusal("not_cancelled", str(error), "try again, or cancel it at the provider") from error
-            return self._move(run.id, RunState.CANCELLED, note="cancelled", settle=ended)
+            return self._move(run.id, RunState.CANCELLED, note="cancelled", job=job)
 
     def reserved(self) -> set[int]:
         """The cost entry that reserves money for the run in progress, which outlives restarts."""
@@ -299,32 +299,32 @@ class Training:
         if job.state == "running":
             self._move(run.id, RunState.STARTED, note=job.status)
         elif job.state == "done" and job.model:
-            self._move(run.id, RunState.TRAINED, settle=job, model=job.model, note="trained; it is measured next")
+            self._move(run.id, RunState.TRAINED, job=job, model=job.model, note="trained; it is measured next")
         else:
             state = RunState.CANCELLED if job.state == "cancelled" else RunState.FAILED
-            self._move(run.id, state, note=f"the provider says {job.status}", settle=_priced(job))
+            self._move(run.id, state, note=f"the provider says {job.status}", job=job)
 
     def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
         """End the job at the provider, where it goes on costing money, because of the kill switch (SPEC 3.7); one that
         is over already is followed to its end."""
-        job = self._job(run, api)
+        job = self._find_job(run, api)
         if job is not None and job.state != "running":
             self._follow(self._move(run.id, RunState.STARTED, job_id=job.id), api)
         else:
-            self._move(run.id, RunState.CANCELLED, note=why, settle=self._cancelled(run, api))
+            self._move(run.id, RunState.CANCELLED, note=why, job=self._end_job(run, api))
 
     @staticmethod
-    def _job(run: TrainingRun, api: Provider) -> Job | None:
+    def _find_job(run: TrainingRun, api: Provider) -> Job | None:
         """The job of a run. A crash may have hidden its start from the table."""
         return api.job(run.job_id) if run.job_id else api.find_job(run.file_id)
 
-    def _cancelled(self, run: TrainingRun, api: Provider) -> Job | None:
-        """End the job and return it if it has a price."""
-        job = self._job(run, api)
-        if job is None:
-            return None
+    def _end_job(self, run: TrainingRun, api: Provider) -> Job | None:
+        """End the job at the provider, unless it is over, and return it."""
+        job = self._find_job(run, api)
+        if job is None or job.state != "running":
+            return job
         api.cancel(job.id)
-        return _priced(api.job(job.id))
+        return api.job(job.id)
 
     def _measure(self, run: TrainingRun, api: Provider) -> None:
         pairs = split(self._exporter.load_preferences())[1][-MAX_MEASURED:]
@@ -335,7 +335,8 @@ class Training:
             return
         model = f"{run.provider}:{run.model}"
         new = self._agreement(model, pairs)
-        former = self._twin.plan().current_model
+        current = self._twin.plan().current_model
+        former = run.former_model if current == model else current  # a crash may have followed its adoption
         old = self._agreement(former, pairs) if former else COIN_TOSS
         better = may_replace(new, old)
         words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
@@ -389,9 +390,9 @@ class Training:
         run.cost_entry = self._budget.reserve_call(tx, "training", self._twin.plan().cost_cap)
         tx.session.add(run)
 
-    def _move(self, run_id: str, state: RunState | str, *, settle: Job | None = None, **fields: object) -> TrainingRun:
-        """Put a run into `state` and change its fields. A finished job settles the reserved money, by the provider's
-        price or else all of it; a run that ends without a job releases it."""
+    def _move(self, run_id: str, state: RunState | str, *, job: Job | None = None, **fields: object) -> TrainingRun:
+        """Put a run into `state` and change its fields. A `job` that is over settles the reserved money by the
+        provider's price; without one, all of it for a job that is done, and else none."""
 
         def update(tx: Transaction) -> TrainingRun:
             run = load_run(tx, run_id)
@@ -399,10 +400,8 @@ class Training:
             for name, value in fields.items():
                 setattr(run, name, value)
             run.state, run.updated_at = state, tx.now
-            if run.cost_entry is not None and settle is not None:
-                run.cost_microusd = (
-                    self._twin.plan().cost_cap if settle.dollars is None else round(settle.dollars * 1e6)
-                )
+            if run.cost_entry is not None and job is not None and (job.state == "done" or job.dollars is not None):
+                run.cost_microusd = self._twin.plan().cost_cap if job.dollars is None else microusd(job.dollars)
                 self._budget.settle(tx, run.cost_entry, run.cost_microusd)
                 run.cost_entry = None
             elif run.cost_entry is not None and state not in ACTIVE:
@@ -427,8 +426,3 @@ def _active_refusal(run: TrainingRun) -> Refusal:
 def _may_cost(run: TrainingRun) -> bool:
     """Whether the provider may have a job of this run that costs money."""
     return run.state in (RunState.UPLOADED, RunState.STARTED) and run.cost_entry is not None
-
-
-def _priced(job: Job) -> Job | None:
-    """A job that ended without a model if its provider states a price, else None."""
-    return job if job.dollars is not None else None

@@ -1,14 +1,20 @@
-"""A client of a provider's fine-tuning API, which runs `training_host.py` as a child process while it is needed."""
+"""A provider's fine-tuning API: `Provider` is the client, and this module run as a program makes the calls.
+
+The providers' libraries are large and a call may take minutes, so a child process has them: it reads a request, a line
+of JSON, and answers with a line. The key comes with each request; it is in neither the arguments nor the environment.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from engine import helper_process
@@ -16,7 +22,7 @@ from engine.frozen import frozen
 from engine.model import extras, sanitise
 from engine.model.secrets import redact
 
-COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_host")
+COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_provider")
 
 CALL_TIMEOUT_S, UPLOAD_TIMEOUT_S = 180.0, 1_800.0
 
@@ -24,6 +30,7 @@ EPOCHS = {"sft": 3, "dpo": 1}
 """Rounds over the examples: providers' own defaults for few examples."""
 
 TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses after which the same call may succeed later; 0 is no answer."""
 
 
 @frozen
@@ -54,6 +61,7 @@ class Account:
     """Where to train, and with which key, which its repr does not show."""
 
     api: str
+    """A key of `APIS`."""
     base_url: str
     key: str = field(repr=False)
 
@@ -79,16 +87,16 @@ class Provider:
         """Start a job on a file. `method` is sft or dpo; it starts from the result of the job `checkpoint`, else from
         `model`."""
         fields: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
-        return _job(self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
+        return Job(**self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
 
     def find_job(self, file: str) -> Job | None:
         """The job that was started on a file, None when none was."""
         reply = self._call("find_job", file=file)
-        return _job(reply) if reply["job"] else None
+        return Job(**reply) if reply else None
 
     def job(self, job: str) -> Job:
         """Read a job."""
-        return _job(self._call("job", job=job))
+        return Job(**self._call("job", job=job))
 
     def cancel(self, job: str) -> None:
         """End a job."""
@@ -135,5 +143,136 @@ class Provider:
         return dict(json.loads(process.stdout.readline()))
 
 
-def _job(reply: dict[str, Any]) -> Job:
-    return Job(reply["job"], reply["state"], reply["status"], reply["model"], reply["dollars"])
+# -- the child process
+
+Request = Mapping[str, Any]
+Reply = dict[str, Any]
+
+TIMEOUT_S = 60.0
+"""Seconds for one HTTP request."""
+
+TOGETHER_STATES = {"completed": "done", "error": "failed", "cancelled": "cancelled", "cancel_requested": "cancelled"}
+OPENAI_STATES = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
+"""Our state for each provider's status of a finished job; every other status means that the job is running."""
+
+TOGETHER_UNIT = 1e9
+"""`total_price` counts billionths of a dollar."""
+
+
+class Api:
+    """The calls that both providers share; each returns the reply to a request. `_to_job` translates a job."""
+
+    _files: Any
+    _jobs: Any
+    _list_filter: Mapping[str, str] = {}
+
+    def find_file(self, request: Request) -> Reply:
+        files = self._items(self._files.list(**self._list_filter))
+        return {"file": next((file.id for file in files if file.filename == request["name"]), "")}
+
+    def find_job(self, request: Request) -> Reply:
+        jobs = self._items(self._jobs.list())
+        return next((asdict(self._to_job(job)) for job in jobs if job.training_file == request["file"]), {})
+
+    def job(self, request: Request) -> Reply:
+        return asdict(self._to_job(self._jobs.retrieve(request["job"])))
+
+    def cancel(self, request: Request) -> Reply:
+        self._jobs.cancel(request["job"])
+        return {}
+
+    def _items(self, page: Any) -> Any:
+        return page
+
+    def _to_job(self, job: Any) -> Job:
+        raise NotImplementedError
+
+
+class Together(Api):
+    """Together's API through its own library (the extra `train`)."""
+
+    def __init__(self, key: str, base_url: str) -> None:
+        import together
+
+        root = base_url.removesuffix("/v1")  # its paths begin with it
+        client = together.Together(api_key=key, base_url=root, timeout=TIMEOUT_S, max_retries=0)
+        self._files, self._jobs = client.files, client.fine_tuning
+
+    def upload(self, request: Request) -> Reply:
+        with contextlib.redirect_stdout(sys.stderr):  # it draws a progress bar
+            file = self._files.upload(Path(request["path"]), purpose="fine-tune", check=False)
+        return {"file": file.id}
+
+    def start(self, request: Request) -> Reply:
+        base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
+        job = self._jobs.create(
+            training_file=request["file"],
+            suffix=request["suffix"],
+            training_method=request["method"],
+            n_epochs=request["epochs"],
+            **base,
+        )
+        return asdict(self._to_job(job))
+
+    def _items(self, page: Any) -> Any:
+        return page.data or ()
+
+    def _to_job(self, job: Any) -> Job:
+        status = str(getattr(job.status, "value", job.status))
+        price = getattr(job, "total_price", None)
+        model = getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None)
+        dollars = None if price is None else price / TOGETHER_UNIT
+        return Job(job.id, TOGETHER_STATES.get(status, "running"), status, model or "", dollars)
+
+
+class OpenAI(Api):
+    """OpenAI's API, and whoever speaks as it does."""
+
+    _list_filter = MappingProxyType({"purpose": "fine-tune"})
+
+    def __init__(self, key: str, base_url: str) -> None:
+        import openai
+
+        client = openai.OpenAI(api_key=key, base_url=base_url, timeout=TIMEOUT_S, max_retries=0)
+        self._files, self._jobs = client.files, client.fine_tuning.jobs
+
+    def upload(self, request: Request) -> Reply:
+        return {"file": self._files.create(file=Path(request["path"]), purpose="fine-tune").id}
+
+    def start(self, request: Request) -> Reply:
+        name = "supervised" if request["method"] == "sft" else request["method"]
+        job = self._jobs.create(
+            training_file=request["file"],
+            model=request["checkpoint"] or request["model"],
+            suffix=request["suffix"],
+            method={"type": name, name: {"hyperparameters": {"n_epochs": request["epochs"]}}},
+        )
+        return asdict(self._to_job(job))
+
+    def _to_job(self, job: Any) -> Job:
+        return Job(job.id, OPENAI_STATES.get(job.status, "running"), job.status, job.fine_tuned_model or "", None)
+
+
+APIS: Mapping[str, Callable[[str, str], Any]] = {"together": Together, "openai": OpenAI}
+
+
+def answer(request: Request) -> Reply:
+    """Make the call that `request` names. A failure is an answer too: `error` in words, and the HTTP `status` or 0."""
+    try:
+        reply: Reply = getattr(APIS[request["api"]](request["key"], request["baseUrl"]), request["call"])(request)
+    except ImportError as error:
+        return {"error": f"{error.name} is not installed", "status": 0, "missing": True}
+    except Exception as error:  # whatever the libraries raise: this process has nobody else to tell
+        status = getattr(error, "status_code", None)
+        return {"error": f"{type(error).__name__}: {error}"[:1_000], "status": status or 0}
+    return reply
+
+
+def main() -> None:
+    """Read requests, answer each."""
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -144,6 +145,21 @@ def test_a_crash_at_any_step_neither_loses_nor_doubles(
     assert len(lines(exporter.file.with_suffix(".weights.jsonl"))) == 50
     with database.read() as session:
         assert len(list(session.exec(select(DpoPair).where(DpoPair.exported_at == None)))) == 3  # noqa: E711
+
+
+def test_one_batch_is_written_at_a_time(
+    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    could_begin_another = []
+
+    def append(file: Path, data: bytes) -> None:
+        with ThreadPoolExecutor() as other_thread:
+            could_begin_another.append(other_thread.submit(exporter._batch_lock.acquire, blocking=False).result())
+
+    monkeypatch.setattr(exporting, "_append_once", append)
+    make(database, MIN_BATCH)
+    exporter.export_batch()
+    assert could_begin_another == [False, False]
 
 
 @pytest.mark.parametrize("shape", list(Shape))

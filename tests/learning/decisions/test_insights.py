@@ -133,7 +133,8 @@ def test_drift_is_of_persons_however_old(decide: Decide, figures: Figures) -> No
     assert figures.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.REJECTED)
     drift = figures.read(7).drift
-    assert (drift.decisions, drift.changed) == (MIN_DRIFT, False)  # nothing is known of before
+    assert (drift.decisions, drift.changed) == (MIN_DRIFT, False)
+    assert drift.words == "too few earlier decisions to detect changes of taste"
     assert figures.read(7, BLOG).drift.decisions == 0
 
 

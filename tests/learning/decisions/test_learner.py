@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from engine.learning.decisions.calibration import (
     MIN_UNANIMOUS,
-    Calibration,
     KindCalibration,
+    TwinCalibration,
     calibration_bound,
     calibration_error,
 )
@@ -76,19 +76,12 @@ SCORE = st.floats(0, 1)
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
 
 
-def fitted(truth: float, score: float, many: int, calibration: Calibration | None = None) -> Calibration:
-    calibration = calibration or Calibration(level=0.5, slope=0.5)
-    for number in range(many):
-        calibration.learn(score, (number * truth) % 1 + truth >= 1)
-    return calibration
-
-
-@pytest.mark.parametrize(("cases", "believed"), [(11, False), (12, True)])
-def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: bool) -> None:
-    calibration = Calibration(level=0.0, slope=0.0)
-    for _ in range(cases):
+@pytest.mark.parametrize(("outcomes", "is_credible"), [(11, False), (12, True)])
+def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_credible: bool) -> None:
+    calibration = TwinCalibration()
+    for _ in range(outcomes):
         calibration.learn(0.9, True)
-    assert (calibration.calibrate(0.9) >= 0.8) is believed
+    assert (calibration.calibrate(0.9) >= 0.8) is is_credible
 
 
 def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:

@@ -439,6 +439,40 @@ def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
     assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
 
 
+def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.pairs(60)
+    world.training.begin()
+    world.to(RunState.STARTED)
+    monkeypatch.delattr(Provided, "cancel")  # a provider refuses to cancel a finished job
+    world.provided.says = Job("", "done", "succeeded", "ft:new", None)
+    run = world.training.cancel()
+    assert (run.state, run.cost_microusd, world.purse.entries) == (
+        RunState.CANCELLED,
+        2_000_000,
+        {0: "settled 2000000"},
+    )
+
+
+def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.pairs(60)
+    world.current = "openai:first"
+    world.answers["openai:first"] = lambda situation: None
+    world.training.begin()
+    world.finish("me/twin-1")
+    world.to(RunState.TRAINED)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.training, "_move", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            world.training.step()
+    assert world.current == "together:me/twin-1"
+    world.open()
+    world.to(RunState.ADOPTED)
+    world.training.restore_former()
+    assert world.current == "openai:first"
+
+
 def test_while_everything_is_stopped_nothing_begins_that_costs(world: World) -> None:
     world.pairs(60)
     world.held = "stopped by the operator"
