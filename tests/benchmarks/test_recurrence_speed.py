@@ -50,10 +50,7 @@ class Topics:
         self.known[text] = (vector / numpy.linalg.norm(vector)).astype("<f4").tobytes()
         return text
 
-    def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
-        return [self.known[text] for text in texts]
-
-    def make(self, texts: Sequence[str]) -> list[bytes]:
+    def embed(self, texts: Sequence[str], /) -> list[bytes]:
         return [self.known[text] for text in texts]
 
 
@@ -104,11 +101,11 @@ def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database:
     entries = made(topics)
     files = LearningFiles(tmp_path, database)
     files.apply([add_entry(one) for one in entries])
-    StoredVectors(database, topics.make, lambda: "made").vectors([one.text for one in entries])
+    StoredVectors(database, topics.embed, lambda: "made").vectors([one.text for one in entries])
     fresh = LearningFiles(tmp_path, database)
-    meaning = StoredVectors(database, topics.make, lambda: "made")
+    meaning = StoredVectors(database, topics.embed, lambda: "made")
 
-    clustering = Measured(lambda: find_clusters(entries, topics))
+    clustering = Measured(lambda: find_clusters(entries, topics.embed))
     baseline = Measured(lambda: one_by_one(entries[:PART], topics))
     reading = Measured(lambda: fresh.entries(PROJECT))
     again = Measured(lambda: fresh.entries(PROJECT))

@@ -15,8 +15,8 @@ import hashlib
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlmodel import col, delete, select
@@ -25,7 +25,7 @@ from engine.frozen import frozen
 from engine.learning.learnings.store import LearningVector
 from engine.model import LearningEntry, LearningScope, Trust
 from engine.model.learnings import normalise
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +42,10 @@ BATCH_TEXTS = 400
 """Number of texts that are embedded at once."""
 
 BATCH_ROWS = 1_024
-"""Number of wordings that are compared with all others at once; uses 40 MB for 10,000."""
+"""Number of wordings that are compared with all others at once; with 10,000 others it takes 40 MB."""
 
 ROUNDING = 1e-6
-"""Tolerance for float32."""
+"""Tolerance of a cosine of float32 vectors."""
 
 _NAMES = re.compile(
     r"[\w./-]*\w(?:::\w+)+|"  # a test, a C++ or Rust name
@@ -55,13 +55,12 @@ _NAMES = re.compile(
     r"\b\w*[a-z]_[a-z]\w*|\b[a-z]+[A-Z]\w*|"  # snake_case, camelCase
     r"\b\d+(?:\.\d+)+\b|\b\d{2,}\b",  # a version, a number of weight
 )
-_WORDS = frozenset({"", "e.g", "i.e"})
-_NOT = re.compile(
+_NO_NAMES = frozenset({"", "e.g", "i.e"})
+_NEGATION = re.compile(
     r"\b(?:not|never|no longer|don['’]?t|doesn['’]?t|didn['’]?t|isn['’]?t|aren['’]?t|won['’]?t|can['’]?t|cannot"
     r"|mustn['’]?t|shouldn['’]?t|avoid|avoids|without|stop|forbidden|refused|denied|instead of|rather than)\b",
     re.IGNORECASE,
 )
-
 
 _OPPOSITES: tuple[tuple[str, str], ...] = (
     ("keep keeps kept retain", "drop drops dropped remove removes removed delete deletes discard discards abandon"),
@@ -93,24 +92,25 @@ _OPPOSITES: tuple[tuple[str, str], ...] = (
 """Words and their opposites."""
 
 _SIDES = {
-    word: (axis, side)
-    for axis, pair in enumerate(_OPPOSITES)
+    word: (number, side)
+    for number, pair in enumerate(_OPPOSITES)
     for side, words in zip((1, -1), pair, strict=True)
     for word in words.split()
 }
+"""For each word the number of its pair, and its side: 1 or -1."""
 
 
 def comparison_key(entry: LearningEntry) -> tuple[object, ...]:
     """Only entries with equal keys can be the same. Quotes are compared with quotes only: a tool that repeats the
     operator adds no evidence."""
-    subject = (entry.about,) if entry.about else (names(entry.text), _NOT.search(entry.text) is not None)
+    subject = (entry.about,) if entry.about else (names(entry.text), _NEGATION.search(entry.text) is not None)
     return entry.kind, entry.type, entry.trust is Trust.QUOTED, *subject
 
 
 @lru_cache(CACHE_SIZE)
 def names(text: str) -> frozenset[str]:
     """The files, tests, options and numbers that a text names."""
-    return frozenset(name.strip("./").lower() for name in _NAMES.findall(text)) - _WORDS
+    return frozenset(name.strip("./").lower() for name in _NAMES.findall(text)) - _NO_NAMES
 
 
 @lru_cache(CACHE_SIZE)
@@ -118,7 +118,7 @@ def sides(text: str) -> tuple[int, ...]:
     """The side of a text in each pair of opposites: 1 or -1, 0 for neither or both. Texts on different sides of any
     pair are not the same."""
     chosen = {_SIDES[word] for word in re.findall(r"[a-z-]+", text.casefold()) if word in _SIDES}
-    return tuple(sum(side for axis, side in chosen if axis == number) for number in range(len(_OPPOSITES)))
+    return tuple(((number, 1) in chosen) - ((number, -1) in chosen) for number in range(len(_OPPOSITES)))
 
 
 def sort_entries(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
@@ -138,15 +138,15 @@ EmbedTexts = Callable[[Sequence[str]], Sequence[bytes] | None]
 class StoredVectors:
     """Computes the embedding of each text once, and stores it in the database. From any thread."""
 
-    def __init__(self, database: Database, make: EmbedTexts, model: Callable[[], str]) -> None:
-        """`model` is the name of the model behind `make`; embeddings of different models are never compared."""
+    def __init__(self, database: Database, embed: EmbedTexts, model_name: Callable[[], str]) -> None:
+        """`model_name` is that of the model behind `embed`; embeddings of different models are never compared."""
         self._database = database
-        self._make = make
-        self._model = model
+        self._embed = embed
+        self._model_name = model_name
 
     def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
         """See `Vectors`."""
-        model = self._model()
+        model = self._model_name()
         digests = {text: text_digest(text) for text in texts}
         query = select(LearningVector.digest, LearningVector.vector).where(
             LearningVector.model == model, col(LearningVector.digest).in_(digests.values())
@@ -155,21 +155,25 @@ class StoredVectors:
             by_digest = dict(session.exec(query).all())
         missing = [text for text, digest in digests.items() if digest not in by_digest]
         for start in range(0, len(missing), BATCH_TEXTS):
-            page = missing[start : start + BATCH_TEXTS]
-            made = self._make(page)
-            if made is None:
-                log.info("%d learnings are compared by words only: no vectors can be made now", len(missing) - start)
+            batch = missing[start : start + BATCH_TEXTS]
+            vectors = self._embed(batch)
+            if vectors is None:
+                log.info("%d learnings are compared by words only: they cannot be embedded now", len(missing) - start)
                 break
-            new = {digests[text]: vector for text, vector in zip(page, made, strict=True)}
-            rows = [LearningVector(digest=digest, model=model, vector=vector) for digest, vector in new.items()]
-            self._database.write(lambda tx, rows=rows: [tx.session.merge(row) for row in rows])  # type: ignore[misc]
+            new = {digests[text]: vector for text, vector in zip(batch, vectors, strict=True)}
+            self._database.write(partial(_store_vectors, model=model, vectors=new))
             by_digest |= new
         return [by_digest.get(digests[text]) for text in texts]
 
     def forget(self, texts: Iterable[str]) -> None:
         """Remove the embeddings of these texts, by all models."""
-        gone = delete(LearningVector).where(col(LearningVector.digest).in_([text_digest(text) for text in texts]))
-        self._database.write(lambda tx: tx.session.exec(gone))
+        removal = delete(LearningVector).where(col(LearningVector.digest).in_(map(text_digest, texts)))
+        self._database.write(lambda tx: tx.session.exec(removal))
+
+
+def _store_vectors(tx: Transaction, *, model: str, vectors: Mapping[str, bytes]) -> None:
+    for digest, vector in vectors.items():
+        tx.session.merge(LearningVector(digest=digest, model=model, vector=vector))
 
 
 def text_digest(text: str) -> str:
@@ -233,13 +237,12 @@ def find_matches(
     by_key = _group_wordings(candidates)
     pairs = [(wordings, by_key[key]) for key, wordings in _group_wordings(entries).items() if key in by_key]
     _load_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
-    return {
-        entry.id: others[near[0]].entries[0]
-        for wordings, others in pairs
-        for wording, near in zip(wordings, _similar(wordings, others), strict=True)
-        for entry in wording.entries
-        if near
-    }
+    matches: dict[str, LearningEntry] = {}
+    for wordings, others in pairs:
+        for wording, similar in zip(wordings, _similar(wordings, others), strict=True):
+            if similar:
+                matches |= {entry.id: others[similar[0]].entries[0] for entry in wording.entries}
+    return matches
 
 
 def _group_wordings(entries: Iterable[LearningEntry]) -> dict[tuple[object, ...], list[_Wording]]:
@@ -260,22 +263,24 @@ def _load_vectors(wordings: Iterable[_Wording], vectors: Vectors) -> None:
 
 
 def _find_stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster]:
-    near = _similar(wordings, wordings)
-    works = [{entry.work for entry in wording.entries} for wording in wordings]
+    """The clusters of wordings with the same key; wordings are named by their indexes."""
+    neighbours = _similar(wordings, wordings)
+
+    def count_sessions(members: Iterable[int]) -> int:
+        return len({entry.work for member in members for entry in wordings[member].entries})
+
+    def rank(centre: int) -> tuple[float, ...]:
+        best = wordings[centre].best
+        return -count_sessions(neighbours[centre]), -best.confidence, -best.importance, centre
+
+    clusters = []
     free = set(range(len(wordings)))
-
-    def rank(at: int) -> tuple[float, ...]:
-        best = wordings[at].best
-        return -len(set().union(*(works[each] for each in near[at]))), -best.confidence, -best.importance, at
-
-    stars = []
-    for at in sorted(free, key=rank):
-        members = [each for each in near[at] if each in free]
-        if at in free and len(set().union(*(works[each] for each in members))) >= min_sessions:
-            free -= set(members)
-            others = [each for each in sorted(members) if each != at]
-            stars.append(_cluster([wordings[each] for each in (at, *others)]))
-    return stars
+    for centre in sorted(free, key=rank):
+        members = free.intersection(neighbours[centre])
+        if centre in members and count_sessions(members) >= min_sessions:
+            free -= members
+            clusters.append(_cluster([wordings[index] for index in (centre, *sorted(members - {centre}))]))
+    return clusters
 
 
 def _cluster(wordings: Sequence[_Wording]) -> Cluster:
@@ -289,25 +294,27 @@ def _similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[l
     """For each wording the indexes of the others that are the same, the nearest first."""
     import numpy
 
-    by_words = {other.words: at for at, other in enumerate(others)}
+    by_words = {other.words: index for index, other in enumerate(others)}
     similar = [[by_words[wording.words]] if wording.words in by_words else [] for wording in wordings]
-    left, right = ([at for at, each in enumerate(group) if each.vector] for group in (wordings, others))
-    if not left or not right:
+    rows, columns = ([index for index, each in enumerate(group) if each.vector] for group in (wordings, others))
+    if not rows or not columns:
         return similar
-    matrix = _matrix(others, right)
-    opposites = numpy.array([sides(others[at].text) for at in right], dtype=numpy.int8)
-    for start in range(0, len(left), BATCH_ROWS):
-        rows = left[start : start + BATCH_ROWS]
-        for at, product in zip(rows, _matrix(wordings, rows) @ matrix.T, strict=True):
-            product[(opposites * numpy.array(sides(wordings[at].text), dtype=numpy.int8) < 0).any(axis=1)] = -1.0
-            near = numpy.flatnonzero(product >= MIN_SIMILARITY - ROUNDING)
-            nearest = (right[place] for place in near[numpy.argsort(-product[near], kind="stable")])
-            similar[at] += [other for other in nearest if other not in similar[at]]
+    matrix = _matrix(others, columns)
+    column_sides = numpy.array([sides(others[index].text) for index in columns], dtype=numpy.int8)
+    for start in range(0, len(rows), BATCH_ROWS):
+        batch = rows[start : start + BATCH_ROWS]
+        for row, cosines in zip(batch, _matrix(wordings, batch) @ matrix.T, strict=True):
+            row_sides = numpy.array(sides(wordings[row].text), dtype=numpy.int8)
+            cosines[(column_sides * row_sides < 0).any(axis=1)] = -1.0
+            near = numpy.flatnonzero(cosines >= MIN_SIMILARITY - ROUNDING)
+            nearest = (columns[place] for place in near[numpy.argsort(-cosines[near], kind="stable")])
+            similar[row] += [other for other in nearest if other not in similar[row]]
     return similar
 
 
 def _matrix(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:
+    """The vectors of these wordings, a row each."""
     import numpy
 
-    joined = b"".join(wordings[at].vector or b"" for at in indexes)
+    joined = b"".join(wordings[index].vector or b"" for index in indexes)
     return numpy.frombuffer(joined, dtype="<f4").reshape(len(indexes), -1)
