@@ -65,12 +65,12 @@ class Limits:
     """Messages from a WebSocket a second, and at once."""
     subscribe_seconds: float = 10.0
     stall_seconds: float = 5.0
-    """A WebSocket that reads nothing for so long is dropped."""
+    """A WebSocket that does not read for so long what waits for it is cut off."""
 
 
 @dataclass
 class ClientCounts:
-    """WebSockets now, and those that were dropped because they were too slow. Written by the gateway's event loop."""
+    """WebSockets now, and those that were cut off because they did not read. Written by the gateway's event loop."""
 
     connected: int = 0
     dropped: int = 0

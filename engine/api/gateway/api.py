@@ -160,7 +160,7 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
 
     app.include_router(router)
     _add_error_handlers(app)
-    return Server(Guard(app, access, address, limits), address, limits, pulse.run)
+    return Server(Guard(app, access, address, limits), address, limits, counts, pulse.run)
 
 
 def _add_route(router: APIRouter, route: Route, caller: Calls) -> None:

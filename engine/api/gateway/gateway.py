@@ -26,8 +26,8 @@ STOPPED_WORDS = "it stopped unexpectedly: see the log, then start it again"
 @frozen
 class GatewayState:
     """The state of the gateway. `url` is "" while it does not listen; `words` says how it is protected, or why it
-    does not listen; `token` is where the token is stored; `clients` counts WebSockets, `dropped` those that were too
-    slow."""
+    does not listen; `token` is where the token is stored; `clients` counts WebSockets, `dropped` those that were
+    cut off because they did not read."""
 
     url: str = ""
     words: str = "off"

@@ -5,7 +5,7 @@ from now on without `after`: single messages, or several as `{"type": "batch", "
 methods of RPC.
 
 The ledger is the queue: each client has a cursor in it. What is new is made into a frame once for all of them. A client
-that does not read is dropped, and told where to resume.
+that does not read is cut off (`server`); the id of the last message it got says where it resumes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CLOSE_POLICY = 1008
 """The close code of a client that broke the rules."""
 
 CLOSE_TRY_LATER = 1013
-"""The close code of a client that was too slow, or one too many."""
+"""The close code of a client that is one too many."""
 
 CLOSE_TOKEN_CHANGED = 4001
 
@@ -237,11 +237,11 @@ class _Client:
             if not isinstance(request, dict):
                 await self._send_error("a message must be a JSON object")
             elif "jsonrpc" in request:
-                await self._send(serialise(await self._call(request)))
+                await self._send(await self._call(request))
             elif request.get("type") == "subscribe":
                 await self._subscribe(request)
             elif request.get("type") == "ping":
-                await self._send(serialise({"type": "pong", "id": self._pulse.head}))
+                await self._send({"type": "pong", "id": self._pulse.head})
             else:
                 await self._send_error("its type must be subscribe or ping, or it must be a JSON-RPC call")
 
@@ -260,10 +260,10 @@ class _Client:
             # Its picture is too old to be mended message by message.
             self._cursor = head
             answer |= {"id": head, "missed": True}
-        await self._send(serialise(answer))
+        await self._send(answer)
         self._status = self._pulse.status
         status = await asyncio.to_thread(status_message, self._pulse.engine, self._cursor)
-        await self._send(serialise(status))
+        await self._send(status)
         self._subscribed.set()
         return None
 
@@ -276,7 +276,7 @@ class _Client:
         return await run_in_threadpool(self._pulse.calls.answer, call.method, call.params, call.id)
 
     async def _send_error(self, words: str) -> None:
-        await self._send(serialise({"type": "error", **Refusal("bad_request", words).document()}))
+        await self._send({"type": "error", **Refusal("bad_request", words).document()})
 
     async def send_frames(self) -> None:
         """Send what is new once the client has subscribed."""
@@ -291,21 +291,16 @@ class _Client:
             if self._cursor < self._pulse.head:
                 frame = await self._pulse.frame_after(self._cursor)
                 if frame.text:
-                    await self._send(frame.text)
+                    await self._socket.send_text(frame.text)
                 self._cursor = frame.end
             elif self._status is not self._pulse.status:
                 self._status = self._pulse.status
-                await self._send(serialise(self._status))
+                await self._send(self._status)
             else:
                 await self._pulse.news.wait()
 
-    async def _send(self, text: str) -> None:
-        try:
-            async with asyncio.timeout(self._pulse.limits.stall_seconds):
-                await self._socket.send_text(text)
-        except TimeoutError as error:
-            self._pulse.counts.dropped += 1
-            raise _Disconnect(CLOSE_TRY_LATER, f"too slow; resume after {self._cursor}") from error
+    async def _send(self, message: Document) -> None:
+        await self._socket.send_text(serialise(message))
 
 
 def status_message(engine: Services, event_id: int) -> Document:

@@ -25,8 +25,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway.access import Access, Limits, ListenAddress, check_certificate
+from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress, check_certificate
 from engine.model import Refusal
 from engine.model.secrets import redact
 
@@ -260,7 +261,12 @@ class Server(uvicorn.Server):
     """Listens at `address` from `start` until `close`. `background` runs on its loop meanwhile."""
 
     def __init__(
-        self, guard: Guard, address: ListenAddress, limits: Limits, background: Callable[[], Awaitable[None]]
+        self,
+        guard: Guard,
+        address: ListenAddress,
+        limits: Limits,
+        counts: ClientCounts,
+        background: Callable[[], Awaitable[None]],
     ) -> None:
         """Bind the socket. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`."""
         if address.certificate:
@@ -275,7 +281,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 guard,
                 http=type("Connection", (_Connection,), {"limits": limits, "arrived": {}}),
-                ws="websockets-sansio",
+                ws=type("WebSocket", (_WebSocket,), {"limits": limits, "counts": counts}),
                 loop="asyncio",
                 lifespan="off",
                 interface="asgi3",
@@ -370,6 +376,45 @@ class _Connection(H11Protocol):
         request: Any = self.cycle
         if request is None and self in self.connections:
             self.transport.abort()
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket that is cut off when its client does not read what waits for it, so that nothing piles up."""
+
+    limits: ClassVar[Limits]
+    counts: ClassVar[ClientCounts]
+    _cut_off_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=0)  # the system's buffer is enough
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def handle_ping(self) -> None:
+        """Answer a ping. A client that does not read gets no answers: it could ask for any number."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+    def _stop_timer(self) -> None:
+        if self._cut_off_timer is not None:
+            self._cut_off_timer.cancel()
+
+    def _cut_off(self) -> None:
+        self.counts.dropped += 1
+        self.transport.abort()
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -273,40 +274,64 @@ def test_a_page_that_is_allowed_may_listen(serve: Serve) -> None:
         other.engine.settings.unset("gateway.origins")
 
 
-@pytest.mark.long
-def test_a_client_that_stalls_is_dropped_and_told_and_nobody_waits(serve: Serve) -> None:
-    """It reads nothing. What it is owed stays a number, and the others go on at once."""
-    other = serve()
-    with listening(other) as quick, socket.socket() as stalled:
-        quick.subscribe()
-        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stalled.connect(("127.0.0.1", other.port))
-        stalled.sendall(
+@contextmanager
+def silent_client(served: Served) -> Iterator[socket.socket]:
+    """A WebSocket whose client sends what a test makes it send, and reads nothing."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(5)
+        client.connect(("127.0.0.1", served.port))
+        client.sendall(
             b"GET /pulse HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\r\n"
-            b"Authorization: Bearer " + other.token.encode() + b"\r\n\r\n"
+            b"Authorization: Bearer " + served.token.encode() + b"\r\n\r\n"
         )
-        assert b" 101 " in stalled.recv(1000)
-        said = json.dumps(SUBSCRIBE).encode()
-        stalled.sendall(bytes([0x81, 0x80 | len(said)]) + b"\0\0\0\0" + said)
+        assert b" 101 " in client.recv(1000)
+        subscribe = json.dumps(SUBSCRIBE).encode()
+        client.sendall(bytes([0x81, 0x80 | len(subscribe)]) + b"\0\0\0\0" + subscribe)
+        yield client
+
+
+def connections(served: Served) -> int:
+    server = served.gateway._server
+    assert server is not None
+    return len(server.server_state.connections)
+
+
+@pytest.mark.long
+def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve) -> None:
+    other = serve()
+    with listening(other) as quick, silent_client(other):
+        quick.subscribe()
         end = time.monotonic() + 20
         while other.gateway.state().dropped == 0:
             last = expire(other, 500)
             began = time.monotonic()
-            while not any(one["id"] == last for one in quick.hear()):
+            while not any(message["id"] == last for message in quick.hear()):
                 pass
             assert time.monotonic() - began < 5
             assert time.monotonic() < end, "it is still there"
-        told = b""
-        stalled.settimeout(5)
-        try:
-            while chunk := stalled.recv(65536):
-                told += chunk
-        except OSError:
-            pass  # cut off behind what it was owed
-        while other.gateway.state().clients > 1:
-            assert time.monotonic() < end
+        while other.gateway.state().clients > 1 or connections(other) > 1:
+            assert time.monotonic() < end, "its connection is still there"
     assert other.gateway.state().dropped == 1
+
+
+@pytest.mark.long
+def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: Serve) -> None:
+    other = serve()
+    pings = (bytes([0x89, 0x80 | 125]) + b"\0\0\0\0" + b"x" * 125) * 4000
+    with silent_client(other) as client:
+        server = other.gateway._server
+        assert server is not None
+        most_kept, end = 0, time.monotonic() + 20
+        with contextlib.suppress(OSError):  # cut off
+            while time.monotonic() < end:
+                client.sendall(pings)
+                for connection in list(server.server_state.connections):
+                    most_kept = max(most_kept, connection.transport.get_write_buffer_size())
+        assert most_kept < 1_000_000
+        while connections(other):
+            assert time.monotonic() < end, "its connection is still there"
 
 
 def test_another_token_shows_everybody_out(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
