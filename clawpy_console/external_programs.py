@@ -1,6 +1,6 @@
-"""Opens a shell in a folder, an editor on a file, the place that a line of a prompt came from (SPEC 9.6).
+"""Opens a shell in a folder and an editor on a file; in tmux each in a window of its own (SPEC 9.6).
 
-In tmux each program gets a window of its own. Also the output to the terminal that Textual (8.2) has no method for.
+Also the output to the terminal that Textual (8.2) has no method for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textual.app import App
 
 from clawpy_console.attach.client import PASSED_VARIABLES
 from clawpy_console.formats import one_line
-from engine.model import Layer, PromptSource, Refusal, SourceKind, sanitise
+from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -120,36 +120,3 @@ def _open_tmux_window(environment: Mapping[str, str], *arguments: str) -> None:
         raise Refusal(
             "no_window", f"tmux opened no window: {detail.strip()}", "is this terminal still in tmux?"
         ) from error
-
-
-def open_source(app: CardConsole, source: PromptSource, session_id: str) -> None:
-    """Open what `source` names: a file in the editor, a card, the session's transcript. Anything else is a toast."""
-    match source.kind:
-        case SourceKind.SOUL | SourceKind.PROJECT if source.ref:
-            open_editor(app, source.ref)
-        case SourceKind.TASK if source.ref.startswith("pred_"):
-            _open_card(app, source.ref)
-        case SourceKind.MEMORY if source.ref and source.label[:1] in set(Layer):
-            app.open("memory", Layer(source.label[0]), source.ref)
-        case SourceKind.LEADER if source.ref:
-            app.open("hierarchy", source.ref.partition("#")[0])
-        case SourceKind.OVERLAY | SourceKind.LEARNING if source.ref:
-            app.open("learning", source.ref)
-        case SourceKind.OPERATOR | SourceKind.CONVERSATION:
-            app.open("work", session_id)
-            app.show_toast("See the transcript of this session.")
-        case SourceKind.RUNNER:
-            app.show_toast("This line comes from Clawpy Console itself.")
-        case _:
-            app.show_toast(
-                f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else "")
-            )
-
-
-def _open_card(app: CardConsole, card_id: str) -> None:
-    def on_refusal(refusal: Refusal) -> None:
-        app.show_toast(f"the card {card_id} is gone: {refusal.message}", "warning")
-
-    from clawpy_console.screens.card_details import Details
-
-    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: app.push_screen(Details(card)), on_refusal)

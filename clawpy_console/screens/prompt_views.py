@@ -12,12 +12,13 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import formats
+from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Field, bar, heading
 from clawpy_console.fields.learning import recalled_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
+from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
@@ -26,18 +27,21 @@ from clawpy_console.widgets.rows import Row, Rows
 from engine import document
 from engine.model import (
     Injection,
+    Layer,
     ModelCall,
     PromptLine,
     PromptPart,
     PromptRequest,
     PromptSource,
     RecallMatch,
+    Refusal,
     SessionView,
     SourceKind,
     sanitise,
 )
 
 if TYPE_CHECKING:
+    from clawpy_console.card_controller import CardConsole
     from engine import Engine
 
 
@@ -333,3 +337,37 @@ def _heading_lines(call: ModelCall, session: SessionView, width: int) -> list[Co
         lines.append(Content.styled(crop(one_line(call.error), width), "$wrong"))
     lines += [Content.styled(crop(f"▲ {one_line(note)}", width), "$wants") for note in call.notes]
     return lines
+
+
+# The source of a line
+
+
+def open_source(app: CardConsole, source: PromptSource, session_id: str) -> None:
+    """Open what `source` names: a file in the editor, a card, the session's transcript. Anything else is a toast."""
+    match source.kind:
+        case SourceKind.SOUL | SourceKind.PROJECT if source.ref:
+            external_programs.open_editor(app, source.ref)
+        case SourceKind.TASK if source.ref.startswith("pred_"):
+            _open_card(app, source.ref)
+        case SourceKind.MEMORY if source.ref and source.label[:1] in set(Layer):
+            app.open("memory", Layer(source.label[0]), source.ref)
+        case SourceKind.LEADER if source.ref:
+            app.open("hierarchy", source.ref.partition("#")[0])
+        case SourceKind.OVERLAY | SourceKind.LEARNING if source.ref:
+            app.open("learning", source.ref)
+        case SourceKind.OPERATOR | SourceKind.CONVERSATION:
+            app.open("work", session_id)
+            app.show_toast("See the transcript of this session.")
+        case SourceKind.RUNNER:
+            app.show_toast("This line comes from Clawpy Console itself.")
+        case _:
+            app.show_toast(
+                f"{source.kind.value}: {source.label or source.ref}" + (f" ({source.ref})" if source.label else "")
+            )
+
+
+def _open_card(app: CardConsole, card_id: str) -> None:
+    def on_refusal(refusal: Refusal) -> None:
+        app.show_toast(f"the card {card_id} is gone: {refusal.message}", "warning")
+
+    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: app.push_screen(Details(card)), on_refusal)

@@ -14,7 +14,6 @@ from textual.message import Message
 from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
-from clawpy_console.external_programs import open_source
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen, next_choice
@@ -361,7 +360,7 @@ class SessionActions(ConsoleScreen):
     # X-ray and the folder
 
     def action_xray(self) -> None:
-        from clawpy_console.screens.prompt_views import XRay
+        from clawpy_console.screens.prompt_views import XRay, open_source
 
         session = self.session
         if session is None:

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.question import Question
-from clawpy_console.external_programs import open_source
 from clawpy_console.screens.learning import DecisionDialog, LearningScreen
+from clawpy_console.screens.prompt_views import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind
 from tests.console.conftest import live
