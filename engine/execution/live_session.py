@@ -185,6 +185,20 @@ class LiveSession:
         """Change the places that its commands may touch, from now on."""
         self.confinement = confinement
 
+    @contextmanager
+    def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
+        """Let its commands reach `hosts` and those of the workspace's settings, and no others. Raises `CannotRun` where
+        the sandbox cannot filter hosts."""
+        if not self.sandbox.can_filter_hosts:
+            message = f"this needs the network ({', '.join(hosts)}), and {self.sandbox.name} cannot hold it to that"
+            raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
+        previous = self.confinement
+        self.confine(replace(previous, network=False, hosts=tuple(dict.fromkeys((*previous.hosts, *hosts)))))
+        try:
+            yield
+        finally:
+            self.confine(replace(self.confinement, network=previous.network, hosts=previous.hosts))
+
     def say(self, text: str, *, error: bool = False) -> None:
         """Put a note into the transcript. Raises `SessionStopped` when the session is ending."""
         self.check_running()

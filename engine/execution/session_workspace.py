@@ -18,10 +18,14 @@ from typing import Any
 from engine.config import Settings, SettingsSource
 from engine.execution import trees
 from engine.execution.changesets import CapturedChanges, ChangeSets
-from engine.execution.environments import keep_out_of_git, network_access
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
-from engine.execution.runners.toolchains.installing import Installation, find_installations, installation_failure
+from engine.execution.runners.toolchains.installing import (
+    Installation,
+    find_installations,
+    installation_failure,
+    keep_out_of_git,
+)
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import link_tools, secret_places
@@ -321,7 +325,7 @@ class SessionWorkspaces:
         for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
             live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:
-                with network_access(live, installation.hosts):
+                with live.network_access(installation.hosts):
                     _run_installation(live, installation, worktree.folder)
             except FlowError as error:
                 live.note(f"not prepared: {error}", error=True)

@@ -16,15 +16,18 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.execution.environments import _finish_swap, _put_in_place, _temporary_path, install_into_tree
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import (
     Installation,
+    _finish_swap,
+    _put_in_place,
+    _temporary_path,
     find_installations,
     find_lock_updates,
+    install_into_tree,
     installation_failure,
 )
 from engine.execution.runners.toolchains.projects import find_packages, project_at

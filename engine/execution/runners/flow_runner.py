@@ -7,14 +7,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.environments import install_into_tree, network_access
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Flow, FlowError, Job, Place, ProjectFlow
 from engine.execution.runners.flow_registry import LearnedFlow, edit_parameters, validate_parameters
 from engine.execution.runners.flows.maintenance import InstallFlow
 from engine.execution.runners.runner import RunnerResult
-from engine.execution.runners.toolchains.installing import Installation
+from engine.execution.runners.toolchains.installing import Installation, install_into_tree
 from engine.execution.session_workspace import UNDO_NOTES, RunScope, SessionWorkspaces, bound_check
 from engine.model import (
     Assignment,
@@ -117,7 +116,7 @@ def _find_installation(flow: Flow, assignment: Assignment) -> Installation | Non
 def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
     """Give a flow that installs its network, and put the packages in place after a success."""
     live.say(installation.summary)
-    with network_access(live, installation.hosts):
+    with live.network_access(installation.hosts):
         if place is Place.INSTALL:
             with install_into_tree(live, installation, Path(live.assignment.workspace)):
                 yield

@@ -5,5 +5,5 @@ their command lines and names what a run lacked, `output_readers` reads what the
 environments and test files, and `projects` combines the folders of a repository: it is what sensing and flows ask.
 `installing` finds how packages get into the tree, and lends them to a worktree. Nothing here starts a program of a
 repository. May import engine.git, engine.files, engine.model, `runners.flow`, `engine.execution.sandbox.host_paths`,
-platformdirs and the standard library.
+platformdirs and the standard library; `installing` also `engine.execution.live_session`.
 """
