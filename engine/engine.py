@@ -195,7 +195,7 @@ class Engine(ApiServices):
             self.sessions.stop(view.id, "handed back")
             if self.sessions.wait(view.id, 2.0).state is SessionState.CANCELLED:
                 returned.append(
-                    self.cards.give_back(view.prediction_id, "handed back: it was running and was interrupted")
+                    self.cards.propose_again(view.prediction_id, "handed back: it was running and was interrupted")
                 )
         return returned
 

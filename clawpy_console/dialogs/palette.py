@@ -110,7 +110,7 @@ def show_muted(app: Console) -> None:
             if answer is not None:
                 mute = by_key[answer.key]
                 app.call_engine(
-                    lambda engine: engine.cards.lift(mute.id),
+                    lambda engine: engine.cards.unmute(mute.id),
                     lambda item: app.show_toast(f"Unmuted: {_describe_mute(item)}"),
                 )
 

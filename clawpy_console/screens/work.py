@@ -209,7 +209,7 @@ class WorkScreen(SessionActions):
         unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
         if unseen and self.app.engine is not None:
             self._viewed.add(session.id)
-            self.app.call_engine(lambda engine: engine.cards.look_at(session.prediction_id))
+            self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
 
     def _draw_about(self, now: datetime) -> None:
         session, calls = self.session, self._calls

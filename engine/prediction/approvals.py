@@ -50,7 +50,7 @@ MAX_PROMPT = 20_000
 
 NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs"
 HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"
-LOOK_AGAIN = "look at the card and approve it again"
+APPROVE_AGAIN = "look at the card and approve it again"
 
 KILL = "kill"
 """The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
@@ -159,15 +159,15 @@ class Approvals:
             with self._database.read() as session:
                 row = load_card(session, card_id)
                 status_after(row, Move.APPROVE, self._store.clock.now())
-            assignment, otherwise = self.launcher.choose(self._edited(row.assignment, edit, parameters))
+            assignment, other_runner = self.launcher.choose(self._edited(row.assignment, edit, parameters))
             info = self.launcher.check(assignment)
             if not info.available:
                 raise Refusal("no_runner", info.reason, self._how_to_run(assignment, card_id))
             if not _has_consent_to_runner(row, assignment, info, edited=bool(edit)):
-                message = otherwise or f"it would now be done by {info.consent_text or 'a flow'}"
+                message = other_runner or f"it would now be done by {info.consent_text or 'a flow'}"
                 if operator:
                     self._store_changed_offer(card_id, assignment, info, message)
-                raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
+                raise Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
             ruling = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, request))
             if isinstance(ruling, Permit):
                 return self._start(card_id, ruling, request.by)
@@ -175,7 +175,7 @@ class Approvals:
             if _wants_confirmation(ruling, request):
                 raise Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
             if ruling.asks_about_content:
-                raise Refusal("needs_acknowledgement", message, LOOK_AGAIN)
+                raise Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
             fix = "resume" if ruling.rail == KILL else "fix the cause"
             raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
@@ -188,25 +188,23 @@ class Approvals:
         """Store the present runner of a pending card. Returns whether it changed."""
         with self._database.read() as session:
             row = load_card(session, card_id)
-            assignment, otherwise = self.launcher.choose(row.assignment)
+            assignment, other_runner = self.launcher.choose(row.assignment)
             info = self.launcher.check(assignment)
             if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
                 return False
             verdicts = self.preview_work(session, row, assignment, info)
-        note = otherwise or ("" if info.available else info.reason)
+        note = other_runner or ("" if info.available else info.reason)
 
-        def change(tx: Transaction, now: Prediction) -> None:
-            now.set_runner(info)
-            now.set_verdicts(verdicts)
-            now.note = note
-            event = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.consent_text, note=note)
-            tx.record(event)
+        def change(tx: Transaction, row: Prediction) -> None:
+            row.set_offer(info, verdicts, note)
+            subject, workspace = row.id, row.workspace
+            tx.record(PredictionReassigned(subject=subject, workspace=workspace, served=info.consent_text, note=note))
 
         with self._store.deciding:
-            if self._store.get(card_id).status is not Status.PENDING:
-                return False  # it was decided meanwhile
-            self._store.change(card_id, change)
-        return True
+            is_pending = self._store.get(card_id).status is Status.PENDING  # not decided meanwhile
+            if is_pending:
+                self._store.change(card_id, change)
+        return is_pending
 
     def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
         """Start approved cards that never began, at the start of the engine; those whose permit expired become pending.
@@ -253,9 +251,7 @@ class Approvals:
         def change(tx: Transaction, row: Prediction) -> None:
             status_after(row, Move.APPROVE, tx.now)
             row.apply_edit(assignment)
-            row.set_runner(info)
-            row.set_verdicts(verdicts)
-            row.note = note
+            row.set_offer(info, verdicts, note)
 
         self._store.change(card_id, change)
 

@@ -1,4 +1,4 @@
-"""The tables of cards and dismissals, conversions of their rows, and queries."""
+"""The table of cards, conversions of its rows, and queries."""
 
 from __future__ import annotations
 
@@ -76,8 +76,6 @@ class Prediction(Row, table=True):
     tier: Tier = enum_field(Tier, default=Tier.CHECK)
     from_channel: str = "owner"
     evidence_at: datetime | None = utc_field(nullable=True)
-    evidence_gone: bool = False
-    """No longer used."""
     expires_at: datetime = utc_field()
     shown_at: datetime | None = utc_field(nullable=True)
     snoozed_until: datetime | None = utc_field(nullable=True)
@@ -153,23 +151,15 @@ class Prediction(Row, table=True):
         self.verdicts = verdicts
         self.novel = any(verdict.applies("novel-pair") for verdict in verdicts)
 
+    def set_offer(self, info: RunnerInfo, verdicts: tuple[RailVerdict, ...], note: str) -> None:
+        """Store what an approval would start now."""
+        self.set_runner(info)
+        self.set_verdicts(verdicts)
+        self.note = note
+
     def is_expired(self, now: datetime) -> bool:
         """Whether its time is over; a snoozed card does not expire."""
         return is_expired(self.expires_at, self.snoozed_until, now)
-
-
-class DismissalRow(Row, table=True):
-    """A dismissed card. An undo of the dismissal removes the row; the end of its mute does not."""
-
-    __tablename__ = "dismissals"
-    prediction_id: str = Field(primary_key=True)
-    workspace: str
-    kind: str
-    subject: str
-    reason: str | None = None
-    dismissed_at: datetime = utc_field()
-    subject_lifted_at: datetime | None = utc_field(nullable=True)
-    kind_lifted_at: datetime | None = utc_field(nullable=True)
 
 
 def make_row(

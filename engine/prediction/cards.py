@@ -41,7 +41,7 @@ from engine.prediction.card_rows import (
 from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import Predictions
-from engine.prediction.dismissals import MuteIndex, describe_switch_off, lift_mute, read_mutes
+from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
@@ -72,8 +72,12 @@ class Cards:
         self._router = router
         self._randomness = randomness
         self._reverse_landing = reverse
-        self.get, self.expire_due, self.follow_landings = store.get, store.expire_due, store.follow_landings
-        self.rails, self.recover, self.refresh_runners = approvals.preview, approvals.recover, approvals.refresh_runners
+        self.get = store.get
+        self.expire_due = store.expire_due
+        self.follow_landings = store.follow_landings
+        self.rails = approvals.preview
+        self.recover = approvals.recover
+        self.refresh_runners = approvals.refresh_runners
 
     # -- reading
 
@@ -83,11 +87,11 @@ class Cards:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
         now = self.store.clock.now()
         cards = [card for card in self.store.pending() if not card.is_expired(now)]
-        asleep = card_rules.ids_without_place(cards, now, self.store.settings.current)
+        hidden = card_rules.ids_without_place(cards, now, self.store.settings.current)
         return [
             card
             for card in card_rules.sort_cards(cards, now)
-            if (include_snoozed or not (card.snoozed(now) or card.id in asleep))
+            if (include_snoozed or not (card.snoozed(now) or card.id in hidden))
             and workspace in (None, card.workspace)
             and channel in (None, card.assignment.channel)
         ]
@@ -173,7 +177,7 @@ class Cards:
         with self._database.read() as session:
             return read_mutes(session, self.store.clock.now())
 
-    def lift(self, mute_id: str) -> Mute:
+    def unmute(self, mute_id: str) -> Mute:
         """End a mute from the next cycle on. Raises `Refusal` `unknown_mute`."""
 
         def work(tx: Transaction) -> Mute:
@@ -181,7 +185,7 @@ class Cards:
             mute = next((mute for mute in muted if mute.id == mute_id), None)
             if mute is None:
                 raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
-            lift_mute(tx, mute)
+            end_mute(tx, mute)
             tx.record(
                 MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind, title=kind_title(mute.kind))
             )
@@ -221,7 +225,7 @@ class Cards:
                 self._reverse(row)
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
 
-    def give_back(self, card_id: str, note: str) -> Card:
+    def propose_again(self, card_id: str, note: str) -> Card:
         """Make a new pending card for the same work, because this one was interrupted (SPEC 7.5). Raises `Refusal`
         `unknown_card`."""
         new_id = self._randomness.new_id("pred")
@@ -252,11 +256,18 @@ class Cards:
         `still_running`; for a suggestion `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
         prompt = self.approvals.checked_prompt(text)
-        former = self._finished_session(continues) if continues else None
-        assignment, route = self._assign(prompt, workspace, channel, former)
-        assignment, otherwise = self.approvals.launcher.choose(assignment)
-        row = self._make_row(assignment, route, former, reasoning)
-        row.note = otherwise or row.note
+        if continues:
+            session = self._finished_session(continues)
+            assignment, route = self._continue(session, prompt, channel)
+            why = f"continues “{session.prompt}”"
+        else:
+            assignment, route = self._assign(prompt, workspace, channel)
+            own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
+            why = reasoning or own
+        assignment, other_runner = self.approvals.launcher.choose(assignment)
+        row = self._make_row(assignment, why, is_suggestion=bool(reasoning))
+        row.meaning = route.meaning
+        row.note = other_runner or row.note
 
         def work(tx: Transaction) -> Card:
             if reasoning:
@@ -268,31 +279,22 @@ class Cards:
 
         return self._database.write(work)
 
-    def _make_row(
-        self, assignment: Assignment, route: Route, former: SessionView | None, suggested_because: str
-    ) -> Prediction:
-        """The row of the operator's own prompt, or of what somebody suggested with this reason, with the verdicts of
-        the rails.
+    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> Prediction:
+        """The row of a card that a person or a program asked for, with the verdicts of the rails.
 
         The operator's own prompt has no estimate and a kind of its own, so that its approval gives no prediction the
         right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
         now, card_id = self.store.clock.now(), self._randomness.new_id("pred")
-        if former:
-            reasoning = f"continues “{former.prompt}”"
-        elif route.why and not suggested_because:
-            reasoning = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}"
-        else:
-            reasoning = suggested_because or OWN_PROMPT_REASON
         proposal = Proposal(
-            kind=SUGGESTED if suggested_because else OWN_PROMPT,
+            kind=SUGGESTED if is_suggestion else OWN_PROMPT,
             workspace=assignment.workspace,
             prompt=assignment.prompt,
             reasoning=reasoning,
-            subject=text_hash(assignment.prompt) if suggested_because else card_id,
+            subject=text_hash(assignment.prompt) if is_suggestion else card_id,
             facts={"card": card_id},
             flow=assignment.flow,
             evidence_at=now,
-            source=Source.PREDICTOR_HOOK if suggested_because else Source.OPERATOR,
+            source=Source.PREDICTOR_HOOK if is_suggestion else Source.OPERATOR,
         )
         info = self.approvals.launcher.check(assignment)
         row = make_row(
@@ -303,44 +305,39 @@ class Cards:
             now=now,
             expires_at=self.store.expiry(now),
             context=self._predictions.situation(assignment.workspace),
-            estimate=self._predictions.estimate(proposal, assignment) if suggested_because else None,
+            estimate=self._predictions.estimate(proposal, assignment) if is_suggestion else None,
         )
-        row.meaning = route.meaning
         if not info.available and assignment.flow is None:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         with self._database.read() as session:
             row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
         return row
 
-    def _assign(
-        self, prompt: str, workspace: str, channel: str | None, former: SessionView | None
-    ) -> tuple[Assignment, Route]:
-        """The work of the operator's prompt, and its route. With `former` it continues this session."""
-        approvals, channels = self.approvals, self.store.settings.current.channels
-        if former is not None:
-            workspace, channel = former.workspace, channel or former.channel
-        named = None if former else named_flow(prompt, approvals.flows)
-        if prompt in approvals.flows:
+    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
+        """The work of a prompt, and its route."""
+        channels, flows = self.store.settings.current.channels, self.approvals.flows
+        named = named_flow(prompt, flows)
+        home = kind_of(named[0]).channel if named else ""
+        route = self._route("" if named else prompt, channel, home if home in channels else "")
+        if prompt in flows:
             prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
+        runner = channels[route.channel].runner
+        assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
+        return (self.approvals.as_flow(assignment, *named) if named else assignment), route
+
+    def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
+        """The work that continues a session, and its route. The same runner goes on; after a flow it is the
+        channel's."""
+        route = self._route(prompt, channel or session.channel)
+        runner = self.store.settings.current.channels[route.channel].runner if session.flow else session.runner
+        parameters = {"continues": session.id}
+        workspace, agent = session.workspace, session.agent
+        return Assignment(prompt, route.channel, workspace, runner, parameters=parameters, agent=agent), route
+
+    def _route(self, prose: str, channel: str | None, affinity: str = "") -> Route:
         with self._database.read() as session:
             triggered = last_trigger_times(session)
-        home = kind_of(named[0]).channel if named else ""
-        route = self._router.route(
-            "" if named else prompt,
-            named=channel,
-            affinity=home if home in channels else "",
-            triggered=triggered,
-            routed={},
-        )
-        to = route.channel
-        assignment = Assignment(prompt, to, workspace, channels[to].runner, agent=route.agent)
-        if former is not None:
-            # The same runner continues the work; after a flow it is the channel's runner.
-            runner = channels[to].runner if former.flow else former.runner
-            assignment = replace(assignment, runner=runner, parameters={"continues": former.id}, agent=former.agent)
-        if named:
-            assignment = approvals.as_flow(assignment, *named)
-        return assignment, route
+        return self._router.route(prose, named=channel, affinity=affinity, triggered=triggered, routed={})
 
     def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
         if self.store.is_off(row.workspace):
@@ -377,9 +374,9 @@ class Cards:
         if new:
             self._database.write(work)
 
-    def look_at(self, card_id: str) -> None:
-        """Mark a card that ran by itself as looked at, so that keeping its result counts (SPEC 8.1). Other cards are
-        ignored."""
+    def mark_reviewed(self, card_id: str) -> None:
+        """Mark the result of a card that ran by itself as reviewed, so that keeping it counts (SPEC 8.1). Other cards
+        are ignored."""
 
         def work(tx: Transaction) -> None:
             row = load(tx.session, Prediction, card_id)

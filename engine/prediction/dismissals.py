@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 from pathlib import PurePath
 
 import sqlalchemy
-from sqlmodel import Session, col, update
+from sqlmodel import Field, Session, col, update
 
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Tier
-from engine.prediction.card_rows import DismissalRow, Prediction
+from engine.prediction.card_rows import Prediction
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
-from engine.storage.rows import ask, load
+from engine.storage.rows import Row, ask, load, utc_field
 
 FIRST_MUTE = timedelta(days=7)
 """How long the first dismissal mutes a subject; each further one doubles the time."""
@@ -30,6 +30,20 @@ MAX_DISMISSALS = 3
 """Number of dismissals that switch a kind off in a workspace. An approval of the kind restarts the count."""
 
 NEVER = (DismissReason.NEVER_HERE, DismissReason.NEVER_ANYWHERE)
+
+
+class DismissalRow(Row, table=True):
+    """A dismissed card. An undo of the dismissal removes the row; the end of its mute does not."""
+
+    __tablename__ = "dismissals"
+    prediction_id: str = Field(primary_key=True)
+    workspace: str
+    kind: str
+    subject: str
+    reason: str | None = None
+    dismissed_at: datetime = utc_field()
+    subject_lifted_at: datetime | None = utc_field(nullable=True)
+    kind_lifted_at: datetime | None = utc_field(nullable=True)
 
 
 @frozen
@@ -166,7 +180,7 @@ def restart_count(tx: Transaction, workspace: str, kind: str) -> None:
     )
 
 
-def lift_mute(tx: Transaction, mute: Mute) -> None:
+def end_mute(tx: Transaction, mute: Mute) -> None:
     """End a mute. Those of a subject and of its kind end separately."""
     name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
     query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)

@@ -207,7 +207,7 @@ class SimulatedOperator:
         for card in self._engine.cards.recent(20):
             if card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED and card.id not in self._looked:
                 self._looked.add(card.id)
-                self._engine.cards.look_at(card.id)
+                self._engine.cards.mark_reviewed(card.id)
         today = self._engine.clock.now().date()
         if self._corrected_on != today and self._correct_prompt(LESSONS[self._lessons % len(LESSONS)]):
             self._corrected_on, self._lessons = today, self._lessons + 1

@@ -217,7 +217,6 @@ CREATE TABLE predictions (
     novel BOOLEAN NOT NULL,
     from_channel VARCHAR NOT NULL,
     evidence_at VARCHAR(32),
-    evidence_gone BOOLEAN NOT NULL,
     expires_at VARCHAR(32) NOT NULL,
     shown_at VARCHAR(32),
     snoozed_until VARCHAR(32),

@@ -132,7 +132,7 @@ class Cards(Shelf):
         self.things[one.id] = one
         return one
 
-    def look_at(self, card_id: str) -> None:
+    def mark_reviewed(self, card_id: str) -> None:
         self.shown.append(card_id)
 
     def mark_shown(self, card_ids: list[str]) -> None:

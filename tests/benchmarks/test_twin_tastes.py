@@ -131,7 +131,7 @@ def live(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) ->
             else:
                 world.cards.dismiss(card.id)
                 for mute in world.cards.muted():  # what the Twin makes of it is measured, not what is switched off
-                    world.cards.lift(mute.id)
+                    world.cards.unmute(mute.id)
             decided += 1
         clock.advance(timedelta(hours=4 if 9 <= hour < 17 else 16))
     return rounds

@@ -133,8 +133,8 @@ class Cards(Port):
     def muted(self) -> list[Mute]:
         return self.mutes
 
-    def lift(self, id: str) -> Mute:
-        self.note("lift", id)
+    def unmute(self, id: str) -> Mute:
+        self.note("unmute", id)
         return next(mute for mute in self.mutes if mute.id == id)
 
     def rails(self, id: str) -> tuple[RailVerdict, ...]:

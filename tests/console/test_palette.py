@@ -33,12 +33,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "the_key_of_a_mute_ends_it_and_escape_none": (
         muted(SUBJECT, KIND), choose("Muted cards"), sees("which should appear again?"), "escape", CLOSED,
-        never_called("lift"), choose("Muted cards"), "b", called("lift", "mute_2"),
+        never_called("unmute"), choose("Muted cards"), "b", called("lift", "mute_2"),
         sees("Unmuted: all cards “Lint of what changed”, everywhere"),
     ),
     "mutes_beyond_the_last_key_are_counted": (
         muted(*MANY), choose("Muted cards"), sees("(2 more: clawpy muted)"), "z",
-        called("lift", f"mute_{len(MUTE_KEYS) - 1}"),
+        called("unmute", f"mute_{len(MUTE_KEYS) - 1}"),
     ),
     "the_gateway_goes_on_and_off_and_shows_its_new_token_once": (
         hides("api :8477"), choose("Gateway on"), sees("http://127.0.0.1:8477", "clawpy_secret"), "escape",

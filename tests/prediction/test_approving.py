@@ -279,7 +279,7 @@ def test_it_is_pending_again_and_says_why(world: World) -> None:
 
 def test_a_card_for_the_same_that_is_pending_already_is_enough(world: World) -> None:
     card = world.cards.approve(world.card().id)
-    world.cards.give_back(card.id, "once more")
+    world.cards.propose_again(card.id, "once more")
     done = could_not_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 

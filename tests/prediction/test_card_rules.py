@@ -73,7 +73,7 @@ class Operator(RuleBasedStateMachine):
         try:
             call(*arguments)  # type: ignore[operator]
         except Refusal as refusal:
-            if refusal.code not in ("already_decided", "nothing_to_undo", "evidence_gone"):
+            if refusal.code not in ("already_decided", "nothing_to_undo"):
                 raise
 
     @initialize()

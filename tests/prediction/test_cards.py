@@ -259,7 +259,7 @@ def ran_by_itself(world: World, name: str = "a") -> Card:
 def test_what_ran_by_itself_was_looked_at_and_stands_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
     card = ran_by_itself(world)
     clock.advance(timedelta(hours=24) - MOMENT)
-    world.cards.look_at(card.id)
+    world.cards.mark_reviewed(card.id)
     assert world.cards.store.credit_kept() == 0
     clock.advance(MOMENT)
     assert (world.cards.store.credit_kept(), world.cards.store.credit_kept()) == (1, 0)
@@ -274,7 +274,7 @@ def test_a_check_that_ran_by_itself_can_be_complained_of_once(
     card = ran_by_itself(world)
     if kept:
         clock.advance(timedelta(hours=24))
-        world.cards.look_at(card.id)
+        world.cards.mark_reviewed(card.id)
         assert world.cards.store.credit_kept() == 1
     assert getattr(world.cards, complain)(card.id).status is Status.EXECUTED
     clock.advance(timedelta(hours=25))
@@ -291,7 +291,7 @@ def test_what_nobody_looked_at_counts_nothing(world: World, clock: FakeClock) ->
     clock.advance(timedelta(hours=25))
     assert world.cards.store.credit_kept() == 0
     assert world.signals() == []
-    world.cards.look_at(card.id)  # later than a day is no hindrance
+    world.cards.mark_reviewed(card.id)  # later than a day is no hindrance
     assert world.cards.store.credit_kept() == 1
 
 

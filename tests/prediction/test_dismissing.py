@@ -125,13 +125,13 @@ def test_only_what_was_dismissed_has_a_reason(world: World) -> None:
 def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
     kind = next(mute for mute in world.cards.muted() if not mute.subject)
-    assert world.cards.lift(kind.id) == kind
+    assert world.cards.unmute(kind.id) == kind
     assert len(world.see(proposal("d", kind="lint"))) == 1
     assert world.see(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
     own = next(mute for mute in world.cards.muted() if mute.subject == "a")
-    world.cards.lift(own.id)
+    world.cards.unmute(own.id)
     assert len(world.see(proposal("a", kind="lint"))) == 1
-    assert refusal(world.cards.lift, own.id) == "unknown_mute"
+    assert refusal(world.cards.unmute, own.id) == "unknown_mute"
 
 
 def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:

@@ -105,7 +105,7 @@ def test_three_dismissals_switch_the_kind_off_and_lifting_brings_it_back(monday:
     monday.checkout("-b", "branch-3")
     assert "run_tests" not in monday.kinds()
     mute = next(one for one in monday.engine.cards.muted() if not one.subject)
-    monday.engine.cards.lift(mute.id)
+    monday.engine.cards.unmute(mute.id)
     assert "run_tests" in monday.kinds()
 
 

@@ -162,7 +162,7 @@ def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text =
     mutes = engine.cards.muted()
     if action == "lift":
         mutes = [
-            engine.cards.lift(
+            engine.cards.unmute(
                 match_prefix(require("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted")
             )
         ]

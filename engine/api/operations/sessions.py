@@ -65,7 +65,7 @@ def work(
         }
     target = _find_target_of_work(engine, id)
     if shown and target.card is not None:
-        engine.cards.look_at(target.card.id)
+        engine.cards.mark_reviewed(target.card.id)
     reply = document_with_transcript(engine, target, lines)
     if diff and target.change_set is not None:
         reply["diff"] = document(engine.changes.diff(target.change_set.id))
