@@ -250,7 +250,7 @@ class ConsoleApp(CardConsole):
 
     def _show_event(self, event: Event) -> None:
         if event.kind == "HoldLifted":
-            self.end_state(event.subject, f"The {event.subject} ended.")
+            self.replace_toasts(event.subject, f"The {event.subject} ended.")
             return
         toast = toast_of(event)
         if toast is None:

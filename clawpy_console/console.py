@@ -93,7 +93,7 @@ class Console(App[None]):
         self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
         self.workspace_refusal: Refusal | None = None
         """Why the engine does not watch the repository that this console was opened in."""
-        self._state_toasts: dict[str, list[Notification]] = {}  # toasts about a state that lasts, by the state
+        self._toasts_about: dict[str, list[Notification]] = {}  # see `show_toast`
 
     def state_changed(self, changed: frozenset[str]) -> None:
         """Called when these fields of `state` changed."""
@@ -244,10 +244,10 @@ class Console(App[None]):
                 on_result(result)
 
     def show_toast(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
-        """Show `text` as a toast. `about` names a state, at the end of which `end_state` removes the toast."""
+        """Show `text` as a toast. `about` names what it is about, for `replace_toasts`."""
         toast = Notification(one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
         if about:
-            self._state_toasts.setdefault(about, []).append(toast)
+            self._toasts_about.setdefault(about, []).append(toast)
         self.post_message(Notify(toast))
 
     def report(self, text: str, *topics: str) -> None:
@@ -255,9 +255,9 @@ class Console(App[None]):
         self.show_toast(text)
         self.reload(topics)
 
-    def end_state(self, state: str, text: str) -> None:
-        """Remove the toasts about `state`, which is over, and show `text`."""
-        for toast in self._state_toasts.pop(state, []):
+    def replace_toasts(self, about: str, text: str) -> None:
+        """Show `text` in place of the toasts about `about`."""
+        for toast in self._toasts_about.pop(about, []):
             toast.timeout = 0.0  # the next toast removes those whose time is over
         self.show_toast(text)
 

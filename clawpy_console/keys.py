@@ -36,16 +36,18 @@ class Action:
         return self.id.partition(".")[0]
 
 
-def _table() -> dict[str, list[str]]:
-    """The rows of `keys.txt` by their headings: the id of a group and its title, or what begins with `=`."""
-    parts: dict[str, list[str]] = {}
-    heading = ""
+def _sections() -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The titles and the rows of the sections of `keys.txt`, by the name in brackets."""
+    titles: dict[str, str] = {}
+    rows: dict[str, list[str]] = {}
+    name = ""
     for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
-            heading = line[1:]
+            name, _, titles[name] = line[1:].partition("]")
+            rows[name] = []
         elif line and not line.startswith("#"):
-            parts.setdefault(heading, []).append(line)
-    return parts
+            rows[name].append(line)
+    return titles, rows
 
 
 def _action(group: str, row: str) -> Action:
@@ -53,16 +55,17 @@ def _action(group: str, row: str) -> Action:
     return Action(f"{group}.{name}", keys, label, tooltip, action, bool(more))
 
 
-_TABLE = _table()
-[LINE_ORDER] = [row.split() for row in _TABLE.pop("=line]")]
-"""The groups in the order of the key line."""
-
-_TOGETHER, _ON_PURPOSE = ([set(row.split()) for row in _TABLE.pop(part)] for part in ("=together]", "=shared]"))
-GROUPS = dict(heading.split("] ") for heading in _TABLE)
+_TITLES, _ROWS = _sections()
+GROUPS = {name: title.strip() for name, title in _TITLES.items() if title}
 """The titles of the groups."""
 
-ACTIONS = tuple(_action(heading.partition("]")[0], row) for heading, rows in _TABLE.items() for row in rows)
+ACTIONS = tuple(_action(group, row) for group in GROUPS for row in _ROWS[group])
 BY_ID = {action.id: action for action in ACTIONS}
+LINE_ORDER = _ROWS["line-order"][0].split()
+"""The groups in the order of the key line."""
+
+_LIVE_TOGETHER = [set(row.split()) for row in _ROWS["live-together"]]
+_SHARED = [set(row.split()) for row in _ROWS["shared-keys"]]
 
 
 def bindings(*groups: str, but: str = "") -> list[BindingType]:
@@ -92,7 +95,7 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
 
 def find_key_line_action(mode: str, keys: Collection[str], keymap: Mapping[str, str]) -> Action | None:
     """The action of the key line that one of `keys` does somewhere on the screen `mode`, or everywhere."""
-    groups = {"app"}.union(*(live for live in _TOGETHER if mode in live))
+    groups = {"app"}.union(*(live for live in _LIVE_TOGETHER if mode in live))
     actions = (action for action in ACTIONS if action.label and action.group in groups)
     return next((action for action in actions if not _keys_of(action, keymap).isdisjoint(keys)), None)
 
@@ -163,7 +166,7 @@ def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]
     clashes = []
     for other in ACTIONS:
         groups = {mine.group, other.group}
-        together = len(groups) == 1 or "app" in groups or any(groups <= live for live in _TOGETHER)
-        if other.id != action_id and together and {mine.id, other.id} not in _ON_PURPOSE:
+        together = len(groups) == 1 or "app" in groups or any(groups <= live for live in _LIVE_TOGETHER)
+        if other.id != action_id and together and {mine.id, other.id} not in _SHARED:
             clashes += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
     return clashes

@@ -156,7 +156,7 @@ class ConsoleScreen(BaseScreen[None]):
 
     def action_show_column(self, name: str) -> None:
         """Go to the first pane of this column that takes the focus."""
-        any(self.go_to(pane) for pane, column in self.PANES.items() if column == name)
+        self.go_to_first(pane for pane, column in self.PANES.items() if column == name)
 
     def _show_column(self, pane: str) -> None:
         """Make the column of `pane` the one that a narrow terminal shows."""
@@ -167,7 +167,13 @@ class ConsoleScreen(BaseScreen[None]):
         """Go to the next pane that takes the focus, or with -1 to the previous one."""
         panes = list(self.PANES)[::step]
         start = panes.index(self.pane) + 1 if self.pane else 0
-        any(self.go_to(pane) for pane in [*panes[start:], *panes[:start]])
+        self.go_to_first([*panes[start:], *panes[:start]])
+
+    def go_to_first(self, panes: Iterable[str]) -> None:
+        """Go to the first of `panes` that takes the focus."""
+        for pane in panes:
+            if self.go_to(pane):
+                return
 
     def go_to(self, pane: str) -> bool:
         """Put the focus on `pane`; False when it cannot take the focus."""

@@ -198,13 +198,24 @@ class Details(Dialog[None]):
 
     def on_mount(self) -> None:
         flow = self._card.assignment.flow
-        self.query_one(".dialog").border_subtitle = Content(self._card.id)
         self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT")
         editor = self.query_one("#editor", TextArea)
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
         editor.load_text(self._editable_text)
         self._draw()
         self._read_again()
+        pane = self.query_one("#details")
+        for changed in ("virtual_size", "scroll_y"):
+            self.watch(pane, changed, self._scrolled)
+
+    def _scrolled(self) -> None:
+        self.call_after_refresh(self._show_whether_more)
+
+    def _show_whether_more(self) -> None:
+        """Say in the frame whether there is more below, beside the id of the card."""
+        pane = self.query_one("#details")
+        more = "▼ more below: PgDn  " if pane.scroll_y < pane.max_scroll_y else ""
+        self.query_one(".dialog").border_subtitle = Content.assemble((more, "$wants"), self._card.id)
 
     def _read_again(self) -> None:
         def read(engine: Engine) -> tuple[Card, Evidence]:

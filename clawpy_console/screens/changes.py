@@ -86,14 +86,18 @@ class Changes(Vertical):
         return diff.file_parts(self.view.files, self.view.marked)
 
     def landing_problem(self, change: ChangeSet) -> str:
-        """Why `change` cannot be landed yet, "" when it can: without its marks, all of it would land."""
+        """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem until `accept_lost_marks`: all of
+        it would land without them."""
         if not self.view.files or self._diff_key[0] != change.id:
             return "The diff is not read yet. Try again in a moment."
         if change.id in self._lost_marks:
-            self._lost_marks.remove(change.id)
             lands = "what is still marked" if self.view.marked else "all of it"
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
+
+    def accept_lost_marks(self, change: ChangeSet) -> None:
+        """The operator was told that marks of `change` are lost."""
+        self._lost_marks.discard(change.id)
 
     def take_marks(self) -> set[diff.Mark]:
         """Remove the marks, because what is marked is being landed. Returns them, for `put_back`."""

@@ -245,9 +245,7 @@ class HierarchyScreen(AgentActions):
 
     def _go_to_detail(self) -> None:
         """Go to the first pane of the tab."""
-        for pane in ("block", "story") if self.tab == "guidance" else ("items", "story"):
-            if self.query_one(f"#{pane}").display and self.go_to(pane):
-                return
+        self.go_to_first(("block", "story") if self.tab == "guidance" else ("items", "story"))
 
     def action_show_tab(self, name: str) -> None:
         """Show the tab `name`."""

@@ -203,11 +203,6 @@ class ReplyLine(Input):
         self.add_class("-shown")
         self.screen.set_focus(self)  # at once: the next key is text
 
-    def on_blur(self) -> None:
-        """Hide when another pane has the focus, and keep what was written; not when the terminal lost it."""
-        if self.app.app_focus:
-            self.remove_class("-shown")
-
     def action_close(self) -> None:
         self.remove_class("-shown")
         self.post_message(self.Closed())
@@ -276,6 +271,12 @@ class SessionActions(ConsoleScreen):
             placeholder=placeholder,
             text=text,
         )
+
+    def on_descendant_focus(self) -> None:
+        """Hide the line when another pane has the focus, and keep what was written in it."""
+        super().on_descendant_focus()
+        for line in self.query(ReplyLine):
+            line.set_class(line.has_focus, "-shown")
 
     @on(ReplyLine.Closed)
     def _reply_closed(self) -> None:

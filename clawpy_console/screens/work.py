@@ -293,6 +293,7 @@ class WorkScreen(SessionActions):
             return
         if problem := changes.landing_problem(change):
             self.app.show_toast(problem, "warning")
+            changes.accept_lost_marks(change)
             return
         parts, marks = changes.parts, changes.take_marks()
 

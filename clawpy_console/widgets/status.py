@@ -41,8 +41,8 @@ HOLD_HEADINGS = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲
 
 STOP_TEXT = "F12 stop"
 
-MIN_PLACE_CELLS = 8
-"""Cells of the name of the workspace for which the tabs make room."""
+MAX_PLACE_CELLS = 16
+"""Cells of the name of the workspace for which the tabs make room: a repository and a branch such as `main*`."""
 
 
 class Frame(Widget):
@@ -75,7 +75,7 @@ class Frame(Widget):
         is_stopped = hold is not None and hold.word == "stop"
 
         def draw_state(width: int) -> list[Content]:
-            tabs = screen_tabs(self._screen_name, shown, width - min(cell_len(place), MIN_PLACE_CELLS) - 2)
+            tabs = screen_tabs(self._screen_name, shown, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
             right = crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
             line = state_line(state, now, app.opening, width, key if is_stopped else "")
@@ -92,21 +92,21 @@ class Frame(Widget):
 
 def screen_tabs(current: str, shown: Collection[str], width: int) -> Content:
     """The tabs of the screens `shown` in the longest form that fits `width`: after the program's name, without it,
-    closer together, or by key alone."""
-    name = Content.assemble(("clawpy", "bold $accent"), "  ")
-    wide = _tabs(current, shown, "  ", with_labels=True)
-    tight = _tabs(current, shown, " ", with_labels=True)
-    forms = (name + wide, wide, tight, _tabs(current, shown, "  ", with_labels=False))
+    closer together, or with the last ones by key alone."""
+    wide = _tabs(current, shown, "  ", labelled=len(SCREENS))
+    tight = (_tabs(current, shown, " ", labelled=count) for count in range(len(SCREENS), -1, -1))
+    forms = (Content.assemble(("clawpy", "bold $accent"), "  ", wide), wide, *tight)
     return next((form for form in forms if form.cell_length <= width), Content(""))
 
 
-def _tabs(current: str, shown: Collection[str], gap: str, *, with_labels: bool) -> Content:
+def _tabs(current: str, shown: Collection[str], gap: str, *, labelled: int) -> Content:
+    """The tabs; only the present one and the first `labelled` of all screens have their label."""
     return Content(gap).join(
         Content.styled(
-            f"{key} {label}" if mode == current or with_labels else key,
+            f"{key} {label}" if mode == current or number < labelled else key,
             f"{'bold $ink underline' if mode == current else '$grey'} @click=app.go('{mode}')",
         )
-        for mode, key, label in SCREENS
+        for number, (mode, key, label) in enumerate(SCREENS)
         if mode in shown
     )
 

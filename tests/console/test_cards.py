@@ -285,6 +285,11 @@ async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, bet
         await go_on(pilot, "4", on_screen("memory"), never_called("explain"))
 
 
+async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
+    more = ("enter", sees("▼ more below: PgDn"), *["pagedown"] * 9, hides("▼ more below"))
+    await play(console, *more, size=(80, 24))
+
+
 async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
     async with running(console, size=(120, 60)) as pilot:
         card = stack(console).front

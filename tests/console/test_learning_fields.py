@@ -10,7 +10,6 @@ import pytest
 
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
-from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.screens.learning_rows import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
@@ -55,7 +54,7 @@ def recorded(record: LearningRecord, port: Adaptation) -> dict[str, Any]:
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
 def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, width: int) -> None:
-    fields = [field for id in port.all for field in candidate_fields.candidate_fields(document(port.view(id)), NOW)]
+    fields = [field for id in port.all for field in learning_fields.candidate_fields(document(port.view(id)), NOW)]
     fields += [
         field for id in learnings.all for field in learning_fields.learning_fields(document(learnings.view(id)), NOW)
     ]
@@ -77,7 +76,7 @@ def test_only_what_is_near_to_a_change_is_shown() -> None:
 def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
     said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
     item = recorded(dataclasses.replace(RECORDS[0], details=said), port)
-    told = text(candidate_fields.record_fields(item, NOW))
+    told = text(learning_fields.record_fields(item, NOW))
     assert_contains(
         told,
         f"failed_tdd/{TEST}: 82 of 100",
@@ -89,7 +88,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptati
 def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(port.view(STOCK.id), lift=value)
-        return text(candidate_fields.lift_fields(document(view)["lift"]))
+        return text(learning_fields.lift_fields(document(view)["lift"]))
 
     assert "31 of 38 runs went well, 82%" in lift(LIFT)
     assert "+32 points, 80 % interval +2 to +58" in lift(LIFT)

@@ -142,6 +142,16 @@ async def test_toasts_cover_nothing_of_a_small_screen(
         assert not [item for item, region in seen.items() for toast in toasts if region.overlaps(toast)]
 
 
+@pytest.mark.parametrize("size", [(100, 40), (120, 40), (159, 50), (160, 50), (200, 60)])
+async def test_a_toast_covers_no_card(console: ConsoleApp, size: tuple[int, int]) -> None:
+    async with running(console, size=size, notifications=True) as pilot:
+        console.show_toast("something is wrong, in more words than fit one line of a toast that is as narrow as this")
+        await go_on(pilot, sees("something is wrong"))
+        toasts = [toast.region for toast in console.screen.query("Toast")]
+        assert toasts
+        assert not [toast for toast in toasts if toast.overlaps(console.screen.query_one("#stack").region)]
+
+
 async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
     """Not what they said when the card was made."""
     said = "first days: 7 of 10 decisions made"

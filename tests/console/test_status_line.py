@@ -95,8 +95,10 @@ def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() 
     assert len(said) <= 80
 
 
-async def test_the_workspace_is_named_beside_all_seven_screens_on_a_narrow_terminal(console: ConsoleApp) -> None:
-    async with running(console, *"34567", size=(80, 24)):
+@pytest.mark.parametrize("keys", ["34567", "3456"], ids=["seven_screens", "six_screens"])
+async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(console: ConsoleApp, keys: str) -> None:
+    async with running(console, *keys, size=(80, 24)):
         first = screen_text(console).split("\n")[0]
-        assert all(f"{key} {label}" in first for _, key, label in SCREENS)
-        assert "shop" in first
+        assert "shop  main*" in first
+        assert all(key in first for key in f"12{keys}")
+        assert all(f"{key} {label}" in first for _, key, label in SCREENS[:5])

@@ -22,7 +22,6 @@ from clawpy_console.cli.printing.style import (
 )
 from clawpy_console.fields import Field
 from clawpy_console.fields import agent as agent_fields
-from clawpy_console.fields import learning as candidate_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
 
@@ -329,13 +328,13 @@ def candidates(document: Document) -> Lines:
 def _records(records: list[Document]) -> Lines:
     now = datetime.now(UTC)
     for record in records:
-        yield from field_lines(candidate_fields.record_fields(record, now))
+        yield from field_lines(learning_fields.record_fields(record, now))
 
 
 def _whole(document: Document) -> Lines:
-    _, *fields = candidate_fields.candidate_fields(document, datetime.now(UTC))
+    _, *fields = learning_fields.candidate_fields(document, datetime.now(UTC))
     yield from field_lines(fields)
-    for name, title in candidate_fields.EVIDENCE.items():
+    for name, title in learning_fields.EVIDENCE.items():
         if records := [each for each in document["records"] if each["id"] in document["candidate"][name]]:
             yield from ("", bold(title), *_records(records))
 
@@ -344,9 +343,9 @@ def _list(document: Document) -> Lines:
     """Those that need your decision first."""
     for proposal in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
         yield _candidate_head(proposal)
-        scope = candidate_fields.candidate_scope_words(proposal)
+        scope = learning_fields.candidate_scope_words(proposal)
         yield "    " + dim(
-            f"{candidate_fields.TYPES[proposal['type']][1]}, for {scope}; {candidate_fields.evidence_words(proposal)}"
+            f"{learning_fields.TYPES[proposal['type']][1]}, for {scope}; {learning_fields.evidence_words(proposal)}"
         )
     if not document["candidates"]:
         records = document["records"]
@@ -361,7 +360,7 @@ def _list(document: Document) -> Lines:
 
 
 def _candidate_head(proposal: Document) -> str:
-    sign, tone, text = candidate_fields.CANDIDATE_STATUS[proposal["status"]]
+    sign, tone, text = learning_fields.CANDIDATE_STATUS[proposal["status"]]
     return (
         f"{bold(proposal['id'])}  {paint(tone, f'{sign} {text}')}  score {proposal['score']:.0f}  {proposal['title']}"
     )
