@@ -33,7 +33,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "the_key_of_a_mute_ends_it_and_escape_none": (
         muted(SUBJECT, KIND), choose("Muted cards"), sees("which should appear again?"), "escape", CLOSED,
-        never_called("unmute"), choose("Muted cards"), "b", called("lift", "mute_2"),
+        never_called("unmute"), choose("Muted cards"), "b", called("unmute", "mute_2"),
         sees("Unmuted: all cards “Lint of what changed”, everywhere"),
     ),
     "mutes_beyond_the_last_key_are_counted": (
