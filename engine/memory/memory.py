@@ -61,14 +61,16 @@ class MemoryService:
         running: Callable[[], frozenset[str]] = frozenset,
         meaning: bool = True,
         server: Callable[[], ChromaServer | None] = lambda: None,
+        embedder: Embedder | None = None,
     ) -> None:
-        """`folder` is the index's, unless a `server` holds it; `endpoint` where a provider's embeddings are asked for;
-        `running` are the sessions that are not over. Without `meaning` no vectors are made, and words alone find."""
+        """`folder` is the index's, unless a `server` holds it; `endpoint` says where a provider is asked for
+        embeddings; `running` are the sessions that are not over. Without `meaning` no vectors are made, and words alone
+        find. `embedder` takes the place of the one that the settings name."""
         self.database = database
         self._settings = settings
         self.clock = clock
         self._running = running
-        self._override: Embedder | None = None
+        self._given_embedder = embedder
         self._is_started = False
         self._helper = Helper()
         self._local = LocalEmbedder(self._helper)
@@ -157,11 +159,6 @@ class MemoryService:
         memory = self.store.get(id)
         return memory if memory is not None and memory.layer is layer else None
 
-    def use(self, embedder: Embedder | None) -> None:
-        """Make vectors with `embedder` from now on, whatever the settings say; None is the settings' one again."""
-        self._override = embedder
-        self.start()
-
     # -- life
 
     def start(self) -> None:
@@ -187,8 +184,8 @@ class MemoryService:
         self.index.close()
 
     def _embedder(self) -> Embedder:
-        if self._override is not None:
-            return self._override
+        if self._given_embedder is not None:
+            return self._given_embedder
         name = self._settings.current.memory.embedder
         if not name:
             return self._local

@@ -23,8 +23,9 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import SettingChanged
 from engine.memory import vectors
-from engine.memory.embedding import Embedding, LocalEmbedder, MiniLM, unit
+from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
+from engine.memory.helper_main import MiniLM
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
@@ -81,8 +82,10 @@ def conversation(
     ]
 
 
-def open_memory(database: Database, clock: FakeClock, folder: Path) -> MemoryService:
-    return MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder)
+def open_memory(
+    database: Database, clock: FakeClock, folder: Path, embedder: LocalEmbedder | None = None
+) -> MemoryService:
+    return MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder, embedder=embedder)
 
 
 def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, tmp_path: Path) -> None:
@@ -160,10 +163,10 @@ class Generated(LocalEmbedder):
 def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     import chromadb
 
-    memory = open_memory(database, clock, tmp_path / "chroma")
     helper = Helper()
+    memory = open_memory(database, clock, tmp_path / "chroma", Generated(helper))
+    memory.start()
     try:
-        memory.use(Generated(helper))
         turns = conversation(MEMORIES)
         for at in range(0, MEMORIES, 500):
             memory.remember(turns[at : at + 500])

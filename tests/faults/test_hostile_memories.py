@@ -25,10 +25,10 @@ from engine.memory import vectors
 from engine.memory.embedding import Embedding
 from engine.memory.memory import BLOCK, MemoryService, RecallPromptPart
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
-from tests.memory.conftest import Making
+from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
-from tests.memory.test_index import until
 from tests.memory.test_recall import PIECES
+from tests.support.helpers import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
 LONG_ONES = 50
@@ -96,7 +96,7 @@ class MemoryPeak:
 
 
 @pytest.mark.faults
-def test_hostile_memories(make_memory: Making) -> None:
+def test_hostile_memories(make_memory: MakeMemory) -> None:
     chance = random.Random(4)
     embedder = RandomEmbedder()
     memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_hostile_memories(make_memory: Making) -> None:
             assert memory.remember(some).new == len(some)
             acknowledged.append(time.perf_counter() - began)
         began = time.perf_counter()
-        until(lambda: memory.settle(10), 1800)
+        wait_until(lambda: memory.settle(10), 1800)
         settled = time.perf_counter() - began
         fixed_settings = FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000)))
         part = RecallPromptPart(memory, fixed_settings)
@@ -158,7 +158,7 @@ def prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[s
     return [row.text for row in rows if row is not None]
 
 
-def test_what_is_too_long_is_refused_with_a_reason(make_memory: Making) -> None:
+def test_what_is_too_long_is_refused_with_a_reason(make_memory: MakeMemory) -> None:
     memory = make_memory()
     with pytest.raises(Refusal, match="too many for one memory") as refused:
         memory.remember([NewMemory("x" * (1024 * 1024 + 1))])

@@ -19,7 +19,7 @@ import pytest
 from engine.memory import vectors as dense
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
-from tests.memory.conftest import Making, WordVectors
+from tests.memory.conftest import MakeMemory, WordVectors
 from tests.memory.conftest import make_memory as make_memory
 
 MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "2000"))
@@ -65,7 +65,7 @@ def open_twice(folder: Path) -> None:
 
 
 @pytest.fixture
-def open_many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
+def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
     monkeypatch.setattr(dense, "MAX_EXACT", 10)
     monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
 

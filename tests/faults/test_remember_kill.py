@@ -44,8 +44,10 @@ def open_memory(folder: Path) -> tuple[MemoryService, Database]:
     """A memory in `folder`, with vectors that are quickly made."""
     clock = SystemClock()
     database = Database(folder / "clawpy.db", clock=clock, bus=EventBus())
-    memory = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
-    memory.use(WordVectors())
+    memory = MemoryService(
+        database, settings=FixedSettings(), clock=clock, folder=folder / "chroma", embedder=WordVectors()
+    )
+    memory.start()
     return memory, database
 
 

@@ -1,10 +1,11 @@
-"""A memory port over a real database, with the real helper process; and one whose embedder is a stand-in."""
+"""A memory service over a real database, with the real helper process or with vectors of words."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -18,55 +19,51 @@ from engine.storage.database import Database
 
 
 class WordVectors:
-    """Texts with the same words are near: a fixed random direction for each word, added up."""
+    """An embedder for which texts with the same words are near: the sum of a fixed random direction for each word."""
 
-    name = "words"
-
-    def __init__(self, dimensions: int = 32) -> None:
+    def __init__(self, dimensions: int = 32, name: str = "words") -> None:
         self.dimensions = dimensions
-        self.texts: list[str] = []
+        self.name = name
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        self.texts += texts
         return [Embedding(unit(self._sum(text))) for text in texts]
 
     def _sum(self, text: str) -> list[float]:
         total = [1e-6] * self.dimensions
         for word in text.lower().split():
             chance = random.Random(hashlib.sha256(word.encode(errors="replace")).digest())
-            total = [one + chance.gauss(0, 1) for one in total]
+            total = [value + chance.gauss(0, 1) for value in total]
         return total
 
 
-Making = Callable[..., MemoryService]
+MakeMemory = Callable[..., MemoryService]
 
 
 @pytest.fixture
-def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[Making]:
-    """A port over the test's database; with `embedder` that one makes its vectors."""
-    made: list[MemoryService] = []
+def make_memory(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeMemory]:
+    """Makes services over the test's database; with an `embedder` the service is started."""
+    with ExitStack() as stack:
 
-    def make(*, embedder: WordVectors | None = None, running: frozenset[str] = frozenset()) -> MemoryService:
-        port = MemoryService(
-            database,
-            settings=FixedSettings(),
-            clock=clock,
-            folder=tmp_path / "chroma",
-            running=lambda: running,
-        )
-        if embedder is not None:
-            port.use(embedder)
-        made.append(port)
-        return port
+        def make(*, embedder: WordVectors | None = None, running: frozenset[str] = frozenset()) -> MemoryService:
+            memory = MemoryService(
+                database,
+                settings=FixedSettings(),
+                clock=clock,
+                folder=tmp_path / "chroma",
+                running=lambda: running,
+                embedder=embedder,
+            )
+            stack.enter_context(closing(memory))
+            if embedder is not None:
+                memory.start()
+            return memory
 
-    yield make
-    for port in made:
-        port.close()
+        yield make
 
 
 @pytest.fixture
-def memory(make_memory: Making) -> MemoryService:
-    """A port whose vectors are quickly made."""
+def memory(make_memory: MakeMemory) -> MemoryService:
+    """A service whose vectors are quickly made."""
     return make_memory(embedder=WordVectors())
 
 

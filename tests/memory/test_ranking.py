@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory import embedding
 from engine.memory.question import read_question
 from engine.memory.ranking import (
     COMPANION_DIVISOR,
@@ -191,18 +190,3 @@ def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, sess
         assert all(0 <= part.value <= 1 and part.weight >= 0 for part in one.parts)
         assert one.score == pytest.approx(sum(part.value * part.weight for part in one.parts))
         assert -1e-6 <= one.score <= 1 + 1e-6
-
-
-# -- token vectors
-
-
-def test_a_word_finds_itself() -> None:
-    chance = np.random.default_rng(1)
-    vectors = chance.normal(size=(5, 384)).astype(np.float32)
-    packed = embedding.pack_tokens(vectors)
-    assert len(packed) == 3 * embedding.DIMENSIONS
-    other = embedding.pack_tokens(chance.normal(size=(6, 384)).astype(np.float32))
-    average = embedding.maxsim(packed, [], [other, packed, None])
-    assert average[1] == pytest.approx(1.0, abs=0.02)
-    assert average[0] < average[1]
-    assert average[2] == 0.0

@@ -31,7 +31,7 @@ from engine.model import (
     SourceKind,
     sanitise,
 )
-from tests.memory.conftest import Making, WordVectors, turns
+from tests.memory.conftest import MakeMemory, WordVectors, turns
 
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
@@ -144,7 +144,7 @@ class NoVectors(WordVectors):
         raise NoEmbedder("the wheel is not installed")
 
 
-def test_without_an_embedder_words_find_and_it_is_said(make_memory: Making) -> None:
+def test_without_an_embedder_words_find_and_it_is_said(make_memory: MakeMemory) -> None:
     port = make_memory(embedder=NoVectors())
     port.remember(turns("We sow beans in April", "The roof leaks"))
     found = port.recall(RecallQuery("beans"))

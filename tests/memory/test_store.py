@@ -16,7 +16,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES, memory_id
 from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
 from engine.storage.database import Database
-from tests.memory.conftest import Making, WordVectors, turns
+from tests.memory.conftest import MakeMemory, WordVectors, turns
 
 
 def texts(memory: MemoryService, words: str = "") -> list[str]:
@@ -45,7 +45,7 @@ def test_an_own_id_is_kept_and_tells_two_equal_texts_apart(memory: MemoryService
     assert found.ref == "D1:2"
 
 
-def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: Making, clock: FakeClock) -> None:
+def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: MakeMemory, clock: FakeClock) -> None:
     memory = make_memory(embedder=WordVectors(), running=frozenset({"running"}))
     memory.remember(
         [

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from keyring.backend import KeyringBackend
 
+from engine.model import Refusal
+
 # What tests need of the world outside: registries that answer, programs that are installed.
 
 
@@ -50,6 +52,18 @@ def assert_contains(text: str, *wanted: str) -> None:
     """Check that `text` contains each of the `wanted` parts."""
     missing = [part for part in wanted if part not in text]
     assert missing == [], text
+
+
+# Refusals.
+
+
+def refused(code: str, action: Callable[[], object]) -> Refusal:
+    """The refusal of an action: it has this code, and says how to go on."""
+    with pytest.raises(Refusal) as caught:
+        action()
+    assert caught.value.code == code
+    assert caught.value.fix
+    return caught.value
 
 
 # Waits for what real processes, threads and servers do.

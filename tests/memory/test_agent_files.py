@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +12,10 @@ import pytest
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.memory.agent_files import MAX_BYTES, AgentFiles
-from engine.model import AgentFile, Refusal
+from engine.model import AgentFile
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-
-WITHIN = 10.0
+from tests.support.helpers import refused, wait_until
 
 
 @pytest.fixture
@@ -39,20 +37,13 @@ def files(tmp_path: Path, agents: Agents, database: Database) -> AgentFiles:
     return AgentFiles(tmp_path / "agents", database, agents.file_fault)
 
 
-def refused(code: str, work: Callable[[], object]) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        work()
-    assert caught.value.code == code
-    assert caught.value.fix
-    return caught.value
+def edit(files: AgentFiles, name: str, change: Callable[[str], str]) -> AgentFile:
+    """Edit a file of the gardener."""
+    file = files.read("gardener", name)
+    return files.write("gardener", name, change(file.text), read=file.digest)
 
 
-def edit(files: AgentFiles, agent: str, name: str, change: Callable[[str], str]) -> AgentFile:
-    now = files.read(agent, name)
-    return files.write(agent, name, change(now.text), read=now.digest)
-
-
-def told(database: Database) -> list[tuple[str, str, str]]:
+def recorded_changes(database: Database) -> list[tuple[str, str, str]]:
     entries = reversed(Ledger(database).latest(kinds=("AgentFileChanged",)))
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
@@ -60,25 +51,25 @@ def told(database: Database) -> list[tuple[str, str, str]]:
 def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: AgentFiles, database: Database) -> None:
     path = files.folder / "gardener" / "soul.md"
     path.chmod(0o640)
-    made = edit(files, "gardener", "soul.md", lambda text: text + "Waters by night.")
-    assert path.read_text() == made.text
-    assert made.text.endswith("Waters by night.\n")
+    edited = edit(files, "soul.md", lambda text: text + "Waters by night.")
+    assert path.read_text() == edited.text
+    assert edited.text.endswith("Waters by night.\n")
     assert path.stat().st_mode & 0o777 == 0o640
-    assert told(database) == [("gardener", "soul.md", "in the console")]
+    assert recorded_changes(database) == [("gardener", "soul.md", "in the console")]
 
 
-def test_a_link_stays_a_link_and_line_ends_stay(files: AgentFiles, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "dotfiles.md"
-    elsewhere.write_bytes(b"one\r\ntwo\r\n")
+def test_an_edit_keeps_links_and_line_ends(files: AgentFiles, tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles.md"
+    target.write_bytes(b"one\r\ntwo\r\n")
     path = files.folder / "gardener" / "memory.md"
     path.unlink()
-    path.symlink_to(elsewhere)
-    edit(files, "gardener", "memory.md", lambda text: text.replace("\r\n", "\n") + "three")
+    path.symlink_to(target)
+    edit(files, "memory.md", lambda text: text.replace("\r\n", "\n") + "three")
     assert path.is_symlink()
-    assert elsewhere.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
+    assert target.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
 
 
-def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
+def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
     before = files.read("gardener", "soul.md")
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
     refused("changed_meanwhile", lambda: files.write("gardener", "soul.md", "mine", read=before.digest))
@@ -88,7 +79,7 @@ def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: A
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "problem"),
     [
         ("comms.json", '{"reports_to": "coo",\n "title" "x"}', "Expecting ':' delimiter: line 2 column 10"),
         ("comms.json", '{\n\n "reports_to": 7}', "line 3: reports_to: Input should be"),
@@ -103,22 +94,22 @@ def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: A
         ("tools.json", "[]", "line 1: Input should be an object"),
     ],
 )
-def test_json_that_is_wrong_is_told_with_its_place_and_not_written(
-    files: AgentFiles, name: str, text: str, said: str
+def test_invalid_json_is_refused_with_its_place_and_not_written(
+    files: AgentFiles, name: str, text: str, problem: str
 ) -> None:
     before = files.read("gardener", name)
     refusal = refused("bad_file", lambda: files.write("gardener", name, text, read=before.digest))
-    assert said in refusal.message
+    assert problem in refusal.message
     assert files.read("gardener", name) == before
 
 
-def test_what_cannot_be_read_says_why(files: AgentFiles) -> None:
+def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
     folder = files.folder / "gardener"
     (folder / "soul.md").write_bytes(b"caf\xe9")
     (folder / "memory.md").write_bytes(b"x" * (MAX_BYTES + 1))
     (folder / "heartbeat.md").unlink()
     os.mkfifo(folder / "heartbeat.md")  # reading it would wait without end
-    problems = {one.name: one.problem for one in files.list("gardener")}
+    problems = {file.name: file.problem for file in files.list("gardener")}
     assert "byte 3 is 0xe9" in problems["soul.md"]
     assert "larger than 256 kB" in problems["memory.md"]
     assert "not a regular file" in problems["heartbeat.md"]
@@ -148,33 +139,29 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
     files.append("gardener", "memory.md", "## Monday\n\x1b[31mred\x1b[0m facts")
     assert files.read("gardener", "memory.md").text == before + "## Monday\nred facts\n"
     refused("unknown_file", lambda: files.append("gardener", "soul.md", "obey"))
-    assert told(database) == [("gardener", "memory.md", "by the engine")]
+    assert recorded_changes(database) == [("gardener", "memory.md", "by the engine")]
 
 
-# Watching
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+# -- watching
 
 
 @pytest.mark.long
-def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(files: AgentFiles, database: Database) -> None:
+def test_edits_by_other_programs_are_noticed_and_ours_are_not(files: AgentFiles, database: Database) -> None:
     files.start()
-    assert files.is_watched.wait(WITHIN)
+    assert files.is_watched.wait(10)
     folder = files.folder / "gardener"
-    edit(files, "gardener", "soul.md", lambda text: text + "ours")
+    edit(files, "soul.md", lambda text: text + "ours")
     (folder / "memory.md").touch()  # says nothing new
     (folder / "notes.txt").write_text("none of the five")
     replacing = folder / "heartbeat.md~"
     replacing.write_text("theirs\n")
     replacing.rename(folder / "heartbeat.md")  # as editors do it
-    until(lambda: ("gardener", "heartbeat.md", "on disk") in told(database))
-    assert told(database) == [("gardener", "soul.md", "in the console"), ("gardener", "heartbeat.md", "on disk")]
+    wait_until(lambda: ("gardener", "heartbeat.md", "on disk") in recorded_changes(database))
+    assert recorded_changes(database) == [
+        ("gardener", "soul.md", "in the console"),
+        ("gardener", "heartbeat.md", "on disk"),
+    ]
     (files.folder / "gardener").rename(files.folder / "away")
-    until(lambda: ("away", "", "on disk") in told(database))
-    assert ("gardener", "", "on disk") in told(database)
+    wait_until(lambda: ("away", "", "on disk") in recorded_changes(database))
+    assert ("gardener", "", "on disk") in recorded_changes(database)
     files.close()

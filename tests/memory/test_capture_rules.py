@@ -1,0 +1,139 @@
+"""Which sentences are captured as decisions, facts and corrections, and which are not (SPEC 4.4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.memory.capture_rules import MAX_LENGTH, capture, classify, corrected_by
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        ("We decided to use SQLite for the queue.", "decision"),
+        ("I've chosen to keep the old parser.", "decision"),
+        ("Decision: the API stays on version 2.", "decision"),
+        ("From now on, migrations are written by hand.", "decision"),
+        ("We ruled out Redis because it needs a server.", "decision"),
+        ("We're going with the streaming parser.", "decision"),
+        ("It was agreed to drop Python 3.10.", "decision"),
+        ("We chose to cache it because it could save time.", "decision"),
+        ("The service listens on port 8000.", "fact"),
+        ("The settings are stored in config.toml.", "fact"),
+        ("Always run the linter before committing.", "fact"),
+        ("The owner prefers small commits.", "fact"),
+        ("Note that the tests need a database.", "fact"),
+        ("Fact: the build takes nine minutes.", "fact"),
+        ("Redis runs on the staging host only.", "fact"),
+        ("Actually, the port is 8001.", "correction"),
+        ("I was wrong about the port, it is 8001.", "correction"),
+        ("Correction: the limit is 20 requests.", "correction"),
+        ("The worker no longer uses threads.", "correction"),
+        ("Contrary to what I said, the file is written twice.", "correction"),
+    ],
+)
+def test_what_is_stated_is_captured(sentence: str, kind: str) -> None:
+    assert classify(sentence) == kind
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Should we use SQLite for the queue?",
+        "Have we decided to use SQLite for the queue?",
+        "If it is slow, we decided to use a cache.",
+        "We could go with SQLite for the queue.",
+        "Perhaps the service listens on port 8000.",
+        "I think the service uses SQLite.",
+        "We have not decided on the database yet.",
+        "We need to decide on a database for it.",
+        "Suppose the service listens on port 8000.",
+        "Let me look at how the service uses SQLite.",
+        "I'll use grep to find the parser.",
+        "Now the service uses the new parser.",
+        "The tests are currently expected to fail.",
+        'The mail says "we decided to move to Postgres" somewhere.',
+        "`the service listens on port 8000`",
+        "return the value, which must be positive;",
+        "Done, all of it.",
+        "It works well now.",
+        "The weather is nice in Rome.",
+    ],
+)
+def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str) -> None:
+    assert classify(sentence) is None
+
+
+@pytest.mark.parametrize(("length", "kind"), [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
+def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None) -> None:
+    assert MAX_LENGTH == 400
+    assert classify("The service uses ".ljust(length - 1, "x") + ".") == kind
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [("We go with a", "decision"), ("I go with a", None), ("We decided to", None)],
+    ids=["12 characters", "11 characters", "3 words"],
+)
+def test_a_sentence_has_at_least_12_characters_and_4_words(sentence: str, kind: str | None) -> None:
+    assert classify(sentence) == kind
+
+
+def test_code_quotes_and_tables_are_left_out() -> None:
+    text = """Here it is:
+
+```python
+# Decision: we keep the old parser.
+```
+
+> We decided to drop Redis.
+
+| Decision: we keep the table. |
+
+    Decision: indented code is not prose.
+
+- We decided to keep
+  the old parser for good.
+"""
+    captured = capture(list(enumerate(text.split("\n"), 1)))
+    assert [(sentence.text, sentence.line) for sentence in captured] == [
+        ("We decided to keep the old parser for good.", 13)
+    ]
+
+
+def test_a_sentence_with_a_secret_is_not_captured() -> None:
+    key = "sk-" + "a1" * 15
+    assert capture([(1, f"Note that the service uses {key} to sign in.")]) == []
+    assert capture([(1, "Note that the service uses hunter2hunter2 to sign in.")], secrets=["hunter2hunter2"]) == []
+
+
+def test_output_is_captured_only_with_a_label() -> None:
+    assert capture([(1, "The service listens on port 8000.")], output=True) == []
+    assert capture([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
+
+
+def test_tags_name_topics_and_files() -> None:
+    (sentence,) = capture([(1, "The schema is defined in engine/storage/rows.py by hand.")])
+    assert sentence.tags == ("database", "engine/storage/rows.py")
+
+
+@given(st.text())
+def test_any_text_is_read_without_harm(text: str) -> None:
+    for sentence in capture(list(enumerate(text.split("\n"), 1))):
+        assert sentence.line <= text.count("\n") + 1
+        assert len(sentence.text) <= MAX_LENGTH
+
+
+@given(st.lists(st.sampled_from(["```", "text", "", "> quote", "- item", "# head", "    code", "Decision: a b c d."])))
+def test_lines_of_sentences_are_lines_of_the_text(lines: list[str]) -> None:
+    for sentence in capture(list(enumerate(lines, 1))):
+        assert lines[sentence.line - 1].endswith("Decision: a b c d.")
+
+
+def test_a_correction_finds_the_statement_that_it_corrects() -> None:
+    earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
+    assert corrected_by("Actually, the service listens on port 8001", earlier) == "a"
+    assert corrected_by("Actually, nothing of the kind happened", earlier) == ""
+    assert corrected_by("The service listens on port 8000!", earlier) == ""  # it says the same

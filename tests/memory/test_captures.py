@@ -1,0 +1,63 @@
+"""Captures of sessions: stored with their source, once for each workspace, and remembered (SPEC 4.4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory.captures import Captures
+from engine.storage.database import Database
+from tests.memory.fake_work import FakeWork, view
+
+
+@pytest.fixture
+def work() -> FakeWork:
+    work = FakeWork()
+    work.add(
+        view(),
+        ("say", "I read the parser."),
+        ("say", "We decided to keep the old parser."),
+        ("output", "The service listens on port 9999."),
+        ("reply", "I prefer small commits with a reason."),
+        ("note", "Decision: it ran in a worktree of its own."),
+    )
+    return work
+
+
+@pytest.fixture
+def captures(database: Database, work: FakeWork) -> Captures:
+    captures = Captures(database, work, work.remember)
+    captures.capture_session("session_1")
+    return captures
+
+
+def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: FakeWork) -> None:
+    stored = captures.of_session("session_1")
+    assert [(capture.kind, capture.source) for capture in stored] == [
+        ("decision", "session_1:2"),
+        ("fact", "session_1:4"),
+        ("decision", "session_1:5"),
+    ]
+    memory = work.remembered[stored[0].id]
+    assert (memory.kind, memory.source, memory.agent) == ("decision", "session_1:2", "backend_builder")
+    assert "captured" in memory.tags
+
+
+def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: FakeWork) -> None:
+    work.add(view("session_2"), ("say", "We decided to keep the old parser!"))
+    captures.capture_session("session_2")
+    captures.capture_session("session_2")
+    (capture,) = captures.entries(words="old parser")
+    assert (capture.seen, capture.session) == (2, "session_1")
+
+
+def test_captures_are_listed_by_page_and_by_day(captures: Captures, clock: FakeClock) -> None:
+    newest = captures.entries(limit=2)
+    older = captures.entries(before=newest[-1].id)
+    assert len(newest) + len(older) == 3
+    assert captures.count() == (3, newest[0].at)
+    now, second = clock.now(), timedelta(seconds=1)
+    assert len(captures.between(now, now + second)) == 3
+    assert captures.between(now + second, now + timedelta(days=1)) == []

@@ -1,0 +1,98 @@
+"""Embedders: the local model in its process, an endpoint; and how token vectors are compared."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import numpy
+import pytest
+
+from engine.memory.embedding import (
+    TOKEN_DIMENSIONS,
+    Endpoint,
+    EndpointEmbedder,
+    LocalEmbedder,
+    NoEmbedder,
+    maxsim,
+)
+from engine.memory.helper import Helper
+from engine.memory.helper_main import pack_tokens
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalEmbedder]:
+    helper = Helper()
+    yield LocalEmbedder(helper)
+    helper.close()
+
+
+@pytest.mark.long
+def test_the_local_model_embeds_meaning_and_each_text_by_itself(local: LocalEmbedder) -> None:
+    texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
+    together = local.embed(texts * 4, keep=[0] * 12)
+    alone = [local.embed([text], now=True)[0] for text in texts]
+    assert [embedding.vector for embedding in together[:3]] == [embedding.vector for embedding in alone]
+    cat, kitten, tax = (embedding.array for embedding in alone)
+    assert float(cat @ cat) == pytest.approx(1, abs=1e-5)
+    assert float(cat @ kitten) > float(cat @ tax) + 0.2
+    assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
+
+
+class EmbeddingHandler(BaseHTTPRequestHandler):
+    """Answers in reverse order, with the length of each text; knows one model."""
+
+    requests: list[dict[str, Any]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
+        rows = [{"index": n, "embedding": [float(len(text)), 1.0, 0.0]} for n, text in enumerate(body["input"])]
+        data = json.dumps({"data": rows[::-1]}).encode()
+        self.send_response(200 if body["model"] == "small" else 404)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = HTTPServer(("127.0.0.1", 0), EmbeddingHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "k1")
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.long
+def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint) -> None:
+    embeddings = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
+    short, long = (embedding.array for embedding in embeddings)
+    assert [float(short @ short), float(long @ long)] == pytest.approx([1, 1])
+    assert float(short[0] / short[1]) == pytest.approx(3)
+    request = EmbeddingHandler.requests[-1]
+    assert (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer k1", "small")
+
+
+@pytest.mark.long
+def test_an_endpoint_that_cannot_be_used_says_why(endpoint: Endpoint) -> None:
+    with pytest.raises(NoEmbedder, match="404"):
+        EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
+    with pytest.raises(NoEmbedder, match="clawpy key set mine"):
+        EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
+
+
+def test_words_are_nearest_to_themselves() -> None:
+    chance = numpy.random.default_rng(1)
+    question, text = (pack_tokens(chance.normal(size=(rows, 384)).astype(numpy.float32)) for rows in (3, 4))
+    assert len(question) == 3 * TOKEN_DIMENSIONS
+    scores = maxsim(question, [], [text, question, None])
+    assert scores[1] == pytest.approx(1.0, abs=0.02)
+    assert scores[0] < scores[1]
+    assert scores[2] == 0.0

@@ -1,0 +1,156 @@
+"""Transcripts of other agents: read once, line by line, and only those that are not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.engine import Engine, open_engine
+from engine.home import Home
+from engine.memory.transcript_import import Importer
+from engine.model import RETENTION_BY_KIND, Retention
+from engine.model.agent_turns import MAX_LINE_BYTES, read_turn
+from engine.services import Overrides
+from engine.storage.database import Database
+from engine.wiring.acting import last_heard
+from engine.wiring.prediction import last_sign
+from tests.conftest import MONDAY_MORNING, Repository
+from tests.memory.fake_work import FakeWork
+
+SECRET = "sk-" + "a1" * 15
+
+
+def json_line(**fields: Any) -> str:
+    return json.dumps(fields) + "\n"
+
+
+def claude_line(number: int, speaker: str, text: str, **more: Any) -> str:
+    """A turn as Claude Code writes it."""
+    message = {"role": speaker, "content": [{"type": "text", "text": text}]}
+    fields = {"type": speaker, "uuid": f"u{number}", "sessionId": "s1", "cwd": "/home/me/shop", "message": message}
+    return json_line(**fields | {"timestamp": "2026-01-05T09:30:00Z"} | more)
+
+
+CODEX_TURN = json_line(
+    timestamp="2026-01-05T09:30:00Z",
+    type="response_item",
+    payload={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
+)
+
+
+def make_importer(
+    database: Database,
+    work: FakeWork,
+    folders: Sequence[Path],
+    *,
+    ours: Callable[[str], bool] = lambda folder: False,
+    report: Callable[[str, str], None] = lambda where, problems: None,
+) -> Importer:
+    return Importer(
+        database, work.remember, lambda: list(map(str, folders)), workspace_of=lambda folder: folder, ours=ours,
+        secrets=tuple, report=report,
+    )  # fmt: skip
+
+
+def test_turns_are_imported_once_and_bad_lines_are_named(tmp_path: Path, database: Database) -> None:
+    file = tmp_path / "projects/shop/s1.jsonl"
+    file.parent.mkdir(parents=True)
+    tool_call = {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash", "input": {}}]}
+    file.write_text(
+        claude_line(1, "user", "Fix the parser")
+        + "{broken\n"
+        + claude_line(2, "assistant", "x", message=tool_call)
+        + json_line(type="summary", summary="x")
+        + claude_line(3, "assistant", f"The key is {SECRET}")
+        + claude_line(4, "user", "half a li")[:-1]
+    )
+    work, reports = FakeWork(), list[str]()
+    folders = [tmp_path / "projects", tmp_path / "none"]
+    importer = make_importer(database, work, folders, report=lambda where, problems: reports.append(problems))
+    assert importer.run() == 2
+    assert "s1.jsonl line 2: not JSON" in reports[0]
+    assert "is not a folder" in reports[0]
+    turn = work.remembered["claude-code:s1:u1"]
+    assert (turn.speaker, turn.session, turn.workspace) == ("user", "claude-code:s1", "/home/me/shop")
+    assert turn.source.endswith("s1.jsonl:1")
+    assert (turn.retention, RETENTION_BY_KIND[turn.kind]) == (None, Retention.MONTH)
+    assert SECRET not in work.remembered["claude-code:s1:u3"].text
+    times = work.times
+    assert importer.run() == 0
+    assert work.times == times
+    file.write_text(file.read_text() + "\n" + claude_line(5, "user", "and then?"))
+    assert importer.run() == 2
+
+
+def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
+    tmp_path: Path, database: Database
+) -> None:
+    (tmp_path / "ours.jsonl").write_text(claude_line(1, "user", "Do it", cwd="/ours/ses_1"))
+    file, head = tmp_path / "rollout-1.jsonl", json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
+    file.write_text(head)
+    work = FakeWork()
+    importer = make_importer(database, work, [tmp_path], ours=lambda folder: folder.startswith("/ours"))
+    assert importer.run() == 0
+    file.write_text(head + CODEX_TURN)
+    assert importer.run() == 1
+    assert [turn.workspace for turn in work.remembered.values()] == ["/home/me/shop"]
+
+
+def test_a_line_of_codex_is_read() -> None:
+    turn = read_turn(CODEX_TURN.encode(), "rollout-1")
+    assert turn is not None
+    assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
+    ids=["list", "no JSON", "too long", "no message", "text"],
+)
+def test_a_malformed_line_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_turn(line, "s")
+
+
+# -- in a whole engine
+
+
+@pytest.fixture
+def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
+    engine = open_engine(
+        Home.locate(tmp_path / "home"),
+        workspaces=[str(repository.path)],
+        clock=FakeClock(MONDAY_MORNING),
+        start_schedule=False,
+        overrides=Overrides(throw_away=True, deaf=True),
+    )
+    yield engine
+    engine.close()
+
+
+def test_transcripts_that_cannot_be_read_are_reported_once(engine: Engine, tmp_path: Path) -> None:
+    engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
+    for _ in range(2):
+        engine.importer.run()
+    faults = [entry.payload["message"] for entry in engine.ledger.latest(50, kinds=("FaultReported",))]
+    assert faults == [f"{tmp_path / 'none'} is not a folder"]
+
+
+def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
+    engine: Engine, repository: Repository, tmp_path: Path
+) -> None:
+    file, at = tmp_path / "projects/s1.jsonl", MONDAY_MORNING - timedelta(minutes=3)
+    file.parent.mkdir()
+    file.write_text(claude_line(1, "user", "hello", cwd="/elsewhere"))
+    os.utime(file, (at.timestamp(), at.timestamp()))
+    before = last_heard(engine)
+    engine.settings.set("memory.transcripts", [str(file.parent)])
+    assert last_heard(engine) == at != before
+    assert last_sign(engine, [str(repository.path)]) == before
