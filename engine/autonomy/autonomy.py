@@ -305,7 +305,7 @@ class Autonomy:
     def _facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
-        killed = self._holds.ask(by_operator=True)
+        killed = self._holds.current_verdict(by_operator=True)
         pause = next((hold for hold in holds if hold.word == "pause"), None)
         return Facts(
             enabled=killed.verdict is Verdict.ALLOW or killed.rule == "month",
@@ -313,7 +313,7 @@ class Autonomy:
             autonomous=settings.autonomous_mode_enabled,
             silence=self._confirmed_silence(),
             threshold=self._threshold(),
-            resumed=self._holds.lifted_by_hand(),
+            resumed=self._holds.was_lifted_by_operator(),
             paused_for_cost=pause is not None and pause.reason.startswith("cost"),
         )
 

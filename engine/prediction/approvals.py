@@ -304,7 +304,7 @@ class Approvals:
         row = load_card(tx.session, card_id)
         status_after(row, Move.APPROVE, tx.now)
         trigger = self._trigger(tx.session, row, assignment, info, request)
-        ruling = self._store.safety.pipeline.rule(tx, trigger)
+        ruling = self._store.safety.pipeline.decide(tx, trigger)
         changed = assignment.digest != row.assignment.digest
         if changed:
             # Also if it is blocked, so that the card shows the verdicts on its own work.

@@ -1,8 +1,9 @@
-"""Costs (SPEC 3.4): the caps and their windows, and the ledger of what is reserved and what was spent, for triggers and
-for every other paid call.
+"""The cost rail (SPEC 3.4): caps for an hour, a day and a month, and what is reserved and was spent under them.
 
-A reservation is made in the transaction that decided, so concurrent triggers never pass a cap together. It counts in
-every window until it is settled with the real price, which then counts from the moment it was settled, or released.
+Money is in micro-dollars. The hour slides; day and month begin at local midnight. A price is reserved in the
+transaction that decided, so concurrent triggers never pass a cap together. A reservation counts in every window until
+it is released, or settled with the real price, which counts from the moment it was settled. `burn` computes what the
+safety screen shows of a window (SPEC 9.1).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
@@ -35,25 +35,21 @@ from engine.model import (
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, load, load_all, select_all, utc_field
+from engine.storage.rows import Row, as_stored, ask, load, utc_field
 
-# Cost caps (SPEC 3.4): windows of time, the verdict, when to warn, and the burn rate. Pure.
-#
-# Money is in micro-dollars. The hour slides; day and month begin at local midnight. `burn` gives the
-# buckets of a window, the recent pace, and when the cap is reached (SPEC 9.1).
-
+log = logging.getLogger(__name__)
 
 RAIL = "cost"
 HOUR = timedelta(hours=1)
-
-
 AGENT_BUDGET = "agent-budget"
 """The rule for an agent's own daily budget."""
+RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
+_WARNED_DAY = "safety.day_cap_notified"
 
 
 @frozen
 class Windows:
-    """The beginnings of the three windows in UTC, which belong to the windows."""
+    """The instants (UTC) at which the three windows begin, included."""
 
     hour: datetime
     day: datetime
@@ -81,31 +77,24 @@ class AgentBudget:
 
 
 def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerdict:
-    """Whether `estimate` more may be spent. Reaching a cap exactly is allowed, passing it is not.
+    """Whether `estimate` more may be spent. A cap may be reached exactly, but not passed.
 
     Rules in order: `month` (hard stop: the caller places the hold), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
         return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {money(estimate)} is not valid", "estimate")
-    for name, used, cap, words in (
+    for window, used, cap, period in (
         ("month", spent.month, spent.month_cap, "for this month; work stays stopped until `resume month`"),
         ("day", spent.day, spent.day_cap, "for today"),
         ("hour", spent.hour, spent.hour_cap, "for the last hour; wait until earlier spending is an hour old"),
     ):
         if used + estimate > cap:
-            return RailVerdict(
-                RAIL,
-                Verdict.BLOCK,
-                f"{money(used)} + {money(estimate)} would exceed the cap of {money(cap)} {words}",
-                name,
-            )
+            reason = f"{money(used)} + {money(estimate)} would exceed the cap of {money(cap)} {period}"
+            return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
-        return RailVerdict(
-            RAIL,
-            Verdict.BLOCK,
-            f"{agent.agent} spent {money(agent.spent)} today; {money(estimate)} more exceeds its {money(agent.budget)}",
-            AGENT_BUDGET,
-        )
+        spent_today = f"{agent.agent} spent {money(agent.spent)} today"
+        reason = f"{spent_today}; {money(estimate)} more exceeds its {money(agent.budget)}"
+        return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
     return RailVerdict(RAIL, Verdict.ALLOW, f"{money(estimate)} of {money(spent.day_cap - spent.day)} left today")
 
 
@@ -115,7 +104,7 @@ def crosses_warning(before: int, after: int, cap: int) -> bool:
 
 
 def money(amount: int) -> str:
-    """Micro-dollars in words: `$0.05`, four places below a cent."""
+    """Micro-dollars as text: `$0.05`, with four places below a cent."""
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
 
 
@@ -173,12 +162,6 @@ def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
 
 def _midnight(day: date, local: datetime) -> datetime:
     return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)
-
-
-log = logging.getLogger(__name__)
-
-RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
-_WARNED_DAY = "safety.day_cap_notified"
 
 
 class CostEntry(Row, table=True):
@@ -299,13 +282,13 @@ class Costs:
         verdict = decide_cost(spent, estimate, self.budget(session, agent))
         if verdict.verdict is not Verdict.ALLOW:
             if verdict.rule == AGENT_BUDGET:  # of its own: nothing is kept of this transaction
-                self._database.submit(lambda tx: self.breached(tx, AGENT_BUDGET, agent))
+                self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
         return self._reserve(transaction, spent, purpose, estimate, agent=agent)
 
-    def hold(self, session_id: str, total: int) -> str:
-        """Have `total` micro-dollars reserved for a running session, instead of what was reserved for it; never less
-        than before. "" when the caps allow it, else which one does not, in words; nothing is changed then.
+    def raise_reservation(self, session_id: str, total: int) -> str:
+        """Raise the reservation of a running session to `total` micro-dollars; it is never lowered. Returns "", or the
+        cap that does not allow it, in words; nothing is changed then.
 
         A runner asks before each call that costs, with the most that it can come to. So what is settled in the end
         was reserved before it was spent, and settled plus reserved never pass a cap, however wrong an estimate was.
@@ -313,17 +296,16 @@ class Costs:
 
         def work(transaction: Transaction) -> str:
             session = transaction.session
-            entries = load_all(session, CostEntry, _RESERVED_FOR_SESSION, {"session": session_id})
-            if not entries:
+            entry = next(iter(_reservations(session, CostEntry.session_id == session_id)), None)
+            if entry is None:
                 return f"nothing is reserved for {session_id}"
-            entry = entries[0]
             increase = total - entry.amount_microusd
             if increase <= 0:
                 return ""
             spent = self.spent(session)
             verdict = decide_cost(spent, increase, self.budget(session, entry.agent))
             if verdict.verdict is not Verdict.ALLOW:
-                self.breached(transaction, verdict.rule, entry.agent)
+                self.handle_reached_cap(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
             entry.amount_microusd = total
             self._record_reserved(transaction, spent, increase, entry)
@@ -348,14 +330,14 @@ class Costs:
         """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
         entry = load(transaction.session, CostEntry, entry_id)
         if entry is not None and entry.state == RESERVED:
-            self._close(transaction, entry, None)
+            self._settle_or_release(transaction, entry, None)
 
     def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:
         """Give back what is reserved for a card whose session never started."""
-        for entry in self._reserved(transaction.session, prediction_id):
-            self._close(transaction, entry, None)
+        for entry in _reservations(transaction.session, CostEntry.prediction_id == prediction_id):
+            self._settle_or_release(transaction, entry, None)
 
-    def _close(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
+    def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
         """Settle with the price of a session that is over, or give the reservation back when it never started."""
         if view is None or view.started_at is None:
             entry.state, entry.amount_microusd = RELEASED, 0
@@ -364,14 +346,14 @@ class Costs:
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """A session began: its reservation is now held by it."""
-        for entry in self._reserved(transaction.session, view.prediction_id):
+        for entry in _reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
             entry.session_id = view.id
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """A session is over: settle with its real price, or release when it never started."""
-        for entry in self._reserved(transaction.session, view.prediction_id):
+        for entry in _reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
             if entry.session_id in (None, view.id):
-                self._close(transaction, entry, view)
+                self._settle_or_release(transaction, entry, view)
 
     def recover(
         self,
@@ -387,7 +369,7 @@ class Costs:
         cost what was set aside for them.
         """
         settled_count = 0
-        for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
+        for entry in _reservations(transaction.session):
             if entry.permit_id in waiting or entry.id in lasting:
                 continue  # a session the card has is of an earlier approval, which was undone
             view = session_of(entry.prediction_id) if entry.prediction_id else None
@@ -396,13 +378,13 @@ class Costs:
             if entry.prediction_id is None:
                 self._settle(transaction, entry, entry.amount_microusd)
             else:
-                self._close(transaction, entry, view)
+                self._settle_or_release(transaction, entry, view)
             settled_count += 1
         return settled_count
 
-    def breached(self, transaction: Transaction, rule: str, agent: str) -> None:
-        """A cap stopped a trigger or a session of `agent`: holds are placed, the day's notifies once a day, an agent's
-        is recorded."""
+    def handle_reached_cap(self, transaction: Transaction, rule: str, agent: str) -> None:
+        """Place the hold of the cap that stopped a trigger or a session of `agent`; warn of the day's cap once a day,
+        and record that an agent's budget is exceeded. `rule` is that of `decide_cost`."""
         spent = self.spent(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
@@ -458,9 +440,6 @@ class Costs:
             if agent.budget is not None and agent.spent > agent.budget:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 
-    def _reserved(self, session: Session, prediction_id: str) -> list[CostEntry]:
-        return load_all(session, CostEntry, _RESERVED_FOR_PREDICTION, {"prediction": prediction_id})
-
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost_windows(self._clock.local())
@@ -483,9 +462,12 @@ _PRICES = """
 """
 _RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'reserved'"
 _SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
-_RESERVED = select_all(CostEntry).where(col(CostEntry.state) == RESERVED).order_by(col(CostEntry.id))
-_RESERVED_FOR_PREDICTION = _RESERVED.where(col(CostEntry.prediction_id) == bindparam("prediction"))
-_RESERVED_FOR_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("session"))
+
+
+def _reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
+    """The entries that are reserved and meet the conditions, oldest first."""
+    query = select(CostEntry).where(CostEntry.state == RESERVED, *conditions)
+    return session.exec(query.order_by(col(CostEntry.id))).all()
 
 
 def _final_price(view: SessionView, entry: CostEntry) -> int:

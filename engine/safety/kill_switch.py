@@ -117,7 +117,7 @@ _HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 
 class KillSwitch:
-    """Answers whether anything may run, and ends running sessions when nothing may.
+    """Says whether anything may run, and ends running sessions when nothing may.
 
     `stop_sessions(reason)` ends every running session within a second. `on_change` is called after holds changed,
     possibly on the writer thread: it must be quick and not write.
@@ -148,8 +148,8 @@ class KillSwitch:
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
         with database.read() as session:
-            self._holds = _read(session)
-            self._by_hand = bool(state.get(session, _LIFTED_BY_OPERATOR, False))
+            self._holds = _read_holds(session)
+            self._lifted_by_operator = bool(state.get(session, _LIFTED_BY_OPERATOR, False))
 
     def start(self) -> None:
         """Begin to watch the stop file and the settings; a stop requested meanwhile takes effect at once."""
@@ -168,23 +168,23 @@ class KillSwitch:
         """The active holds, strictest first."""
         return list(active_holds(self._holds, self._clock.now()))
 
-    def lifted_by_hand(self) -> bool:
+    def was_lifted_by_operator(self) -> bool:
         """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
-        return self._by_hand
+        return self._lifted_by_operator
 
-    def ask(self, *, by_operator: bool = False) -> RailVerdict:
-        """Whether anything may run now, asked before a cycle, before a session, and while it runs. Reads no
-        database."""
+    def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
+        """Whether anything may run now. Reads no database, so it is asked before a cycle, before a session, and while
+        one runs."""
         return decide_kill(self._facts(self._holds), by_operator)
 
     def stop_reason(self) -> str:
         """Why nothing may begin now, not even what the operator approved; "" if it may. A pause does not count."""
-        verdict = self.ask(by_operator=True)
+        verdict = self.current_verdict(by_operator=True)
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
     def block_reason(self) -> str:
         """Why nothing may run by itself now, "" if it may."""
-        verdict = self.ask()
+        verdict = self.current_verdict()
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
     def levels(self) -> tuple[StopLevel, ...]:
@@ -198,7 +198,7 @@ class KillSwitch:
 
     def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict by the holds in the database, for decisions inside a transaction."""
-        return decide_kill(self._facts(_read(session)), by_operator)
+        return decide_kill(self._facts(_read_holds(session)), by_operator)
 
     def stop(self, reason: str, by: str) -> None:
         """Stop everything (F12, `clawpy stop`): end all sessions, and place the hold `stop`.
@@ -213,7 +213,7 @@ class KillSwitch:
         try:
             self._stop_sessions(reason)
         finally:
-            self._adopt(reason, by)
+            self._place_stop(reason, by)
 
     def resume(self, word: str) -> None:
         """End the hold `word`. Raises `Refusal` `unknown_hold`, or `not_held` if it is not active."""
@@ -234,7 +234,7 @@ class KillSwitch:
                     raise Refusal(
                         "stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand"
                     ) from error
-            self._database.write(lambda transaction: self._lift(transaction, word, by_hand=True))
+            self._database.write(lambda transaction: self._lift(transaction, word, by_operator=True))
             if word == STOP:
                 self._stopping = False
 
@@ -282,9 +282,9 @@ class KillSwitch:
 
     def lift_expired(self, transaction: Transaction) -> None:
         """Remove holds whose time is over."""
-        for hold in _read(transaction.session):
+        for hold in _read_holds(transaction.session):
             if hold.until is not None and transaction.now >= hold.until:
-                self._lift(transaction, hold.word, by_hand=False)
+                self._lift(transaction, hold.word, by_operator=False)
 
     def poll(self) -> None:
         """One check: adopt a stop file, remove expired holds, end sessions if a level stopped since the last check."""
@@ -319,7 +319,7 @@ class KillSwitch:
             holds=active_holds(holds, self._clock.now()),
         )
 
-    def _adopt(self, reason: str, by: str) -> None:
+    def _place_stop(self, reason: str, by: str) -> None:
         """Turn a stop into a hold, then remove the file, so that one of them always exists."""
         with self._changing:
             self._database.write(lambda transaction: self.place(transaction, STOP, reason, by=by))
@@ -329,7 +329,7 @@ class KillSwitch:
                 log.exception("the stop file could not be removed; `resume stop` reports it")
             self._stopping = False
 
-    def _lift(self, transaction: Transaction, word: str, *, by_hand: bool) -> None:
+    def _lift(self, transaction: Transaction, word: str, *, by_operator: bool) -> None:
         row = load(transaction.session, HoldRow, word)
         if row is None:
             return
@@ -339,23 +339,23 @@ class KillSwitch:
             # The id of the last decision, not their number, because an undo changes the number.
             state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
         if word != STOP:
-            state.put(transaction, _LIFTED_BY_OPERATOR, by_hand)
-        reason = "resumed by you" if by_hand else "it has expired"
+            state.put(transaction, _LIFTED_BY_OPERATOR, by_operator)
+        reason = "resumed by you" if by_operator else "it has expired"
         transaction.record(HoldLifted(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
 
     def _refresh_after(self, transaction: Transaction) -> Callable[[], None]:
-        holds = _read(transaction.session)
-        by_hand = bool(state.get(transaction.session, _LIFTED_BY_OPERATOR, False))
+        holds = _read_holds(transaction.session)
+        lifted_by_operator = bool(state.get(transaction.session, _LIFTED_BY_OPERATOR, False))
 
         def refresh() -> None:
-            self._holds, self._by_hand = holds, by_hand
+            self._holds, self._lifted_by_operator = holds, lifted_by_operator
             self._on_change()
 
         return refresh
 
 
-def _read(session: Session) -> tuple[Hold, ...]:
+def _read_holds(session: Session) -> tuple[Hold, ...]:
     return tuple(
         Hold(word, reason, datetime.fromisoformat(since), until and datetime.fromisoformat(until), by)
         for word, reason, since, until, by in ask(session, _HOLDS)

@@ -1,9 +1,11 @@
-"""The pipeline (SPEC 3.1): loop → rate → cost → content → gate → kill, then a permit.
+"""The pipeline (SPEC 3.1): asks the rails loop → rate → cost → content → gate → kill, then issues a permit.
 
 The loop comes before the rate, so that agents which trigger each other are reported, however slowly they do. All six
 rails are asked and logged, whatever the first says; the first that does not allow decides. A rail that raises blocks.
-`rule` runs inside the caller's transaction on the one writer thread, so what it read is still true when it reserves the
-cost, records the link and issues the permit.
+`Pipeline.decide` runs inside the caller's transaction on the one writer thread, so what it read is still true when it
+reserves the cost, records the link and issues the permit.
+
+A permit is the one thing that lets a session start: stored, used once, bound to the digest of an assignment.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON, Column, bindparam
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
@@ -35,10 +37,12 @@ from engine.model import (
     Verdict,
     dollars,
 )
-from engine.safety import costs, gate, loops
+from engine.safety import costs, gate, trigger_history
+from engine.safety.content import RAIL as CONTENT
 from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
+from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -49,17 +53,12 @@ from engine.storage.rows import (
     enum_field,
     json_field,
     load,
-    load_all,
-    select_all,
     shallow_dict,
     utc_field,
     value_of,
 )
 
-# Permits: the one thing that lets a session start, stored, used once, bound to a digest
-
-
-LIFETIME = timedelta(minutes=15)
+PERMIT_LIFETIME = timedelta(minutes=15)
 
 
 class PermitRow(Row, table=True):
@@ -100,7 +99,7 @@ class Permits:
             digest=trigger.assignment.digest,
             trigger_type=trigger.type,
             issued_at=transaction.now,
-            expires_at=transaction.now + LIFETIME,
+            expires_at=transaction.now + PERMIT_LIFETIME,
         )
         transaction.insert(PermitRow(**shallow_dict(permit)))
         transaction.record(
@@ -141,15 +140,14 @@ class Permits:
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> int:
         """Make every permit of a card void that was not used; returns how many."""
-        open_rows = transaction.session.exec(
-            select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN)
-        ).all()
-        for row in open_rows:
+        unused = transaction.session.exec(select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN))
+        rows = unused.all()
+        for row in rows:
             row.revoked_at = transaction.now
-        return len(open_rows)
+        return len(rows)
 
-    def expired(self, transaction: Transaction) -> list[str]:
-        """Void what expired unused; returns the cards' ids, whose reservations the caller gives back."""
+    def revoke_expired(self, transaction: Transaction) -> list[str]:
+        """Revoke what expired unused; returns the ids of the cards, whose reservations the caller releases."""
         expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
         return [prediction_id for (prediction_id,) in expired]
 
@@ -163,15 +161,13 @@ class Permits:
 log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
-LOOPS_KEY = "safety.loop_detections"
-ORDER = (loops.LOOP, loops.RATE, costs.RAIL, "content", gate.RAIL, "kill")
+LOOP_COUNT_KEY = "safety.loop_detections"
+RAIL_ORDER = (trigger_history.LOOP, trigger_history.RATE, costs.RAIL, CONTENT, gate.RAIL, KILL)
 
 
 class CrosspollLog(Row, table=True):
-    """One row for every decision on a trigger and what the rails said.
-
-    `prediction_id` is no foreign key: the log outlives the card. `verdicts` holds every rail's word in order.
-    """
+    """One row for every decision on a trigger, with the verdicts of the rails in their order. `prediction_id` is no
+    foreign key: the log outlives the card."""
 
     __tablename__ = "crosspoll_log"
 
@@ -205,16 +201,6 @@ class Allowance(Row, table=True):
     used_at: datetime | None = utc_field(nullable=True)
 
 
-_LET_THROUGH = col(CrosspollLog.blocked).is_(False)
-_LAST_PASSED = (
-    select_all(CrosspollLog)
-    .where(col(CrosspollLog.prediction_id) == bindparam("card"), _LET_THROUGH)
-    .order_by(desc(col(CrosspollLog.id)))
-    .limit(1)
-)
-_LAST_UNATTENDED = """
-    SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
-"""
 _PAIR = """
     SELECT 1 FROM crosspoll_log
     WHERE target_channel = :channel AND from_channel = ifnull(:start, from_channel) AND blocked IS 0 LIMIT 1
@@ -239,13 +225,13 @@ class Pipeline:
         confined: Callable[[], bool],
     ) -> None:
         self._database = database
-        self.settings = settings
+        self._settings = settings
         self._clock = clock
-        self.costs = costs
+        self._costs = costs
         self._permits = permits
-        self.kill_switch = kill_switch
-        self.quiet = quiet
-        self.confined = confined
+        self._kill_switch = kill_switch
+        self._quiet = quiet
+        self._confined = confined
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails on a pending card; changes nothing.
@@ -254,28 +240,27 @@ class Pipeline:
         the gate's `rule` is the NEW badge.
         """
         with self._database.read() as session:
-            spent = cache(lambda: self.costs.spent(session))
-            return self._ask_all(session, trigger, self._clock.now(), spent, decided=False)
+            return self._ask_all(session, trigger, self._clock.now(), self._spent_in(session), decided=False)
 
-    def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
+    def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         """Ask the rails about a trigger and log it; if all allow, reserve its cost and issue its permit."""
-        session = transaction.session
-        self.kill_switch.lift_expired(transaction)
-        for prediction_id in self._permits.expired(transaction):
-            self.costs.release_prediction(transaction, prediction_id)
-        spent = cache(lambda: self.costs.spent(session))
-        verdicts = self._ask_all(session, trigger, transaction.now, spent, decided=True)
+        self._kill_switch.lift_expired(transaction)
+        for prediction_id in self._permits.revoke_expired(transaction):
+            self._costs.release_prediction(transaction, prediction_id)
+        spent = self._spent_in(transaction.session)
+        verdicts = self._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), None)
         permit: Permit | None = None
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
-            self.costs.reserve(transaction, trigger, permit.id, spent())
-            if any(verdict.rule and verdict.rail == "content" for verdict in verdicts):
-                self._use_allowance(transaction, trigger.assignment.digest)
+            self._costs.reserve(transaction, trigger, permit.id, spent())
+            if any(verdict.rule and verdict.rail == CONTENT for verdict in verdicts):
+                _use_allowance(transaction, trigger.assignment.digest)
         else:
-            self._blocked(transaction, trigger, verdicts, blocked_by)
-        if blocked_by is None or (trigger.asked_by and blocked_by.rail == loops.RATE):
-            loops.record_link(transaction, loops.make_link(trigger, transaction.now, ran=blocked_by is None))
+            self._record_block(transaction, trigger, verdicts, blocked_by)
+        if blocked_by is None or (trigger.asked_by and blocked_by.rail == trigger_history.RATE):
+            link = trigger_history.make_link(trigger, transaction.now, ran=blocked_by is None)
+            trigger_history.record_link(transaction, link)
         ruling = Ruling(verdicts, permit, blocked_by)
         transaction.insert(_log_row(trigger, ruling, transaction.now))
         return ruling
@@ -283,74 +268,93 @@ class Pipeline:
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
         """Revoke the permit of an approval that was undone before its session started, and release its reservation."""
         self._permits.revoke(transaction, prediction_id)
-        self.costs.release_prediction(transaction, prediction_id)
+        self._costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
         """Allow one run of what the content filter last blocked of this card; returns its digest.
 
         Raises `Refusal` `nothing_blocked` if the content filter did not block its last trigger.
         """
-        last = transaction.session.exec(
-            select(CrosspollLog)
-            .where(CrosspollLog.prediction_id == prediction_id)
-            .order_by(desc(col(CrosspollLog.id)))
-            .limit(1)
-        ).first()
-        if last is None or not any(
-            verdict.rail == "content" and verdict.verdict is Verdict.BLOCK for verdict in last.verdicts
-        ):
+        last = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
+        verdicts = () if last is None else last.verdicts
+        if not any(verdict.rail == CONTENT and verdict.verdict is Verdict.BLOCK for verdict in verdicts):
             raise Refusal(
                 "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
             )
+        assert last is not None
         transaction.session.merge(Allowance(digest=last.digest, granted_at=transaction.now, used_at=None))
         return last.digest
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Store the result of a trigger in its row of the log."""
-        for row in load_all(transaction.session, CrosspollLog, _LAST_PASSED, {"card": view.prediction_id}):
-            row.result = {
-                "session": view.id,
-                "state": view.state.value,
-                "summary": view.summary,
-                "cost": dollars(view.cost),
-            }
+        passed = col(CrosspollLog.blocked).is_(False)
+        row = _newest_entry(transaction.session, CrosspollLog.prediction_id == view.prediction_id, passed)
+        if row is not None:
+            cost = dollars(view.cost)
+            row.result = {"session": view.id, "state": view.state.value, "summary": view.summary, "cost": cost}
+
+    def gate_facts(self, session: Session, trigger: Trigger, spent: CostState, *, by_operator: bool) -> GateFacts:
+        """The facts by which the gate judges a trigger with clean content."""
+        settings = self._settings.current
+        workspace = settings.workspace(trigger.assignment.workspace)
+        return GateFacts(
+            confidence=trigger.confidence,
+            estimate=trigger.estimate,
+            targets=gate.production_targets(trigger, settings.production),
+            novel_pair=self._is_novel(session, trigger),
+            rejections=self._kill_switch.rejections(session),
+            decisions=self._kill_switch.decisions.count_all(session),
+            content=Verdict.ALLOW,
+            day_cost=spent.day,
+            day_cap=spent.day_cap,
+            by_operator=by_operator,
+            autonomous=settings.autonomous_mode_enabled,
+            workspace_acts=workspace.autonomy is Autonomy.ACT,
+            quiet=self._quiet(),
+            phase=trigger.phase,
+            approval_bound=trigger.approval_bound,
+            threshold=settings.cross_poll_auto_execute_threshold,
+            suggested=trigger.suggested,
+            ordered=trigger.ordered,
+            confined=self._confined(),
+            waived=workspace.without_sandbox,
+            confirmed=trigger.without_sandbox,
+            always_asked=trigger.assignment.flow in ALWAYS_ASKED,
+        )
+
+    def _spent_in(self, session: Session) -> Callable[[], CostState]:
+        """What was spent, read once when a rail first asks: where reading fails, that rail blocks."""
+        return cache(lambda: self._costs.spent(session))
 
     def _ask_all(
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
     ) -> tuple[RailVerdict, ...]:
-        by_operator = decided and loops.is_by_operator(trigger)
-        content = self._guard("content", lambda: self._content(session, trigger, by_operator))
-        rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
-            (loops.LOOP, lambda: self._loop(session, trigger, now)),
-            (loops.RATE, lambda: self._rate(session, trigger, now)),
-            (costs.RAIL, lambda: self._cost(session, trigger, spent)),
-            ("content", lambda: content),
-            (gate.RAIL, lambda: self._gate(session, trigger, content, spent, by_operator)),
-            ("kill", lambda: self.kill_switch.verdict(session, by_operator=loops.is_by_operator(trigger))),
+        """The verdicts of all rails, in the order of `RAIL_ORDER`."""
+        by_operator = trigger_history.is_by_operator(trigger)
+        content_verdict = _ask_rail(CONTENT, lambda: self._decide_content(session, trigger, decided and by_operator))
+
+        def decide_gate_now() -> RailVerdict:
+            facts = self.gate_facts(session, trigger, spent(), by_operator=decided and by_operator)
+            return decide_gate(replace(facts, content=content_verdict.verdict))
+
+        return (
+            _ask_rail(trigger_history.LOOP, lambda: _decide_loop(session, trigger, now)),
+            _ask_rail(trigger_history.RATE, lambda: self._decide_rate(session, trigger, now)),
+            _ask_rail(
+                costs.RAIL,
+                lambda: costs.decide_cost(spent(), trigger.estimate, self._costs.budget(session, trigger.agent)),
+            ),
+            content_verdict,
+            _ask_rail(gate.RAIL, decide_gate_now),
+            _ask_rail(KILL, lambda: self._kill_switch.verdict(session, by_operator=by_operator)),
         )
-        return tuple(self._guard(name, rail) for name, rail in rails)
 
-    def _guard(self, name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
-        """The verdict of a rail; a rail that raises blocks."""
-        try:
-            return rail()
-        except Exception as error:
-            log.exception("the rail %s failed", name)
-            return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", "fault")
+    def _decide_rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
+        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        return trigger_history.decide_rate(trigger, trigger_history.last_unattended(session), now, interval)
 
-    def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        interval = timedelta(milliseconds=self.settings.current.cross_poll_interval_ms)
-        return loops.decide_rate(trigger, last_unattended(session), now, interval)
-
-    def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        link = loops.make_link(trigger, now)
-        return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent_links(session, now))
-
-    def _cost(self, session: Session, trigger: Trigger, spent: Callable[[], CostState]) -> RailVerdict:
-        return costs.decide_cost(spent(), trigger.estimate, self.costs.budget(session, trigger.agent))
-
-    def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
-        settings = self.settings.current
+    def _decide_content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
+        settings = self._settings.current
         own = own_rules(settings.content.allow, settings.content.block)
         verdict = check_assignment(trigger.assignment, settings.channels, own=own)
         allowed_once = False
@@ -364,95 +368,60 @@ class Pipeline:
         )
         return decide_content(verdict, facts)
 
-    def _gate(
-        self,
-        session: Session,
-        trigger: Trigger,
-        content: RailVerdict,
-        spent: Callable[[], CostState],
-        by_operator: bool,
-    ) -> RailVerdict:
-        facts = self.gate_facts(session, trigger, spent(), by_operator=by_operator)
-        return decide_gate(replace(facts, content=content.verdict))
-
-    def gate_facts(self, session: Session, trigger: Trigger, spent: CostState, *, by_operator: bool) -> GateFacts:
-        """The facts by which the gate judges a trigger with clean content."""
-        settings = self.settings.current
-        workspace = settings.workspace(trigger.assignment.workspace)
-        return GateFacts(
-            confidence=trigger.confidence,
-            estimate=trigger.estimate,
-            targets=gate.production_targets(trigger, settings.production),
-            novel_pair=self._novel(session, trigger),
-            rejections=self.kill_switch.rejections(session),
-            decisions=self.kill_switch.decisions.count_all(session),
-            content=Verdict.ALLOW,
-            day_cost=spent.day,
-            day_cap=spent.day_cap,
-            by_operator=by_operator,
-            autonomous=settings.autonomous_mode_enabled,
-            workspace_acts=workspace.autonomy is Autonomy.ACT,
-            quiet=self.quiet(),
-            phase=trigger.phase,
-            approval_bound=trigger.approval_bound,
-            threshold=settings.cross_poll_auto_execute_threshold,
-            suggested=trigger.suggested,
-            ordered=trigger.ordered,
-            confined=self.confined(),
-            waived=workspace.without_sandbox,
-            confirmed=trigger.without_sandbox,
-            always_asked=trigger.assignment.flow in ALWAYS_ASKED,
-        )
-
-    def _novel(self, session: Session, trigger: Trigger) -> bool:
+    def _is_novel(self, session: Session, trigger: Trigger) -> bool:
         """Whether no trigger of this pair of channels ever passed. Within one channel, and for a program, the channel
         itself counts."""
         channel = trigger.assignment.channel
-        start: str | None = loops.chain_start(trigger)
-        if start == channel or start not in (loops.OWNER, *self.settings.current.channels):
+        start: str | None = trigger_history.chain_start(trigger)
+        if start == channel or start not in (trigger_history.OWNER, *self._settings.current.channels):
             start = None
         return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
 
-    def _blocked(
+    def _record_block(
         self, transaction: Transaction, trigger: Trigger, verdicts: tuple[RailVerdict, ...], first: RailVerdict
     ) -> None:
         """Record the events of a block, count loops, and place holds."""
-        transaction.record(
-            TriggerBlocked(
-                subject=trigger.prediction_id,
-                workspace=trigger.assignment.workspace,
-                rail=first.rail,
-                verdict=first.verdict.value,
-                reason=first.reason,
-            )
-        )
+        about = {"subject": trigger.prediction_id, "workspace": trigger.assignment.workspace}
+        transaction.record(TriggerBlocked(**about, rail=first.rail, verdict=first.verdict.value, reason=first.reason))
         for verdict in verdicts:
             if verdict.verdict is Verdict.ALLOW or verdict.rule == "fault":
                 continue
-            if verdict.rail == loops.LOOP:
-                count = state.get(transaction.session, LOOPS_KEY, 0) + 1
-                state.put(transaction, LOOPS_KEY, count)
+            if verdict.rail == trigger_history.LOOP:
+                count = state.get(transaction.session, LOOP_COUNT_KEY, 0) + 1
+                state.put(transaction, LOOP_COUNT_KEY, count)
                 log.warning("loop %d: %s", count, verdict.reason)
-                transaction.record(
-                    LoopDetected(
-                        subject=trigger.prediction_id, workspace=trigger.assignment.workspace, reason=verdict.reason
-                    )
-                )
+                transaction.record(LoopDetected(**about, reason=verdict.reason))
             if verdict.rail == costs.RAIL:
-                self.costs.breached(transaction, verdict.rule, trigger.agent)
+                self._costs.handle_reached_cap(transaction, verdict.rule, trigger.agent)
             if verdict.rail == gate.RAIL and verdict.applies("rejections"):
-                self.kill_switch.decided(transaction)
-
-    def _use_allowance(self, transaction: Transaction, digest: str) -> None:
-        allowance = load(transaction.session, Allowance, digest)
-        if allowance is not None and allowance.used_at is None:
-            allowance.used_at = transaction.now
+                self._kill_switch.decided(transaction)
 
 
-def last_unattended(session: Session) -> datetime | None:
-    """The time of the last trigger without an operator's approval that passed, for the rate limiter."""
-    last = ask(session, _LAST_UNATTENDED).scalar()
-    return None if last is None else datetime.fromisoformat(last)
+def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
+    """The verdict of a rail; a rail that raises blocks."""
+    try:
+        return rail()
+    except Exception as error:
+        log.exception("the rail %s failed", name)
+        return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", "fault")
+
+
+def _decide_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
+    link = trigger_history.make_link(trigger, now)
+    begins_chain = link.from_channel == trigger_history.OWNER
+    return trigger_history.decide_loop(link, () if begins_chain else trigger_history.recent_links(session, now))
+
+
+def _newest_entry(session: Session, *conditions: Any) -> CrosspollLog | None:
+    """The newest row of the log that meets the conditions."""
+    query = select(CrosspollLog).where(*conditions).order_by(desc(col(CrosspollLog.id))).limit(1)
+    return session.exec(query).first()
+
+
+def _use_allowance(transaction: Transaction, digest: str) -> None:
+    allowance = load(transaction.session, Allowance, digest)
+    if allowance is not None and allowance.used_at is None:
+        allowance.used_at = transaction.now
 
 
 def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
@@ -470,7 +439,7 @@ def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
         workspace=assignment.workspace,
         permit_id=permit.id if permit else None,
         digest=assignment.digest,
-        from_channel=loops.chain_start(trigger),
+        from_channel=trigger_history.chain_start(trigger),
         decided_by=trigger.decided_by,
-        unattended=not loops.is_by_operator(trigger),
+        unattended=not trigger_history.is_by_operator(trigger),
     )

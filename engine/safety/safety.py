@@ -1,9 +1,13 @@
-"""The service `engine.safety`: all rails of one home."""
+"""The service of the rails: what other packages ask of them, and their state as the safety screen shows it (SPEC 9.1).
+
+To show a rail, its own function judges a sample trigger that breaks no other rule. So what is shown and what decides
+cannot differ.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -31,25 +35,25 @@ from engine.model import (
     microusd,
 )
 from engine.model.text import count
-from engine.safety import costs, gate, loops
+from engine.safety import costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, Permits, Pipeline, last_unattended
+from engine.safety.pipeline import (
+    LOOP_COUNT_KEY,
+    Allowance,
+    CrosspollLog,
+    Permits,
+    Pipeline,
+)
+from engine.safety.trigger_history import Link
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored, ask, value_of
 
-# The state of the rails, for display: nothing here decides or writes (SPEC 9.1).
-#
-# Each rail's own function judges a sample trigger without approval that breaks no other rule, so that
-# what is shown and what decides cannot drift apart.
-
-
-COUNTED_WITHIN = timedelta(hours=24)
-"""Stopped decisions of this long are counted."""
-MAX_COUNTED = 2000
-"""Counting stops here."""
+BLOCKS_COUNTED_FOR = timedelta(hours=24)
+"""How long the screen counts a blocked trigger."""
+MAX_BLOCKS_COUNTED = 2000
 
 GATE_BRIEF = {
     "rejections": "rejected", "day-cost": "day 80 %", "onboarding": "first 10", "autonomy-off": "asks you",
@@ -70,18 +74,7 @@ SAMPLE_TRIGGER = Trigger(
 )
 """Work by the engine itself, with nothing against it."""
 
-
-def _state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
-    return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
-
-
-def _stopped(session: Session, since: datetime) -> Counter[str]:
-    """How many decisions each rail was the first to stop."""
-    reasons = ask(session, _STOPPED, {"since": as_stored(since), "limit": MAX_COUNTED})
-    return Counter(rail for (reason,) in reasons if (rail := reason.partition(":")[0]) in ORDER)
-
-
-_STOPPED = """
+_BLOCK_REASONS = """
     SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT :limit
 """
 _PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
@@ -160,12 +153,12 @@ class Safety:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
         after the sessions are recovered."""
 
-        def mend(transaction: Transaction) -> int:
-            loops.forget_links(transaction)
+        def work(transaction: Transaction) -> int:
+            trigger_history.delete_old_links(transaction)
             waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
             return self.costs.recover(transaction, session_of, waiting, lasting)
 
-        return self._database.write(mend)
+        return self._database.write(work)
 
     def holds(self) -> list[Hold]:
         """The active holds, strictest first."""
@@ -183,30 +176,43 @@ class Safety:
         """Call in the transaction that recorded an operator's decision, after recording it."""
         self.kill_switch.decided(transaction)
 
+    def levels(self) -> tuple[StopLevel, ...]:
+        """The four levels of the kill switch (SPEC 3.7)."""
+        return self.kill_switch.levels()
+
+    def session_started(self, transaction: Transaction, view: SessionView) -> None:
+        """Observer of sessions: the reservation of its card belongs to the session now."""
+        self.costs.session_started(transaction, view)
+
+    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
+        """Observer of sessions: settle the cost, and write the result into the log."""
+        self.costs.session_ended(transaction, view)
+        self.pipeline.session_ended(transaction, view)
+
     def allow_once(self, prediction_id: str) -> str:
         """Allow one run of what the content filter last blocked of this card. Raises `Refusal` `nothing_blocked`."""
         return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
 
     def check_command(self, text: str) -> RailVerdict:
-        """The content filter on a shell command (SPEC 3.5)."""
-        return check_command(text, own=self._own())
+        """The content filter's verdict on a shell command (SPEC 3.5)."""
+        return check_command(text, own=self._own_rules())
 
     def check_prompt(self, text: str) -> RailVerdict:
-        """The content filter on words."""
-        return check_prompt(text, own=self._own())
+        """The content filter's verdict on a prompt (SPEC 3.5)."""
+        return check_prompt(text, own=self._own_rules())
 
     def programs(self, text: str) -> list[str]:
         """Each program that a shell command really runs, with its arguments, whatever wraps or disguises it."""
         return programs_of(text)
 
-    def _own(self) -> OwnRules:
+    def _own_rules(self) -> OwnRules:
         content = self._settings.current.content
         return own_rules(content.allow, content.block)
 
     def loop_detection_count(self) -> int:
         """The number of all blocked loops (`loopDetectionCount`)."""
         with self._database.read() as session:
-            return int(state.get(session, LOOPS_KEY, 0))
+            return int(state.get(session, LOOP_COUNT_KEY, 0))
 
     def triggers(self) -> tuple[int, datetime | None]:
         """The number of all triggers that passed (`totalTriggers`), and the time of the last (`lastTriggerAt`)."""
@@ -229,92 +235,70 @@ class Safety:
         now = self._clock.now()
         with self._database.read() as session:
             states = (
-                self._loop(session, now),
-                self._rate(session, now),
-                self._cost(session),
-                self._content(session),
-                self._gate(session),
-                self._kill(),
+                self._loop_state(session, now),
+                self._rate_state(session, now),
+                self._cost_state(session),
+                self._content_state(session),
+                self._gate_state(session),
+                self._kill_state(),
             )
             newest = session.exec(
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
             ).first()
-            stopped = _stopped(session, now - COUNTED_WITHIN)
+            blocks = _count_blocks(session, now - BLOCKS_COUNTED_FOR)
         at, verdicts = newest if newest is not None else (None, ())
         last = {verdict.rail: verdict for verdict in verdicts}
         return tuple(
             replace(
-                state,
-                last=last.get(state.rail),
-                last_at=at if state.rail in last else None,
-                stopped=stopped.get(state.rail, 0),
+                shown,
+                last=last.get(shown.rail),
+                last_at=at if shown.rail in last else None,
+                stopped=blocks[shown.rail],
             )
-            for state in states
+            for shown in states
         )
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
         """The newest links of the loop detector first, each with what counts of it now."""
         now = self._clock.now()
         with self._database.read() as session:
-            links = [link for link in loops.recent_links(session, now) if link.ran]
-        steps = []
-        for index in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
-            link = links[index]
-            links_so_far = [earlier for earlier in links[: index + 1] if earlier.workspace == link.workspace]
-            pair = (link.from_channel, link.to_channel)
-            counted = link.from_channel != loops.OWNER
-            run_count = sum(
-                (earlier.from_channel, earlier.to_channel) == pair and now - earlier.at < loops.PAIR_WINDOW
-                for earlier in links_so_far
-            )
-            until = link.at + loops.REVERSE_WINDOW
-            steps.append(
-                ChainStep(
-                    link.from_channel,
-                    link.to_channel,
-                    link.prediction_id,
-                    link.workspace,
-                    link.at,
-                    depth=loops.chain_depth(links_so_far, link.to_channel),
-                    runs=run_count if counted else 0,
-                    answer_until=until if counted and now < until else None,
-                )
-            )
-        return steps
+            links = [link for link in trigger_history.recent_links(session, now) if link.ran]
+        steps = [_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
+        return steps[::-1][:limit]
 
-    def _rate(self, session: Session, now: datetime) -> RailState:
+    def _rate_state(self, session: Session, now: datetime) -> RailState:
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        last = last_unattended(session)
-        verdict = loops.decide_rate(SAMPLE_TRIGGER, last, now, interval)
+        last = trigger_history.last_unattended(session)
+        verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last, now, interval)
         until = last + interval if last is not None and verdict.verdict is Verdict.BLOCK else None
-        return _state(verdict, "waits" if until else "free", until)
+        return _rail_state(verdict, "waits" if until else "free", until)
 
-    def _loop(self, session: Session, now: datetime) -> RailState:
+    def _loop_state(self, session: Session, now: datetime) -> RailState:
         counted = [
             link
-            for link in loops.recent_links(session, now)
-            if link.from_channel != loops.OWNER and now - link.at < loops.PAIR_WINDOW
+            for link in trigger_history.recent_links(session, now)
+            if link.from_channel != trigger_history.OWNER and now - link.at < trigger_history.PAIR_WINDOW
         ]
-        stopped = state.get(session, LOOPS_KEY, 0)
+        stopped = state.get(session, LOOP_COUNT_KEY, 0)
         words = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
         brief = count(len(counted), "link") if counted else "clear"
-        return _state(RailVerdict(loops.LOOP, Verdict.ALLOW, words), brief)
+        return _rail_state(RailVerdict(trigger_history.LOOP, Verdict.ALLOW, words), brief)
 
-    def _cost(self, session: Session) -> RailState:
+    def _cost_state(self, session: Session) -> RailState:
         spent, estimate = self.costs.spent(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
-        return _state(verdict, brief)
+        return _rail_state(verdict, brief)
 
-    def _content(self, session: Session) -> RailState:
-        open_ = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
+    def _content_state(self, session: Session) -> RailState:
+        allowances = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
         words = "checks every prompt, edit and command of a session"
-        if open_:
-            words += f"; {open_} allowed once and not used yet"
-        return _state(RailVerdict("content", Verdict.ALLOW, words), f"{open_} lifted" if open_ else "on")
+        if allowances:
+            words += f"; {allowances} allowed once and not used yet"
+        return _rail_state(RailVerdict("content", Verdict.ALLOW, words), f"{allowances} lifted" if allowances else "on")
 
-    def _gate(self, session: Session) -> RailState:
+    def _gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
             self.pipeline.gate_facts(session, SAMPLE_TRIGGER, self.costs.spent(session), by_operator=False),
@@ -323,25 +307,12 @@ class Safety:
         )
         verdict = gate.decide_gate(facts)
         first = verdict.rule.partition(",")[0]
-        return _state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
+        return _rail_state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
 
-    def _kill(self) -> RailState:
-        verdict = self.kill_switch.ask()
+    def _kill_state(self) -> RailState:
+        verdict = self.kill_switch.current_verdict()
         until = next((hold.until for hold in self.kill_switch.holds() if hold.word == verdict.rule), None)
-        return _state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
-
-    def levels(self) -> tuple[StopLevel, ...]:
-        """The four levels of the kill switch (SPEC 3.7)."""
-        return self.kill_switch.levels()
-
-    def session_started(self, transaction: Transaction, view: SessionView) -> None:
-        """Observer of sessions: the reservation is theirs now."""
-        self.costs.session_started(transaction, view)
-
-    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
-        """Observer of sessions: settle the cost, write the result into the log."""
-        self.costs.session_ended(transaction, view)
-        self.pipeline.session_ended(transaction, view)
+        return _rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 
 def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
@@ -354,4 +325,31 @@ def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
         estimate=microusd(row.cost_estimate),
         reason=row.block_reason or "",
         lifted=lifted,
+    )
+
+
+def _rail_state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
+    return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
+
+
+def _count_blocks(session: Session, since: datetime) -> Counter[str]:
+    """How many triggers each rail was the first to block after `since`."""
+    reasons = ask(session, _BLOCK_REASONS, {"since": as_stored(since), "limit": MAX_BLOCKS_COUNTED})
+    return Counter(reason.partition(":")[0] for (reason,) in reasons)
+
+
+def _chain_step(link: Link, links: Sequence[Link], now: datetime) -> ChainStep:
+    """A link for display; `links` are those up to it, oldest first."""
+    same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
+    is_counted = link.from_channel != trigger_history.OWNER
+    until = link.at + trigger_history.REVERSE_WINDOW
+    return ChainStep(
+        link.from_channel,
+        link.to_channel,
+        link.prediction_id,
+        link.workspace,
+        link.at,
+        depth=trigger_history.chain_depth(same_workspace, link.to_channel),
+        runs=trigger_history.count_repeats(same_workspace, link.pair, now) if is_counted else 0,
+        answer_until=until if is_counted and now < until else None,
     )

@@ -38,7 +38,7 @@ from engine.model import (
     Verdict,
     dollars,
 )
-from engine.safety.pipeline import ORDER
+from engine.safety.pipeline import RAIL_ORDER
 from engine.services import Overrides
 from engine.simulation.month import Observations, SimulatedMonth
 from engine.simulation.operator import SimulatedOperator
@@ -74,7 +74,7 @@ def document(engine: Engine, observed: Observations, *, days: int, seed: int, be
         "madeUp": list(MADE_UP),
         "cards": _cards(cards),
         "kinds": _kinds(cards),
-        "rails": [_rail(name, blocked) for name in ORDER],
+        "rails": [_rail(name, blocked) for name in RAIL_ORDER],
         "gates": _gates(engine),
         "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=EVERYTHING)),
         "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},

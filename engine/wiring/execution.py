@@ -158,7 +158,7 @@ def _build_sessions(core: Services, runners: Sequence[Runner], sandbox: Sandbox 
             core.safety.permits.consume,
             core.safety.kill_switch.stop_reason,
             core.safety.check_command,
-            core.safety.costs.hold,
+            core.safety.costs.raise_reservation,
             last_write=lambda workspace: last_sign(core, [workspace]),
             unattended=partial(_reason_not_to_act, core),
             secrets=core.keys.secrets,

@@ -111,19 +111,19 @@ class SetHolds:
         self.enabled = True
         self.by_hand = False
 
-    def lifted_by_hand(self) -> bool:
+    def was_lifted_by_operator(self) -> bool:
         return self.by_hand
 
     def holds(self) -> list[Hold]:
         return self.now
 
-    def ask(self, *, by_operator: bool = False) -> RailVerdict:
+    def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
         words = [hold.word for hold in self.now if not (by_operator and hold.word == "pause")]
         stopped = words or not self.enabled
         return RailVerdict("kill", Verdict.BLOCK if stopped else Verdict.ALLOW, "", words[0] if words else "config")
 
     def stop_reason(self) -> str:
-        verdict = self.ask(by_operator=True)
+        verdict = self.current_verdict(by_operator=True)
         return "" if verdict.verdict is Verdict.ALLOW else verdict.rule
 
 

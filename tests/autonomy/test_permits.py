@@ -21,7 +21,7 @@ from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
 from engine.model import Assignment, DecidedBy, Permit, Refusal, TriggerType
 from engine.prediction.approvals import ApprovalRequest
-from engine.safety.pipeline import LIFETIME, CrosspollLog, PermitRow
+from engine.safety.pipeline import PERMIT_LIFETIME, CrosspollLog, PermitRow
 from tests.autonomy.world import FLOW, World
 
 
@@ -113,11 +113,11 @@ def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: Worl
     assert start(world, permit, assignment) == "permit_used"
 
     late, assignment = permitted(world)
-    world.clock.advance(LIFETIME)
+    world.clock.advance(PERMIT_LIFETIME)
     assert start(world, late, assignment) == "permit_expired"
 
     last, assignment = permitted(world)
-    world.clock.advance(LIFETIME - timedelta(microseconds=1))
+    world.clock.advance(PERMIT_LIFETIME - timedelta(microseconds=1))
     assert start(world, last, assignment) == ""
 
     void, assignment = permitted(world)

@@ -98,7 +98,7 @@ def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, sho
             assert engine.cards.get(card.id).status.value == "pending"
             said = assert_refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
             assert "as long as this engine runs" in said["fix"]
-            assert engine.safety.kill_switch.ask(by_operator=True).verdict.value == "block"
+            assert engine.safety.kill_switch.current_verdict(by_operator=True).verdict.value == "block"
             filler.unlink()
             assert engine.cards.dismiss(card.id).status.value == "rejected"
         finally:

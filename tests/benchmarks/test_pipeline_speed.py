@@ -72,7 +72,7 @@ def test_a_decision_with_a_hundred_thousand_rows_behind_it(
             rails.safety.pipeline._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)  # noqa: B023
             looked.append((time.perf_counter() - begin, time.thread_time() - processor))
             begin, processor = time.perf_counter(), time.thread_time()
-            rails.safety.pipeline.rule(transaction, trigger)  # noqa: B023
+            rails.safety.pipeline.decide(transaction, trigger)  # noqa: B023
             transaction.session.flush()
             whole.append((time.perf_counter() - begin, time.thread_time() - processor))
 

@@ -73,7 +73,7 @@ class SimpleRails:
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         return (self._content(trigger), RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
 
-    def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
+    def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         self.ruled.append(trigger)
         verdict = self._content(trigger)
         if verdict.verdict is Verdict.ASK and trigger.acknowledged_digest == trigger.assignment.digest:

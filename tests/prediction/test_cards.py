@@ -23,7 +23,7 @@ from engine.model import (
     TriggerType,
 )
 from engine.prediction.card_rows import Prediction
-from engine.safety.loops import chain_start
+from engine.safety.trigger_history import chain_start
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.prediction.deciding import SHOP, World, proposal, refusal

@@ -58,8 +58,8 @@ class Rails:
     stopped: list[str] = field(default_factory=list)
     quiet: bool = False
 
-    def rule(self, trigger: Trigger) -> Ruling:
-        return self.database.write(lambda tx: self.safety.pipeline.rule(tx, trigger))
+    def decide(self, trigger: Trigger) -> Ruling:
+        return self.database.write(lambda tx: self.safety.pipeline.decide(tx, trigger))
 
     def know_pairs(self, *pairs: tuple[str, str]) -> None:
         """Let these pairs of channels have run before, long ago."""

@@ -24,7 +24,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from engine.prediction.card_rows import Prediction
-from engine.safety.pipeline import ORDER, CrosspollLog
+from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
 from engine.services import Overrides
 from engine.simulation.simulate import open_world
 from engine.simulation.world import SimulatedSandbox
@@ -49,7 +49,7 @@ crossPollCostCapPerMonth = {MONTH_CAP / 1e6}
 coverage_counts: Counter[str] = Counter()
 """What all machines of this process have done: steps, executions by kind, blocks by rail."""
 
-MUST_BLOCK = tuple(f"{rail} blocked first" for rail in ORDER)
+MUST_BLOCK = tuple(f"{rail} blocked first" for rail in RAIL_ORDER)
 LOOPS = tuple(f"loop blocked: {rule}" for rule in ("reverse", "pair", "depth"))
 CAPPED = tuple(f"cost blocked: {window}" for window in CAPS)
 EXECUTED = (

@@ -73,7 +73,7 @@ def view(
 
 
 def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
-    rails.rule(approval(estimate=50_000))
+    rails.decide(approval(estimate=50_000))
     assert rails.safety.costs.state().hour == 50_000
     ended = view("pred_1", 20_000)
     rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
@@ -91,39 +91,39 @@ def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
 
 
 def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
-    rails.rule(approval())
+    rails.decide(approval())
     rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 0, started=False)))
     assert rails.safety.costs.state().day == 0
-    rails.rule(approval(prediction_id="pred_2"))
+    rails.decide(approval(prediction_id="pred_2"))
     rails.database.write(lambda tx: rails.safety.pipeline.revoke(tx, "pred_2"))
     assert rails.safety.costs.state().day == 0
 
 
 def test_the_day_warns_at_eighty_percent_and_notifies_when_it_is_full(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_hour=1000.0)
-    rails.rule(approval(prediction_id="a", estimate=15_999_999))
+    rails.decide(approval(prediction_id="a", estimate=15_999_999))
     ledger = Ledger(rails.database)
     assert ledger.latest(kinds=("CostWarned",)) == []
-    rails.rule(approval(prediction_id="b", estimate=1))
+    rails.decide(approval(prediction_id="b", estimate=1))
     assert len(ledger.latest(kinds=("CostWarned",))) == 1
     for _ in range(2):
-        assert rails.rule(approval(prediction_id="c", estimate=5_000_000)).permit is None
+        assert rails.decide(approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
     assert [hold.word for hold in rails.safety.holds()] == ["pause"]
 
 
 def test_the_month_is_a_hard_stop_until_it_is_lifted(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
-    assert rails.rule(approval(estimate=60_000)).permit
-    assert rails.rule(approval(prediction_id="b", estimate=60_000)).permit is None
+    assert rails.decide(approval(estimate=60_000)).permit
+    assert rails.decide(approval(prediction_id="b", estimate=60_000)).permit is None
     assert [hold.word for hold in rails.safety.holds()] == ["month"]
     # The next month begins; it stays stopped.
     rails.clock.advance(timedelta(days=40))
-    blocked = rails.rule(approval(prediction_id="c", estimate=10))
+    blocked = rails.decide(approval(prediction_id="c", estimate=10))
     assert blocked.blocked_by is not None
     assert blocked.blocked_by.rail == "kill"
     rails.safety.resume("month")
-    assert rails.rule(approval(prediction_id="d", estimate=10)).permit
+    assert rails.decide(approval(prediction_id="d", estimate=10)).permit
 
 
 @pytest.mark.parametrize(("price", "holds"), [(100_000, []), (100_001, ["month"])])
@@ -131,7 +131,7 @@ def test_a_price_above_its_estimate_may_reach_the_month_and_not_pass_it(
     rails: Rails, price: int, holds: list[str]
 ) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
-    rails.rule(approval(estimate=60_000))
+    rails.decide(approval(estimate=60_000))
     rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", price)))
     assert [hold.word for hold in rails.safety.holds()] == holds
 
@@ -140,8 +140,8 @@ def test_an_agents_breach_is_recorded_in_sessions_and_other_calls(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
-    assert rails.rule(approval()).permit
-    assert rails.rule(approval(prediction_id="b")).permit is None
+    assert rails.decide(approval()).permit
+    assert rails.decide(approval(prediction_id="b")).permit is None
     with pytest.raises(Refusal, match="today"):
         database.write(lambda tx: rails.safety.costs.reserve_call(tx, "summary", 80_000, agent="cto"))
     database.write(lambda tx: None)  # the event of a refused call is written after it
@@ -154,18 +154,18 @@ def test_other_paid_calls_go_through_the_same_ledger(rails: Rails) -> None:
     entry = rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "twin", 60_000))
     with pytest.raises(Refusal, match="hour"):
         rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "judge", 60_000))
-    assert rails.rule(approval(estimate=60_000)).blocked_by is not None
+    assert rails.decide(approval(estimate=60_000)).blocked_by is not None
     for amount in (10_000, 60_000):  # once settled a price stays
         rails.database.write(lambda tx, amount=amount: rails.safety.costs.settle(tx, entry, amount))
     rails.database.write(lambda tx: rails.safety.costs.release(tx, entry))
     assert rails.safety.costs.state().hour == 10_000
-    assert rails.rule(approval(estimate=60_000)).permit
+    assert rails.decide(approval(estimate=60_000)).permit
 
 
 def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
     permits = {}
     for name in ("ended", "running", "waiting", "lost"):
-        permits[name] = rails.rule(approval(prediction_id=name, estimate=100_000)).permit
+        permits[name] = rails.decide(approval(prediction_id=name, estimate=100_000)).permit
     for name in ("ended", "running"):  # what has begun has used its permit up
         permit = permits[name]
         assert permit is not None
@@ -186,7 +186,7 @@ def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
 def test_a_session_that_a_crash_cut_short_cost_what_was_set_aside_unless_more_is_known(
     rails: Rails, counted: int, price: int
 ) -> None:
-    rails.rule(approval(estimate=100_000))
+    rails.decide(approval(estimate=100_000))
     ended = view("pred_1", counted, state=SessionState.INTERRUPTED)
     rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
     rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
@@ -206,15 +206,15 @@ def test_after_a_restart_a_call_cost_what_was_set_aside_unless_it_goes_on_elsewh
 
 def begun(rails: Rails, estimate: int) -> None:
     """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
-    rails.rule(approval(estimate=estimate))
+    rails.decide(approval(estimate=estimate))
     rails.database.write(lambda tx: rails.safety.session_started(tx, view("pred_1", 0)))
 
 
 def test_a_call_that_costs_more_than_was_foreseen_is_reserved_before_it_is_made(rails: Rails) -> None:
     begun(rails, 50_000)
-    assert rails.safety.costs.hold("auto_1", 300_000) == ""
+    assert rails.safety.costs.raise_reservation("auto_1", 300_000) == ""
     assert rails.safety.costs.state().hour == 300_000
-    assert rails.safety.costs.hold("auto_1", 200_000) == "", "what was reserved stays so"
+    assert rails.safety.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
     assert rails.safety.costs.state().hour == 300_000
     rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 280_000)))
     assert rails.safety.costs.state().hour == 280_000
@@ -223,6 +223,6 @@ def test_a_call_that_costs_more_than_was_foreseen_is_reserved_before_it_is_made(
 def test_a_running_session_cannot_pass_a_cap_either(rails: Rails) -> None:
     begun(rails, 50_000)
     cap = rails.safety.costs.state().hour_cap
-    assert rails.safety.costs.hold("auto_1", cap) == "", "a cap may be reached"
-    assert "last hour" in rails.safety.costs.hold("auto_1", cap + 1)
+    assert rails.safety.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
+    assert "last hour" in rails.safety.costs.raise_reservation("auto_1", cap + 1)
     assert rails.safety.costs.state().hour == cap, "and nothing was changed"

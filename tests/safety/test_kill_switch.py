@@ -20,7 +20,7 @@ from tests.safety.helpers import Rails, approval, make_rails, unattended
 
 
 def blocked_rule(rails: Rails) -> str:
-    ruling = rails.rule(approval())
+    ruling = rails.decide(approval())
     return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
 
@@ -70,7 +70,7 @@ def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Ra
     rails.safety.start()
     begin = time.monotonic()
     file = stop_file.request_stop(tmp_path / "data", "the demo went wrong", "ann")
-    assert rails.safety.kill_switch.ask().verdict == "block"
+    assert rails.safety.kill_switch.current_verdict().verdict == "block"
     assert ended.wait(2)
     assert time.monotonic() - begin < 1
     deadline = time.monotonic() + 5
@@ -81,7 +81,7 @@ def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Ra
         ("stop", "the demo went wrong", "ann")
     ]
     rails.safety.resume("stop")
-    assert rails.safety.kill_switch.ask().verdict == "allow"
+    assert rails.safety.kill_switch.current_verdict().verdict == "allow"
 
 
 def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     with pytest.raises(Refusal):
         rails.safety.stop("F12", "console")
     assert rails.stopped == ["F12"]
-    assert rails.safety.kill_switch.ask(by_operator=True).verdict == "block"
+    assert rails.safety.kill_switch.current_verdict(by_operator=True).verdict == "block"
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
 
 
@@ -150,19 +150,19 @@ def test_who_lifted_the_last_pause_is_known_after_a_restart(
     changes: list[int] = []
     rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
     switch = rails.safety.kill_switch
-    for by_hand in (True, False):
+    for by_operator in (True, False):
         assert database.write(lambda tx: switch.place(tx, PAUSE, "test"))
         clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
         assert not database.write(lambda tx: switch.place(tx, PAUSE, "another")), "it lasts still"
-        if by_hand:
+        if by_operator:
             rails.safety.resume(PAUSE)
         else:
             clock.advance(timedelta(microseconds=1))
             switch.poll()
         rails.safety.stop("F12", "console")
         rails.safety.resume("stop")
-        assert switch.lifted_by_hand() is make_rails(database, clock, tmp_path).safety.kill_switch.lifted_by_hand()
-        assert switch.lifted_by_hand() is by_hand
+        restarted = make_rails(database, clock, tmp_path).safety.kill_switch
+        assert switch.was_lifted_by_operator() is restarted.was_lifted_by_operator() is by_operator
     assert len(changes) == 8, "whoever shows the state hears of each change at once"
 
 
@@ -171,10 +171,10 @@ def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
     rails.database.write(rails.safety.decided)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
     assert rails.safety.holds() != []
-    assert rails.rule(unattended()).permit is None
+    assert rails.decide(unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))
     assert rails.safety.holds() == []
-    assert rails.rule(unattended()).permit, "the rejections before the pause are forgiven"
+    assert rails.decide(unattended()).permit, "the rejections before the pause are forgiven"
     rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "test"))
     rails.clock.advance(PAUSE_DURATION)
     assert rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "at its end another begins"))
@@ -209,7 +209,7 @@ def test_undoing_an_older_decision_after_a_resume_lets_no_rejection_through(
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
-    permit = rails.rule(approval()).permit
+    permit = rails.decide(approval()).permit
     assert permit
     rails.safety.stop("F12", "console")
     with pytest.raises(Refusal) as refused:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sqlmodel import select
 
 from engine.model import MICRO, Assignment, DecidedBy, RailState, Refusal, StopLevel, Trigger, TriggerType, Verdict
-from engine.safety import costs, loops
+from engine.safety import costs, trigger_history
 from engine.safety import pipeline as pipeline_module
 from engine.safety.costs import burn
-from engine.safety.pipeline import LIFETIME, ORDER, CrosspollLog, PermitRow
+from engine.safety.pipeline import PERMIT_LIFETIME, RAIL_ORDER, CrosspollLog, PermitRow
 from engine.safety.stop_file import request_stop
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import WORKSPACE, Rails, approval, on, unattended
@@ -27,18 +27,18 @@ def refusal(rails: Rails, permit: object, digest: str) -> str:
 
 
 def test_six_rails_in_order_and_one_row(rails: Rails) -> None:
-    ruling = rails.rule(approval())
-    assert tuple(verdict.rail for verdict in ruling.verdicts) == ORDER
-    assert ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
+    ruling = rails.decide(approval())
+    assert tuple(verdict.rail for verdict in ruling.verdicts) == RAIL_ORDER
+    assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
     entry = rails.safety.log()[0]
     assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
-    assert tuple(verdict.rail for verdict in entry.verdicts) == ORDER
+    assert tuple(verdict.rail for verdict in entry.verdicts) == RAIL_ORDER
 
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
-    rails.rule(unattended())
+    rails.decide(unattended())
     rails.safety.stop("F12", "console")
-    ruling = rails.rule(unattended(estimate=3_000_000, prediction_id="b"))
+    ruling = rails.decide(unattended(estimate=3_000_000, prediction_id="b"))
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rail == "rate"
     entry = rails.safety.log(blocked_only=True)[0]
@@ -54,10 +54,10 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    for module in (pipeline_module, loops, loops, costs):
+    for module in (pipeline_module, trigger_history, costs):
         if hasattr(module, rail):
             monkeypatch.setattr(module, rail, broken)
-    ruling = rails.rule(approval())
+    ruling = rails.decide(approval())
     assert ruling.permit is None
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rule == "fault"
@@ -72,7 +72,7 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
 
 
 def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
-    permit = rails.rule(approval()).permit
+    permit = rails.decide(approval()).permit
     assert permit
     assert refusal(rails, permit, "other") == "permit_mismatch"
     assert refusal(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
@@ -84,18 +84,18 @@ def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
 
 
 def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
-    first = rails.rule(approval()).permit
-    second = rails.rule(approval(prediction_id="b")).permit
+    first = rails.decide(approval()).permit
+    second = rails.decide(approval(prediction_id="b")).permit
     assert first
     assert second
-    rails.clock.advance(LIFETIME - timedelta(microseconds=1))
+    rails.clock.advance(PERMIT_LIFETIME - timedelta(microseconds=1))
     rails.database.write(lambda tx: rails.safety.permits.consume(tx, first, first.digest))
     rails.clock.advance(timedelta(microseconds=1))
-    assert timedelta(minutes=15) == LIFETIME
+    assert timedelta(minutes=15) == PERMIT_LIFETIME
     assert refusal(rails, second, second.digest) == "permit_expired"
     # The next decision gives its reservation back.
     before = rails.safety.costs.state().day
-    rails.rule(approval(prediction_id="c", estimate=0))
+    rails.decide(approval(prediction_id="c", estimate=0))
     assert rails.safety.costs.state().day == before - 50_000
 
 
@@ -105,16 +105,16 @@ def prose(text: str, **changes: object) -> Trigger:
 
 def test_an_ask_needs_the_very_digest_that_was_seen(rails: Rails) -> None:
     trigger = prose("send an email to the customer")
-    assert rails.rule(trigger).permit is None
-    assert rails.rule(replace(trigger, acknowledged_digest=prose("other").assignment.digest)).permit is None
+    assert rails.decide(trigger).permit is None
+    assert rails.decide(replace(trigger, acknowledged_digest=prose("other").assignment.digest)).permit is None
     engine_itself = replace(
         trigger,
         type=TriggerType.AUTONOMOUS,
         decided_by=DecidedBy.AUTONOMY,
         acknowledged_digest=trigger.assignment.digest,
     )
-    assert rails.rule(engine_itself).permit is None
-    assert rails.rule(replace(trigger, acknowledged_digest=trigger.assignment.digest)).permit
+    assert rails.decide(engine_itself).permit is None
+    assert rails.decide(replace(trigger, acknowledged_digest=trigger.assignment.digest)).permit
 
 
 def test_a_block_is_lifted_once_for_one_digest(rails: Rails) -> None:
@@ -122,14 +122,14 @@ def test_a_block_is_lifted_once_for_one_digest(rails: Rails) -> None:
     with pytest.raises(Refusal):
         rails.safety.allow_once("pred_1")
     seen = replace(trigger, acknowledged_digest=trigger.assignment.digest)
-    blocked = rails.rule(seen).blocked_by
+    blocked = rails.decide(seen).blocked_by
     assert blocked is not None
     assert blocked.reason == "deletes everything below /"
     rails.safety.allow_once("pred_1")
-    assert rails.rule(prose("run `rm -rf /home` please")).permit is None
-    assert rails.rule(replace(trigger, type=TriggerType.AUTONOMOUS, decided_by=DecidedBy.AUTONOMY)).permit is None
-    assert rails.rule(trigger).permit
-    assert rails.rule(trigger).permit is None
+    assert rails.decide(prose("run `rm -rf /home` please")).permit is None
+    assert rails.decide(replace(trigger, type=TriggerType.AUTONOMOUS, decided_by=DecidedBy.AUTONOMY)).permit is None
+    assert rails.decide(trigger).permit
+    assert rails.decide(trigger).permit is None
 
 
 TRIGGERS = st.builds(
@@ -162,7 +162,7 @@ def test_no_permit_without_a_row_in_which_every_rail_allows(
     rails.clock.advance(timedelta(minutes=minutes))
     rails.settings.change(cross_poll_enabled=enabled)
     rails.quiet = quiet
-    ruling = rails.rule(trigger)
+    ruling = rails.decide(trigger)
     assert (ruling.permit is None) == (ruling.blocked_by is not None)
     with rails.database.read() as session:
         permits = {row.id for row in session.exec(select(PermitRow))}
@@ -193,7 +193,7 @@ def level(rails: Rails, name: str) -> StopLevel:
 
 def test_the_rate_limiter_says_until_when_it_waits(rails: Rails) -> None:
     began = rails.clock.now()
-    assert rails.rule(unattended()).permit is not None
+    assert rails.decide(unattended()).permit is not None
     assert rail(rails, "rate").until == began + timedelta(minutes=10)
     rails.clock.advance(timedelta(minutes=10))
     free = rail(rails, "rate")
@@ -205,13 +205,16 @@ def test_a_pause_stops_what_runs_by_itself_for_two_hours_and_a_stop_has_no_end(r
     rails.database.write(lambda tx: switch.place(tx, "pause", "3 rejections in a row"))
     paused = rail(rails, "kill")
     assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
-    assert (switch.ask().verdict, switch.ask(by_operator=True).verdict) == (Verdict.BLOCK, Verdict.ALLOW)
+    assert (switch.current_verdict().verdict, switch.current_verdict(by_operator=True).verdict) == (
+        Verdict.BLOCK,
+        Verdict.ALLOW,
+    )
     rails.safety.stop("lunch", "operator")
     assert (rail(rails, "kill").brief, rail(rails, "kill").until) == ("stop", None)
 
 
 def test_the_newest_decision_is_every_rails_last_word_and_the_first_that_stopped_counts(rails: Rails) -> None:
-    rails.rule(approval("clean up with rm -rf /"))
+    rails.decide(approval("clean up with rm -rf /"))
     content, gate = rail(rails, "content"), rail(rails, "gate")
     assert content.last is not None
     assert content.last.verdict is Verdict.BLOCK
@@ -223,12 +226,12 @@ def test_the_newest_decision_is_every_rails_last_word_and_the_first_that_stopped
 
 def test_what_was_allowed_once_is_told_until_it_is_used(rails: Rails) -> None:
     trigger = approval("clean up with rm -rf /")
-    rails.rule(trigger)
+    rails.decide(trigger)
     assert not rails.safety.log()[0].lifted
     rails.safety.allow_once(trigger.prediction_id)
     assert rail(rails, "content").brief == "1 lifted"
     assert rails.safety.log(blocked_only=True)[0].lifted
-    assert rails.rule(trigger).permit is not None
+    assert rails.decide(trigger).permit is not None
     assert rail(rails, "content").brief == "on"
     assert not rails.safety.log(blocked_only=True)[0].lifted
 
@@ -238,7 +241,7 @@ def test_whatever_stops_everything_is_told_and_a_pause_or_a_spent_month_is_none_
     switch = rails.safety.kill_switch
     for word in ("pause", "month"):
         rails.database.write(lambda tx, word=word: switch.place(tx, word, "the cap is reached"))
-    assert switch.ask().verdict is Verdict.BLOCK
+    assert switch.current_verdict().verdict is Verdict.BLOCK
     assert switch.kill_reason() == ""
     rails.settings.change(cross_poll_enabled=False)
     assert switch.kill_reason() == "crossPollEnabled is false"
@@ -276,10 +279,10 @@ def test_the_four_levels_are_told_apart(rails: Rails, tmp_path) -> None:
 
 
 def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rails) -> None:
-    rails.rule(approval())
+    rails.decide(approval())
     rails.clock.advance(timedelta(minutes=10))
     rails.know_pairs(("koji-core", "garden"))
-    assert rails.rule(on("garden", unattended(from_channel="koji-core"))).permit is not None
+    assert rails.decide(on("garden", unattended(from_channel="koji-core"))).permit is not None
     newest, first = rails.safety.chain()
     assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
     assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)
@@ -292,7 +295,7 @@ def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rai
 
 
 def test_what_is_reserved_is_told_apart_from_what_was_spent(rails: Rails) -> None:
-    rails.rule(approval(estimate=60_000))
+    rails.decide(approval(estimate=60_000))
     costs = rails.safety.costs
     entry = rails.database.write(lambda tx: costs.reserve_call(tx, "twin", 50_000))
     rails.database.write(lambda tx: costs.settle(tx, entry, 10_000))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.config import Autonomy, Production, Settings, WorkspaceSettings
 from engine.model import MICRO, Assignment, DecidedBy, Trigger, TriggerType, Verdict
 from engine.safety.gate import GateFacts, decide_gate, production_targets
-from engine.safety.loops import MAX_LINKS, Link, chain_depth, decide_loop, decide_rate, record_link
+from engine.safety.trigger_history import MAX_LINKS, Link, chain_depth, decide_loop, decide_rate, record_link
 from tests.safety.helpers import WORKSPACE, Rails, acting, approval, on, unattended
 
 # SPEC 3.6: each row of the human gate at its boundary, and that an operator's approval satisfies them all.
@@ -65,10 +65,10 @@ def test_what_the_content_filter_blocks_is_blocked_here_too() -> None:
 
 def test_until_ten_decisions_were_made_nothing_runs_by_itself(rails: Rails) -> None:
     rails.decisions.decisions = 9
-    assert rails.rule(unattended()).permit is None
-    assert rails.rule(approval()).permit
+    assert rails.decide(unattended()).permit is None
+    assert rails.decide(approval()).permit
     rails.decisions.decisions = 10
-    assert rails.rule(unattended(prediction_id="b")).permit
+    assert rails.decide(unattended(prediction_id="b")).permit
 
 
 def test_an_order_of_the_operator_skips_what_speaks_of_guesses_and_nothing_else() -> None:
@@ -138,8 +138,8 @@ def test_a_new_pair_asks_once_an_approval_makes_it_known(rails: Rails) -> None:
     assert within.verdict == "allow", "within a channel that has run there is no pair"
     gate = next(verdict for verdict in rails.safety.pipeline.preview(novel) if verdict.rail == "gate")
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
-    assert rails.rule(novel).permit is None
-    assert rails.rule(on("garden", approval(prediction_id="b"))).permit
+    assert rails.decide(novel).permit is None
+    assert rails.decide(on("garden", approval(prediction_id="b"))).permit
     owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
     assert (
         next(verdict for verdict in rails.safety.pipeline.preview(owner) if verdict.rail == "gate").verdict == "allow"
@@ -158,10 +158,10 @@ def test_where_nothing_runs_by_itself_rejections_pause_nothing(rails: Rails, set
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
     rails.database.write(rails.safety.decided)
     assert rails.safety.holds() == []
-    assert rails.rule(unattended()).permit is None, "what a program asks for waits for the operator all the same"
+    assert rails.decide(unattended()).permit is None, "what a program asks for waits for the operator all the same"
     assert rails.safety.holds() == []
     rails.settings.current = acting()
-    assert rails.rule(unattended()).permit is None
+    assert rails.decide(unattended()).permit is None
     assert [hold.word for hold in rails.safety.holds()] == ["pause"], "once something may run, its first try pauses it"
 
 
@@ -172,12 +172,12 @@ def test_the_third_rejection_pauses_and_resuming_counts_anew(rails: Rails) -> No
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
     rails.database.write(rails.safety.decided)
     assert [hold.word for hold in rails.safety.holds()] == ["pause"]
-    assert rails.rule(unattended()).permit is None
-    assert rails.rule(approval()).permit, "a pause does not stop what the operator approves"
+    assert rails.decide(unattended()).permit is None
+    assert rails.decide(approval()).permit, "a pause does not stop what the operator approves"
     rails.safety.resume("pause")
     rails.database.write(rails.safety.decided)
     assert rails.safety.holds() == []
-    assert rails.rule(unattended(prediction_id="b")).permit
+    assert rails.decide(unattended(prediction_id="b")).permit
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
     rails.database.write(rails.safety.decided)
     assert [hold.word for hold in rails.safety.holds()] == ["pause"]
@@ -207,18 +207,18 @@ def test_an_approval_is_not_limited_and_force_skips_the_rate() -> None:
 
 
 def test_only_unattended_triggers_that_ran_count(rails: Rails) -> None:
-    assert rails.rule(approval()).permit
-    assert rails.rule(unattended()).permit
-    verdict = rails.rule(unattended(prediction_id="pred_2")).blocked_by
+    assert rails.decide(approval()).permit
+    assert rails.decide(unattended()).permit
+    verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
     assert verdict is not None
     assert verdict.rail == "rate"
     assert verdict.reason.endswith("the next is allowed in 10 min")
     rails.clock.advance(TEN - timedelta(seconds=119))
-    verdict = rails.rule(unattended(prediction_id="pred_2")).blocked_by
+    verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
     assert verdict is not None
     assert verdict.reason.endswith("the next is allowed in 119 s")
     rails.clock.advance(timedelta(seconds=119))
-    assert rails.rule(unattended(prediction_id="pred_3")).permit
+    assert rails.decide(unattended(prediction_id="pred_3")).permit
 
 
 def link(
@@ -280,11 +280,11 @@ def test_a_loop_is_counted_and_seen_after_a_restart(rails: Rails) -> None:
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - TEN)
     rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
-    assert rails.rule(unattended()).permit
+    assert rails.decide(unattended()).permit
     rails.safety.recover(lambda prediction_id: None)
     assert len(rails.safety.chain(100)) == MAX_LINKS
     answer = on("research", unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
-    ruling = rails.rule(answer)
+    ruling = rails.decide(answer)
     assert ruling.blocked_by is not None
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1
@@ -297,13 +297,13 @@ def requested(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
 
 
 def test_a_program_that_asks_again_and_again_is_a_loop_before_the_rate_says_so(rails: Rails) -> None:
-    rails.rule(approval())  # the channel is known
+    rails.decide(approval())  # the channel is known
     blocked = []
     for number in range(4):
-        verdict = rails.rule(requested("gateway", prediction_id=f"pred_{number}")).blocked_by
+        verdict = rails.decide(requested("gateway", prediction_id=f"pred_{number}")).blocked_by
         blocked.append(verdict and (verdict.rail, verdict.rule))
         rails.clock.advance(timedelta(minutes=1))
     assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
-    assert rails.rule(requested("gateway", prediction_id="pred_5")).permit
+    assert rails.decide(requested("gateway", prediction_id="pred_5")).permit

@@ -285,7 +285,7 @@ def test_loop_detector(trusted: World) -> None:
             from_channel=CHANNEL, phase=2, approval_bound=0.9, force=True,
         )  # fmt: skip
         engine = trusted.engine
-        ruling = engine.database.write(lambda tx: engine.safety.pipeline.rule(tx, asks))
+        ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, asks))
         return next(one.verdict.value for one in ruling.verdicts if one.rail == "loop")
 
     assert triggered() == "allow"

@@ -1,9 +1,9 @@
-"""The loop detector (SPEC 3.3): blocks channels that trigger each other in circles.
+"""The two rails that compare a trigger with earlier ones: the loop detector (SPEC 3.3) and the rate limiter (SPEC 3.2).
 
-A link leads from the channel, or the program, whose work caused a trigger to the channel of the trigger. Links from
-`owner`, made by a person's approvals and the engine's own predictions, begin a chain: they are recorded, never blocked,
-and do not count in its depth. A trigger by a program that only the rate blocked is a link that did not run: it only
-counts as a repeat.
+The loop detector blocks channels that trigger each other in circles. A link leads from the channel, or the program,
+whose work caused a trigger to the channel of the trigger. A link from `owner` is made by a person's approval or by the
+engine's own prediction: it begins a chain, is recorded and never blocked. A trigger by a program that only the rate
+limiter blocked is a link that did not run: it counts as a repeat only.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
 
-# The rate limiter (SPEC 3.2): at most one trigger in ten minutes that no operator asked for, without bursts.
+RATE, LOOP = "rate", "loop"
 
-
-RATE = "rate"
+OWNER = "owner"
+REVERSE_WINDOW = timedelta(minutes=5)
+PAIR_WINDOW = timedelta(minutes=10)
+PAIR_LIMIT = 2
+"""Maximum number of equal links within `PAIR_WINDOW`; one more is a loop."""
+MAX_DEPTH = 3
+"""Maximum number of channels in a chain: A→B→C passes, →D does not."""
+MAX_LINKS = 50
 
 
 def is_by_operator(trigger: Trigger) -> bool:
@@ -33,10 +39,8 @@ def is_by_operator(trigger: Trigger) -> bool:
 
 
 def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval: timedelta) -> RailVerdict:
-    """Block a trigger that comes less than `interval` after `last`, the last one that was let through.
-
-    `last` counts only triggers that no operator approved. Exactly `interval` later is late enough. A `last` in the
-    future (the clock was set back) blocks until `interval` after it: the rail fails closed.
+    """Block a trigger that comes less than `interval` after `last`, the last one that passed without an operator's
+    approval. A `last` in the future (the clock was set back) blocks until `interval` after it: the rail fails closed.
     """
     if is_by_operator(trigger):
         return RailVerdict(RATE, Verdict.ALLOW, "what you approve is not rate-limited")
@@ -46,29 +50,25 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
         return RailVerdict(RATE, Verdict.ALLOW, "nothing was triggered before")
     wait = interval - (now - last)
     if wait > timedelta(0):
-        return RailVerdict(
-            RATE,
-            Verdict.BLOCK,
-            f"the last trigger was at {last:%H:%M:%S} UTC; the next is allowed in {_words(wait)}",
-            "interval",
-        )
-    return RailVerdict(RATE, Verdict.ALLOW, f"more than {_words(interval)} since the last trigger")
+        reason = f"the last trigger was at {last:%H:%M:%S} UTC; the next is allowed in {_format_span(wait)}"
+        return RailVerdict(RATE, Verdict.BLOCK, reason, "interval")
+    return RailVerdict(RATE, Verdict.ALLOW, f"more than {_format_span(interval)} since the last trigger")
 
 
-def _words(span: timedelta) -> str:
+def _format_span(span: timedelta) -> str:
     seconds = max(1, round(span.total_seconds()))
     return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} min"
 
 
-LOOP = "loop"
-OWNER = "owner"
-REVERSE_WINDOW = timedelta(minutes=5)
-PAIR_WINDOW = timedelta(minutes=10)
-PAIR_LIMIT = 2
-"""Maximum number of equal links within `PAIR_WINDOW`; one more is a loop."""
-MAX_DEPTH = 3
-"""Maximum number of channels in a chain: A→B→C passes, →D does not."""
-MAX_LINKS = 50
+def last_unattended(session: Session) -> datetime | None:
+    """The time of the last trigger that passed without an operator's approval."""
+    last = ask(session, _LAST_UNATTENDED).scalar()
+    return None if last is None else datetime.fromisoformat(last)
+
+
+_LAST_UNATTENDED = """
+    SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
+"""
 
 
 @frozen
@@ -81,6 +81,11 @@ class Link:
     workspace: str
     at: datetime
     ran: bool = True
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The channels that it connects."""
+        return self.from_channel, self.to_channel
 
 
 class ChainLink(Row, table=True):
@@ -97,12 +102,6 @@ class ChainLink(Row, table=True):
     ran: bool = True
 
 
-_NEWEST_LINKS = """
-    SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
-    ORDER BY at DESC, id DESC LIMIT 500
-"""
-
-
 def chain_depth(links: Sequence[Link], channel: str) -> int:
     """The number of channels in the chain that ends at `channel`, at least 1. `links` are of one workspace, oldest
     first."""
@@ -117,6 +116,11 @@ def chain_depth(links: Sequence[Link], channel: str) -> int:
     return channels
 
 
+def count_repeats(links: Sequence[Link], pair: tuple[str, str], now: datetime) -> int:
+    """How many of `links` connect this pair of channels and are younger than `PAIR_WINDOW`."""
+    return sum(link.pair == pair and now - link.at < PAIR_WINDOW for link in links)
+
+
 def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     """Whether `link` would close a loop, after the last `links` (oldest first, any workspace).
 
@@ -127,27 +131,16 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
     ran = [earlier for earlier in same_workspace if earlier.ran]
     step = f"{link.from_channel} → {link.to_channel}"
-    for earlier in ran:
-        reverse = (earlier.from_channel, earlier.to_channel) == (link.to_channel, link.from_channel)
-        if reverse and link.at - earlier.at < REVERSE_WINDOW:
-            return RailVerdict(
-                LOOP,
-                Verdict.BLOCK,
-                f"{step} would reverse {earlier.from_channel} → {earlier.to_channel} within 5 min",
-                "reverse",
-            )
+    if any(earlier.pair == link.pair[::-1] and link.at - earlier.at < REVERSE_WINDOW for earlier in ran):
+        reason = f"{step} would reverse {link.to_channel} → {link.from_channel} within 5 min"
+        return RailVerdict(LOOP, Verdict.BLOCK, reason, "reverse")
     channels = chain_depth(ran, link.from_channel) + 1
     if channels > MAX_DEPTH:
-        return RailVerdict(
-            LOOP, Verdict.BLOCK, f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed", "depth"
-        )
-    times = sum(
-        (earlier.from_channel, earlier.to_channel) == (link.from_channel, link.to_channel)
-        and link.at - earlier.at < PAIR_WINDOW
-        for earlier in same_workspace
-    )
-    if times >= PAIR_LIMIT:
-        reason = f"{step} was asked for {times} times in 10 min, and is asked for again now"
+        reason = f"{step} would make a chain of {channels} channels; {MAX_DEPTH} are allowed"
+        return RailVerdict(LOOP, Verdict.BLOCK, reason, "depth")
+    repeats = count_repeats(same_workspace, link.pair, link.at)
+    if repeats >= PAIR_LIMIT:
+        reason = f"{step} was asked for {repeats} times in 10 min, and is asked for again now"
         return RailVerdict(LOOP, Verdict.BLOCK, reason, "pair")
     return RailVerdict(LOOP, Verdict.ALLOW, f"chain of {channels} channels")
 
@@ -169,10 +162,19 @@ def make_link(trigger: Trigger, now: datetime, *, ran: bool = True) -> Link:
 def recent_links(session: Session, now: datetime) -> list[Link]:
     """The last 50 links that ran, and all of the last ten minutes, oldest first."""
     rows = ask(session, _NEWEST_LINKS)
-    links = [Link(a, b, card, where, datetime.fromisoformat(at), bool(ran)) for a, b, card, where, at, ran in rows]
+    links = [
+        Link(start, channel, card, workspace, datetime.fromisoformat(at), bool(ran))
+        for start, channel, card, workspace, at, ran in rows
+    ]
     oldest = [link for link in links if link.ran][:MAX_LINKS][-1:]
     counted = [link for link in links if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest[0].at)]
     return counted[::-1]
+
+
+_NEWEST_LINKS = """
+    SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
+    ORDER BY at DESC, id DESC LIMIT 500
+"""
 
 
 def record_link(transaction: Transaction, link: Link) -> None:
@@ -180,7 +182,7 @@ def record_link(transaction: Transaction, link: Link) -> None:
     transaction.insert(ChainLink(**shallow_dict(link)))
 
 
-def forget_links(transaction: Transaction) -> None:
+def delete_old_links(transaction: Transaction) -> None:
     """Delete links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
     oldest = "SELECT id FROM chain_links WHERE ran ORDER BY id DESC LIMIT 1 OFFSET ?"
     transaction.driver.execute(
