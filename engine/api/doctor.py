@@ -339,8 +339,8 @@ def _check_learnings(home: Home) -> Check:
 
 
 def _check_workspace(path: str) -> Check:
-    from engine.execution.runners.flows.steps import in_project
     from engine.execution.runners.flows.suite_runs import how_to_run_tests
+    from engine.execution.runners.flows.words import in_project
     from engine.execution.runners.toolchains.projects import find_projects
 
     try:

@@ -16,9 +16,10 @@ from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution import trees
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowError, Job
-from engine.execution.runners.flows.steps import capitalised, count, describe_check, restore_tree, store_tree
+from engine.execution.runners.flows.git_steps import restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
+from engine.execution.runners.flows.words import capitalised, count, describe_check
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of

@@ -12,7 +12,7 @@ from engine.execution import trees
 from engine.execution.diffs import file_changes, file_diffs
 from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.flows.steps import reset_worktree, restore_tree, store_tree, unmerged_files
+from engine.execution.runners.flows.git_steps import reset_worktree, restore_tree, store_tree, unmerged_files
 from engine.git import Git, repository_root
 from engine.git.github import address_of
 from engine.git.reader import GitReader, workspace_label

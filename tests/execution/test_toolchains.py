@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.execution.runners.flows.suite_runs import how_to_run_tests
 from engine.execution.runners.toolchains import output_readers
+from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
-from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.runners.toolchains.projects import find_projects, project_at
 from engine.execution.runners.toolchains.python_projects import reexported_modules, related_tests
 from engine.execution.runners.toolchains.tool_table import (
     TEST_RUNNERS,
@@ -21,6 +23,7 @@ from engine.execution.runners.toolchains.tool_table import (
     is_inside,
 )
 from engine.model import CheckResult
+from tests.conftest import Repository
 
 # Finding the tools of a project, and the commands they run.
 
@@ -607,3 +610,62 @@ def test_related_tests() -> None:
         "x.md": [],
         "a/__init__.py": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({}, "python3 -m venv .venv && .venv/bin/pip install pytest"),
+        ({"requirements.txt": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"setup.py": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -e ."),
+        ({"venv/bin/pip": "", "pyproject.toml": "[project]"}, "venv/bin/pip install pytest -e ."),
+        ({"uv.lock": "", "pyproject.toml": ""}, "uv add --dev pytest"),
+        ({"uv.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": "[tool.pytest.ini_options]"}, "uv add --dev pytest"),
+        ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
+        ({"poetry.lock": "", "pyproject.toml": ""}, "poetry add --group dev pytest"),
+        ({"pdm.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "pdm sync -d"),
+        ({"pdm.lock": "", "pyproject.toml": ""}, "pdm add -d pytest"),
+        ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
+        (
+            {"pyproject.toml": '[project]\n[dependency-groups]\ndev = ["pytest"]', ".venv/bin/pip": ""},
+            ".venv/bin/pip install pytest -e .",
+        ),
+        (
+            {"pyproject.toml": '[project.optional-dependencies]\ntest = ["pytest"]\n[project]', ".venv/bin/pip": ""},
+            ".venv/bin/pip install pytest -e '.[test]'",
+        ),
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest>=8"]'}, "uv sync --group test"),
+        ({"uv.lock": "", "pyproject.toml": '[project.optional-dependencies]\nci = ["pytest"]'}, "uv sync --extra ci"),
+        ({"uv.lock": "", "pyproject.toml": '[project]\ndependencies = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": 'project = 3\nneeds = ["pytest"]'}, "uv sync"),
+        ({"Pipfile": ""}, "pipenv install --dev pytest"),
+        ({"Pipfile": "[dev-packages]\npytest = '*'"}, "pipenv install --dev"),
+    ],
+)
+def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert environment_command(ProjectFolder.of_operator(tmp_path, tmp_path)) == command
+
+
+def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "engine.execution.runners.toolchains.python_projects.find_interpreters", lambda workspace, top: []
+    )
+    folder = repository.path
+    repository.write("pyproject.toml", '[project]\nname = "shop"\n')
+    assert find_projects(folder)[0].missing_tool == "", "no tests, nothing to install for them"
+    repository.write("tests/unit/test_cart.py", "")
+    assert find_projects(folder)[0].missing_tool == "pytest"
+    assert (
+        environment_command(ProjectFolder.of_operator(folder, folder))
+        == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    )
+    repository.write("uv.lock", "")
+    assert environment_command(ProjectFolder.of_operator(folder, folder)) == "uv add --dev pytest"
+    assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"

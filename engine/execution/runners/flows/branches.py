@@ -17,19 +17,17 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
 )
-from engine.execution.runners.flows.steps import (
-    as_facts,
-    count,
-    join_names,
-    last_line,
+from engine.execution.runners.flows.git_steps import (
     main_branch,
     operator_git,
     read_commit,
+    report_conflict,
     reset_worktree,
     resolve_commit,
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import try_whole_suite
+from engine.execution.runners.flows.words import as_facts, count, join_names, last_line
 from engine.execution.trees import create_branch
 from engine.frozen import frozen
 from engine.git import Git
@@ -172,8 +170,8 @@ class RehearseAutosquash(ProjectFlow):
             job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
         )
         if squashed.stop:
-            for path in squashed.conflicts:
-                job.say(f"conflict  {path}")
+            for path, places in squashed.conflicts.items():
+                report_conflict(job, path, places, {})
             job.say(squashed.error)
             return FlowResult(
                 f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,23 +20,17 @@ from engine.execution.runners.flow import (
     Revision,
     TestId,
 )
-from engine.execution.runners.flows.steps import (
-    conflict_line,
-    count,
-    describe_check,
-    in_project,
-    join_names,
-    last_line,
+from engine.execution.runners.flows.git_steps import (
     read_commit,
+    report_conflict,
     reset_worktree,
     resolve_commit,
-    restore_tree,
     show_diff,
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import find_toolchains, run_tests, toolchain_for, try_whole_suite
+from engine.execution.runners.flows.words import count, describe_check, in_project, join_names, last_line
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.git import GitError
 from engine.git.history import is_ancestor
 from engine.model import CheckResult
@@ -42,6 +39,9 @@ from engine.model.adaptation import MAX_PATCH
 # -- Find the commit that broke a test, with git's own bisection ----------------------------------------------------
 
 _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+
+Verdict = Literal["good", "bad", "skip"]
+"""What git is told about a commit."""
 
 _FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
@@ -67,97 +67,94 @@ class Bisect(ProjectFlow):
             raise FlowError(
                 f"{good[:10]} is not an ancestor of {bad[:10]}", "name a good commit in the bad one's history"
             )
-        reset_worktree(job, bad)
         tools = find_toolchains(job, self.project)
         tool = toolchain_for(tools, [self.test])
+        run_test = partial(run_tests, job, tool, [self.test] if tool.runs_single_tests else [])
         with linked_packages(job, tools):
-            red = self._check_ends(job, tool, good, bad)
+            at_bad = _check_bad_end(job, run_test, bad)
+            _check_good_end(job, run_test, good)
             try:
-                suspects, steps, skipped = self._search(job, tool, good, bad, red)
+                suspects, verdicts = _search(job, run_test, good, bad, at_bad)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
-        facts: dict[str, object] = {"test": self.test, "steps": steps, "skipped": skipped}
+        skipped = [sha for sha, verdict in verdicts.items() if verdict == "skip"]
+        facts: dict[str, object] = {"test": self.test, "steps": len(verdicts), "skipped": skipped}
         if len(suspects) > 1:
             job.say("The test cannot run at these commits; one of them broke it:")
             job.say_list([read_commit(job.git, sha) for sha in suspects], len(suspects))
             summary = f"Broken by one of {count(len(suspects), 'commit')} at which the test cannot run"
-            return FlowResult(summary, check=red, facts=facts | {"candidates": suspects})
+            return FlowResult(summary, check=at_bad, facts=facts | {"candidates": suspects})
         culprit = read_commit(job.git, suspects[0])
         show_diff(job, culprit.sha)
-        facts |= {
-            "culprit": culprit.sha,
-            "author": culprit.author,
-            "subject": culprit.subject,
-            "date": culprit.date,
-            "next": "rehearse_revert",
-        }
-        by = f"by {culprit.author} broke it ({count(steps, 'step')})"
+        facts |= {"culprit": culprit.sha, "author": culprit.author, "subject": culprit.subject, "date": culprit.date}
+        by = f"by {culprit.author} broke it ({count(len(verdicts), 'step')})"
         summary = f"{culprit.sha[:10]} “{culprit.subject}” {by}"
-        return FlowResult(summary, check=red, facts=facts)
+        return FlowResult(summary, check=at_bad, facts=facts | {"next": "rehearse_revert"})
 
-    def _test_arguments(self, tool: Toolchain) -> list[str]:
-        """The test alone; the whole suite where the tool cannot run single tests."""
-        return [self.test] if tool.runs_single_tests else []
 
-    def _check_ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:
-        """Check that the test passes at good and fails at bad. Returns the failing result."""
-        job.say(f"Bad end: {read_commit(job.git, bad)}")
-        red = run_tests(job, tool, self._test_arguments(tool))
-        if red.green:
-            raise FlowError(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
-        if red.failed + red.errors == 0:
-            raise FlowError(f"the test was skipped at {bad[:10]}", "choose another test")
-        reset_worktree(job, good)
-        job.say(f"Good end: {read_commit(job.git, good)}")
+RunTest = Callable[[], CheckResult]
+"""Runs the test on the present files: alone, or with the whole suite where its tool cannot run single tests."""
+
+
+def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
+    """The result of the test at the bad end. Raises `FlowError` when it does not fail there."""
+    reset_worktree(job, bad)
+    job.say(f"Bad end: {read_commit(job.git, bad)}")
+    check = run_test()
+    if check.green:
+        raise FlowError(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
+    if check.failed + check.errors == 0:
+        raise FlowError(f"the test was skipped at {bad[:10]}", "choose another test")
+    return check
+
+
+def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
+    """Raises `FlowError` when the test does not pass at the good end."""
+    reset_worktree(job, good)
+    job.say(f"Good end: {read_commit(job.git, good)}")
+    try:
+        check = run_test()
+    except CannotRun as error:
+        raise FlowError(f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit") from error
+    if not check.green:
+        raise FlowError(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name an older good commit")
+
+
+def _search(
+    job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResult
+) -> tuple[list[str], dict[str, Verdict]]:
+    """Test the commits that git chooses, until it names the first bad one or only skipped ones are left. Returns these,
+    and the verdict on each tested commit."""
+    between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
+    job.say(f"{count(between, 'commit')} between the two ends")
+    reset_worktree(job, bad)
+    output = _git_bisect(job, "start", bad, good)
+    verdicts: dict[str, Verdict] = {}
+    while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
+        commit = job.git.text("rev-parse", "HEAD")
+        left = _REVISIONS_LEFT.search(output)
+        step = f"Step {len(verdicts) + 1}, {left[1] if left else 0} left after it"
+        job.say(f"{step}: {read_commit(job.git, commit)}")
         try:
-            green = run_tests(job, tool, self._test_arguments(tool))
-        except CannotRun as error:
-            raise FlowError(
-                f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit"
-            ) from error
-        if not green.green:
-            raise FlowError(
-                f"the test does not pass at {good[:10]}: {describe_check(green)}", "name an older good commit"
-            )
-        return red
-
-    def _search(
-        self, job: Job, tool: Toolchain, good: str, bad: str, red: CheckResult
-    ) -> tuple[list[str], int, list[str]]:
-        """Test the commits that git chooses, until it names the first bad one or only skipped ones are left. Returns
-        these, the number of steps and the skipped commits."""
-        between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
-        job.say(f"{count(between, 'commit')} between the two ends")
-        reset_worktree(job, bad)
-        output = _git_bisect(job, "start", bad, good)
-        steps = 0
-        skipped: list[str] = []
-        while not (first_bad := _FIRST_BAD.search(output)) and "only 'skip'ped commits left" not in output:
-            here = job.git.text("rev-parse", "HEAD")
-            steps += 1
-            remaining = _REVISIONS_LEFT.search(output)
-            job.say(f"Step {steps}, {remaining[1] if remaining else 0} left after it: {read_commit(job.git, here)}")
-            verdict = self._test_commit(job, tool, red)
-            skipped += [here] if verdict == "skip" else []
-            job.say(f"{here[:10]} is {verdict if verdict != 'skip' else 'skipped: the test cannot run there'}")
-            reset_worktree(job, here)
-            output = _git_bisect(job, verdict)
-        suspects = [first_bad[1]] if first_bad else re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
-        return suspects, steps, skipped
-
-    def _test_commit(self, job: Job, tool: Toolchain, red: CheckResult) -> str:
-        """good, bad or skip. A run with errors alone counts as bad only when the bad end has errors alone, too."""
-        try:
-            check = run_tests(job, tool, self._test_arguments(tool))
+            verdict = verdict_of(run_test(), at_bad)
         except CannotRun as error:
             job.say(error.message)
-            return "skip"
-        if check.green:
-            return "good"
-        if check.failed or (check.errors and not red.failed):
-            return "bad"
-        return "skip"
+            verdict = "skip"
+        verdicts[commit] = verdict
+        job.say(f"{commit[:10]} is {verdict if verdict != 'skip' else 'skipped: the test cannot run there'}")
+        reset_worktree(job, commit)
+        output = _git_bisect(job, verdict)
+    suspects = [first_bad[1]] if first_bad else re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
+    return suspects, verdicts
+
+
+def verdict_of(check: CheckResult, at_bad: CheckResult) -> Verdict:
+    """The verdict on a commit by the result of the test there and at the bad end. A run with errors alone tested
+    nothing: it is bad only when the bad end has errors alone, too."""
+    if check.green:
+        return "good"
+    return "bad" if check.failed or (check.errors and not at_bad.failed) else "skip"
 
 
 def _git_bisect(job: Job, *arguments: str) -> str:
@@ -192,30 +189,30 @@ class RehearseRevert(ProjectFlow):
         if not is_ancestor(job.git, culprit, head):
             raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         show_diff(job, culprit)
-        start = job.git.text("rev-parse", "HEAD")
-        parents = job.git.text("rev-list", "--parents", "--no-walk", culprit).split()[1:]
-        mainline = ("--mainline", "1") if len(parents) > 1 else ()
+        is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{culprit}^2", allowed=(0, 1))
+        mainline = ("--mainline", "1") if is_merge else ()
         reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
         if reverted.conflicts:
             for path, places in reverted.conflicts.items():
-                job.say(conflict_line(path, places))
-            reset_worktree(job, start)  # files with markers in them are nothing to land
+                report_conflict(job, path, places, {})
+            reset_worktree(job)  # files with markers in them are nothing to land
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             facts["conflicts"] = [*reverted.conflicts]
             return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
         if reverted.error:
             raise FlowError(f"git cannot revert it: {reverted.error}")
-        if reverted.tree == job.git.text("rev-parse", f"{start}^{{tree}}"):
+        if reverted.is_empty:
             return FlowResult(f"Nothing to revert: no changes of {name} are left", facts=facts)
         job.say("The revert is clean")
         check, outcome = try_whole_suite(job, self.project)
         if self.test and check is not None:
-            failed = self.test in check.failing
+            still_fails = self.test in check.failing
             outcome = (
-                f"{', but' if failed else ' and'} `{self.test}` {'still fails' if failed else 'then passes'}{outcome}"
+                f", but `{self.test}` still fails{outcome}"
+                if still_fails
+                else f" and `{self.test}` then passes{outcome}"
             )
-        reset_worktree(job, start)
-        restore_tree(job, reverted.tree)  # without the files that the tests wrote
+        reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         return FlowResult(f"{name} reverts cleanly{outcome}", check=check, facts=facts, full=check is not None)
 
 
@@ -242,26 +239,25 @@ class ApplyFix(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         facts = {"fix": self.fix, "tests": self.tests}
         failed = facts | {"next": NEXT_AFTER_FAILED_FIX}
-        start = job.git.text("rev-parse", "HEAD")
         file = job.scratch / "fix.patch"
         file.write_text(self.patch, encoding="utf-8", newline="")
         for line in self.patch.splitlines():
             job.say(line)
         applied = try_git(job, "apply", "--3way", "--whitespace=nowarn", str(file))
         if not applied.tree:
-            reset_worktree(job, start)  # files with markers in them are nothing to land
+            reset_worktree(job)  # files with markers in them are nothing to land
             why = f"it conflicts in {applied.files}" if applied.conflicts else last_line(applied.error)
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
-        if applied.tree == job.git.text("rev-parse", f"{start}^{{tree}}"):
+        if applied.is_empty:
             summary = "The files already have this fix, so the failure has another cause"
             return FlowResult(summary, sound=False, facts=failed)
         job.say("The fix applies")
         tool = toolchain_for(find_toolchains(job, self.project), self.tests)
         check = run_tests(job, tool, self.tests if tool.runs_single_tests else ())
-        reset_worktree(job, start)
         names = join_names(self.tests, 2)
         if set(self.tests) & set(check.failing) or not check.passed:
+            reset_worktree(job)
             outcome = f"The fix applies, but {names} still fails, so the fix is discarded"
             return FlowResult(f"{outcome}: {describe_check(check)}", sound=False, facts=failed)
-        restore_tree(job, applied.tree)  # without the files that the tests wrote
+        reset_worktree(job, tree=applied.tree)  # without the files that the tests wrote
         return FlowResult(f"The fix applies and {names} passes: {describe_check(check)}", check=check, facts=facts)

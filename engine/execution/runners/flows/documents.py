@@ -13,8 +13,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place, check_argument
+from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
-from engine.execution.runners.flows.steps import count, join_names, resolve_commit
+from engine.execution.runners.flows.words import count, join_names
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model.text import LEARNT, one_line, read_section, write_section

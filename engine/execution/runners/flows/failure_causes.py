@@ -19,18 +19,12 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     TestId,
 )
-from engine.execution.runners.flows.steps import (
-    capitalised,
-    count,
-    describe_check,
-    in_project,
-    join_names,
-)
 from engine.execution.runners.flows.suite_runs import (
     find_toolchains,
     run_tests,
     toolchain_for,
 )
+from engine.execution.runners.flows.words import capitalised, count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.project_tools import (
     Toolchain,
 )

@@ -9,7 +9,8 @@ from pydantic import AwareDatetime, Field
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, RepoPath, Revision
 from engine.execution.runners.flows.documents import SECTIONS, classify
-from engine.execution.runners.flows.steps import count, join_names, main_branch, operator_git, resolve_commit
+from engine.execution.runners.flows.git_steps import main_branch, operator_git, resolve_commit
+from engine.execution.runners.flows.words import count, join_names
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import scan_line

@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Line, Place, RepoPath
-from engine.execution.runners.flows.steps import as_facts, count, describe_check, join_names, operator_git
+from engine.execution.runners.flows.git_steps import operator_git
 from engine.execution.runners.flows.suite_runs import all_tests, combine_checks, run_test_plan
+from engine.execution.runners.flows.words import as_facts, count, describe_check, join_names
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of

@@ -20,17 +20,9 @@ from engine.execution.runners.flow import (
     RepoPath,
     Revision,
 )
-from engine.execution.runners.flows.steps import (
-    as_facts,
-    count,
-    in_project,
-    join_names,
-    last_line,
-    resolve_commit,
-    restore_tree,
-    store_tree,
-)
+from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
+from engine.execution.runners.flows.words import as_facts, count, in_project, join_names, last_line
 from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Linter, first_missing

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, ProjectFlow, Revision
-from engine.execution.runners.flows.steps import capitalised, count, in_project, join_names
+from engine.execution.runners.flows.words import capitalised, count, in_project, join_names
 from engine.execution.runners.toolchains.installing import (
     Installation,
     choose_installation,

@@ -19,23 +19,18 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
 )
-from engine.execution.runners.flows.steps import (
+from engine.execution.runners.flows.git_steps import (
     LITERAL_PATHS,
     REHEARSAL_AUTHOR,
-    conflict_line,
-    count,
-    describe_check,
-    in_project,
-    join_names,
     operator_git,
     read_commit,
-    recent_commits,
+    report_conflict,
     reset_worktree,
     resolve_commit,
-    restore_tree,
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import try_whole_suite
+from engine.execution.runners.flows.words import count, describe_check, in_project, join_names
 from engine.git import Git, GitError
 from engine.git.history import is_ancestor
 from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
@@ -74,11 +69,9 @@ class RehearseMerge(ProjectFlow):
         check = None
         if merged.conflicts:
             base = job.git.text("merge-base", source, target, allowed=(0, 1))
+            spans = {name: f"{base}..{tip}" if base else tip for name, tip in sides.items()}
             for path, places in merged.conflicts.items():
-                job.say(conflict_line(path, places))
-                for name, tip in sides.items():
-                    for line in recent_commits(job.git, path, f"{base}..{tip}" if base else tip):
-                        job.say(f"          {name}: {line}")
+                report_conflict(job, path, places, spans)
             facts["conflicts"] = [*merged.conflicts]
             summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
         elif merged.error:
@@ -92,9 +85,7 @@ class RehearseMerge(ProjectFlow):
             facts["commands"] = commands = [f"git {verb} {shlex.quote(self.source)}" for verb in ("merge", "rebase")]
             job.say(f"On {self.target}: `{commands[0]}`, or `{commands[1]}`")
             summary = f"{summary}; {rebase}"
-        reset_worktree(job, target)
-        if merged.tree:
-            restore_tree(job, merged.tree)  # the result is recorded for the state of the worktree
+        reset_worktree(job, target, tree=merged.tree)  # the result is recorded for the state of the worktree
         return FlowResult(summary, check=check, sound=not merged.conflicts, facts=facts, full=check is not None)
 
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
@@ -155,15 +146,18 @@ class ForecastConflicts(Flow):
         costs = {names: sum(map(len, conflicts)) for names, conflicts in orders.items()}
         best = min(costs, key=lambda names: costs[names])  # the first among equals merges the oldest branch first
         for place, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
-            job.say(
-                f"{place}. {name} into {self.base}: " + (f"conflicts in {join_names(files, 4)}" if files else "clean")
-            )
-        summary = f"Merge {', then '.join(best)}: {count(costs[best], 'file')} in conflict"
-        worst = max(costs.values())
-        summary += (
-            f"; the worst order has {worst}" if worst > costs[best] else " in any order, so the oldest goes first"
-        )
+            outcome = f"conflicts in {join_names(files, 4)}" if files else "clean"
+            job.say(f"{place}. {name} into {self.base}: {outcome}")
+        summary = f"Merge {', then '.join(best)}: {describe_order(costs[best], max(costs.values()))}"
         return FlowResult(summary, sound=False, facts=facts | {"order": list(best)})
+
+
+def describe_order(conflicts: int, most: int) -> str:
+    """The number of files in conflict in the best order of merging, compared with that in the worst one."""
+    number = f"{count(conflicts, 'file')} in conflict"
+    if conflicts == most:
+        return f"{number} in any order, so the oldest goes first"
+    return f"{number if conflicts else 'no conflicts in this order'}; the worst order has {most}"
 
 
 def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
@@ -227,7 +221,7 @@ class UnfinishedOperation(ProjectFlow):
             return _report_bisect(job, operation)
         stages = conflicted_files(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
-        _report_files(job, git, operation, conflicts)
+        _report_files(job, operation, conflicts)
         go_on, give_up = _next_commands(operation)
         job.say(f"To go on: {go_on}")
         job.say(f"To give up: {give_up}")
@@ -253,11 +247,10 @@ class UnfinishedOperation(ProjectFlow):
 
     def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, str]:
         """The outcome of the tests with all conflicts taken from each side, as the rest of a sentence."""
-        start = job.git.text("rev-parse", "HEAD")
         outcomes: dict[str, str] = {}
         theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
         for side, stage, name in (("ours", 2, operation.ours.name), ("theirs", 3, theirs)):
-            reset_worktree(job, start)
+            reset_worktree(job)
             words = f"{side} ({name})" if name else side
             job.say(f"With all conflicts taken from {words}:")
             for path, versions in stages.items():
@@ -266,7 +259,7 @@ class UnfinishedOperation(ProjectFlow):
             if check is None:
                 return {"": outcome}  # the tests of the other side cannot run either
             outcomes[side] = f"; with {words}: {describe_check(check)}"
-        reset_worktree(job, start)
+        reset_worktree(job)
         return outcomes
 
 
@@ -275,35 +268,32 @@ def operation_label(operation: str) -> str:
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
 
 
-def _report_files(job: Job, git: Git, operation: Operation, conflicts: dict[str, int]) -> None:
+def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> None:
     job.say(f"Ours: {operation.ours.name} “{operation.ours.subject}”")
     if operation.theirs is not None:
         job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
     for path in operation.files[:MAX_LISTED_FILES]:
-        if path not in conflicts:
+        if path in conflicts:
+            report_conflict(job, path, conflicts[path], _commit_ranges(operation))
+        else:
             job.say(f"resolved  {path}")
-            continue
-        job.say(conflict_line(path, conflicts[path]))
-        for name, span in _commit_ranges(operation):
-            for line in recent_commits(git, path, span):
-                job.say(f"          {name}: {line}")
     if len(operation.files) > MAX_LISTED_FILES:
         job.say(f"and {len(operation.files) - MAX_LISTED_FILES} more files")
     if operation.remaining:
         job.say(f"{count(len(operation.remaining), 'commit')} to apply after this one")
 
 
-def _commit_ranges(operation: Operation) -> list[tuple[str, str]]:
-    """The commits of each side since they parted: name and range for git."""
+def _commit_ranges(operation: Operation) -> dict[str, str]:
+    """The commits of each side since they parted, as a range for git, by its name."""
     theirs = operation.theirs
     if theirs is None or not operation.base:
-        return []
-    ours = (operation.ours.name, f"{operation.base}..{operation.ours.commit}")
+        return {}
+    ours = {operation.ours.name: f"{operation.base}..{operation.ours.commit}"}
     if operation.name == "revert":
-        return [ours, (f"undone by the revert of {theirs.name}", f"{theirs.commit}^!")]
+        return ours | {f"undone by the revert of {theirs.name}": f"{theirs.commit}^!"}
     if operation.name == "merge":
-        return [ours, (theirs.name, f"{operation.base}..{theirs.commit}")]
-    return [ours, (operation.rebased or theirs.name, f"{theirs.commit}^!")]
+        return ours | {theirs.name: f"{operation.base}..{theirs.commit}"}
+    return ours | {operation.rebased or theirs.name: f"{theirs.commit}^!"}
 
 
 def _next_commands(operation: Operation) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
-from engine.execution.runners.flows.steps import count, describe_check, join_names, last_line
+from engine.execution.runners.flows.words import count, describe_check, join_names, last_line
 from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import (

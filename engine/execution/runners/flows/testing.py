@@ -20,20 +20,14 @@ from engine.execution.runners.flow import (
     TestId,
 )
 from engine.execution.runners.flows.failure_causes import find_signatures
-from engine.execution.runners.flows.leftovers import read_own_changes
-from engine.execution.runners.flows.steps import (
-    capitalised,
-    count,
-    describe_check,
-    in_project,
-    join_names,
-    last_line,
+from engine.execution.runners.flows.git_steps import (
     read_commit,
     reset_worktree,
     resolve_commit,
     restore_tree,
     store_tree,
 )
+from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
     all_tests,
     combine_checks,
@@ -42,6 +36,7 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
     toolchain_for,
 )
+from engine.execution.runners.flows.words import capitalised, count, describe_check, in_project, join_names, last_line
 from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain

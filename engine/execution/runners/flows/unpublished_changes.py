@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Revision
-from engine.execution.runners.flows.steps import capitalised, count, join_names, resolve_commit
+from engine.execution.runners.flows.git_steps import resolve_commit
+from engine.execution.runners.flows.words import capitalised, count, join_names
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.secrets import SECRET

@@ -23,20 +23,13 @@ from engine.execution.runners.flow import (
     Revision,
     TestId,
 )
-from engine.execution.runners.flows.steps import (
-    count,
-    describe_check,
-    in_project,
-    join_names,
-    read_commit,
-    reset_worktree,
-    resolve_commit,
-)
+from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit
 from engine.execution.runners.flows.suite_runs import (
     find_toolchains,
     run_tests,
     toolchain_for,
 )
+from engine.execution.runners.flows.words import count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import is_inside

@@ -1,4 +1,4 @@
-"""Every tool that tests a project, green, red and missing; and projects below the top."""
+"""Every tool that tests a project: with passing tests, with a failing one, and without the tool."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 from tests.truth.test_cannot_run import program_answers, without
-
-# Every row of the table of test tools, each with the real tool on a tiny project: a green run, a red run with the id
-# of the failing test, that test alone, and a machine without the tool. A tool that is not installed here skips its row.
-#
-# Packages of npm come from the folder that CLAWPY_NODE_MODULES names, for instance one made by
-# `npm install jest vitest mocha typescript eslint`.
-
 
 __all__ = ["without"]
 
@@ -51,34 +44,54 @@ class Case:
 
 
 UNITTEST = "import unittest\nclass CartTest(unittest.TestCase):\n    def test_good(self): pass\n"
+
 UNITTEST_BAD = f"{UNITTEST}    def test_bad(self): self.assertEqual(1, 2)\n"
+
 PYTEST = "def test_good(): pass\n"
+
 PYTEST_BAD = f"{PYTEST}def test_bad(): assert 1 == 2\n"
+
 NODE_TEST = "const test = require('node:test'); const assert = require('assert');\ntest('good', () => {});\n"
+
 NODE_TEST_BAD = f"{NODE_TEST}test('is (bad)', () => assert.equal(1, 2));\n"
+
 JEST = "describe('cart', () => {\n  it('good', () => {});\n"
+
 JEST_BAD = f"{JEST}  it('is (bad)', () => {{ throw new Error('x'); }});\n}});\n"
+
 VITEST = "import { describe, it } from 'vitest';\n"
+
 JUNIT = (
     "import org.junit.*;\nimport static org.junit.Assert.*;\npublic class CartTest {\n  @Test public void good() {}\n"
 )
+
 JUNIT_BAD = f"{JUNIT}  @Test public void bad() {{ assertEquals(1, 2); }}\n}}\n"
+
 EXUNIT = 'defmodule CartTest do\n  use ExUnit.Case\n  test "good" do\n    assert true\n  end\n'
+
 GOTEST = 'package shop\n\nimport "testing"\n\nfunc TestGood(t *testing.T) {}\n'
+
 MINITEST = 'require "minitest/autorun"\nclass CartTest < Minitest::Test\n  def test_good; assert true; end\n'
+
 PHPUNIT = (
     "<?php\nuse PHPUnit\\Framework\\TestCase;\nfinal class CartTest extends TestCase {\n"
     "  public function testGood(): void { $this->assertTrue(true); }\n"
 )
+
 XUNIT = "using Xunit;\nnamespace Shop;\npublic class CartTest {\n  [Fact] public void Good() { }\n"
+
 RUST = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
+
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>s</groupId>
 <artifactId>shop</artifactId><version>1</version><properties><maven.compiler.source>17</maven.compiler.source>
 <maven.compiler.target>17</maven.compiler.target></properties><dependencies><dependency><groupId>junit</groupId>
 <artifactId>junit</artifactId><version>4.13.2</version><scope>test</scope></dependency></dependencies></project>
 """
+
 JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
+
 GRADLE = f"apply plugin: 'java'\ndependencies {{ testCompile files('{JARS[0]}', '{JARS[1]}') }}\n"
+
 CSPROJ = """<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><TargetFramework>net8.0</TargetFramework></PropertyGroup>
 <ItemGroup><PackageReference Include="Microsoft.NET.Test.Sdk" Version="17.*" />
 <PackageReference Include="xunit" Version="2.*" /><PackageReference Include="xunit.runner.visualstudio" Version="2.*" />
@@ -91,6 +104,7 @@ def package(script: str) -> dict[str, str]:
 
 
 NODE = ("node", "npm")
+
 CASES = [
     Case("pytest", {"pyproject.toml": "", ".gitignore": ".venv\n"}, "tests/test_cart.py", PYTEST, PYTEST_BAD,
          "tests/test_cart.py::test_bad", python="pytest"),
@@ -259,7 +273,7 @@ def test_without_the_tool(
     assert error.value.fix
 
 
-CART = {
+BELOW = {
     "packages/py/pyproject.toml": '[project]\nname = "cart"\n',
     "packages/py/cart.py": "def total(prices):\n    return sum(prices)\n",
     "packages/py/tests/test_cart.py": "from cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
@@ -267,103 +281,24 @@ CART = {
 
 
 @pytest.fixture
-def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def shop_below(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A repository whose top has no tests; the one project below it has its own environment."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    repository.commit("begin", {".gitignore": ".venv\n", "README.md": "", **CART})
+    repository.commit("begin", {".gitignore": ".venv\n", "README.md": "", **BELOW})
     (repository.path / "packages/py/.venv").symlink_to(sys.prefix, target_is_directory=True)
     return repository
 
 
 @pytest.mark.long
-def test_its_tests_run_in_its_folder_and_environment(shop: Repository, run_flow: RunFlow) -> None:
+def test_its_tests_run_in_its_folder_and_environment(shop_below: Repository, run_flow: RunFlow) -> None:
     ran = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
     assert ran.result.check is not None
     assert (ran.result.check.passed, ran.result.full) == (1, False)
     assert ran.result.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
     assert ran.result.summary.endswith(" in packages/py (only the tests of this change)")
-    assert ran.bench.ran[0][0] == str(shop.path / "packages/py/.venv/bin/python")
+    assert ran.bench.ran[0][0] == str(shop_below.path / "packages/py/.venv/bin/python")
 
 
-def test_the_top_says_where_the_tests_are(shop: Repository, run_flow: RunFlow) -> None:
+def test_the_top_says_where_the_tests_are(shop_below: Repository, run_flow: RunFlow) -> None:
     with pytest.raises(CannotRun, match="the tests are in packages/py"):
         run_flow("run_tests")
-
-
-# -- new findings ---------------------------------------------------------------------------------------------------
-
-
-def tool(name: str) -> str:
-    """A linter of the environment that runs these tests."""
-    found = Path(sys.prefix, "bin", name)
-    return str(found) if found.exists() else ""
-
-
-def python_project(repository: Repository, **files: str) -> None:
-    """`a.py` and what else is named, linted by ruff and mypy of the environment of these tests."""
-    settings = "[tool.ruff.lint]\nselect = ['F']\n[tool.mypy]\nstrict = true\n"
-    repository.commit("begin", {".gitignore": ".venv\n", "pyproject.toml": settings, **files})
-    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not (tool("ruff") and tool("mypy")), reason="needs ruff and mypy")
-def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> None:
-    python_project(repository, **{"a.py": "import os\n\nX: int = 'old'\n", "poetry.lock": "", "snap.ambr": ""})
-    repository.write("a.py", "# moved down\nimport os\nimport sys\n\nX: int = 'old'\nY: int = 'new'\n")
-    repository.write("poetry.lock", "x =\n")
-    ran = run_flow("lint", paths=["a.py", "poetry.lock", "snap.ambr", ".gitignore"])
-    findings = [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]]
-    assert findings == [("a.py", 3, "F401"), ("a.py", 6, "assignment")]
-    assert ran.result.facts["known"] == 2
-    assert ran.result.summary == "ruff and mypy: 2 findings in 1 file are new (F401 1, assignment 1)"
-    assert not ran.result.sound
-    assert (ran.folder / "a.py").read_text().endswith("Y: int = 'new'\n"), "the worktree is as it was"
-    ran = run_flow("lint", paths=["poetry.lock", ".gitignore"])
-    assert ran.result.summary.startswith("Nothing to lint")
-    assert ran.result.sound
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
-def test_a_file_that_was_renamed_has_its_old_findings(repository: Repository, run_flow: RunFlow) -> None:
-    body = "".join(f"def f{number}():\n    return {number}\n" for number in range(20))
-    python_project(repository, **{"a.py": f"import os\n{body}"})
-    base = repository.git("rev-parse", "HEAD")
-    repository.git("mv", "a.py", "b.py")
-    repository.commit("renamed", {"b.py": f"import os\nimport sys\n{body}"})
-    ran = run_flow("lint", paths=["b.py"], base=base)
-    assert [fact["message"] for fact in ran.result.facts["findings"] if fact["rule"] == "F401"] == [
-        "[*] `sys` imported but unused"
-    ]
-
-
-@pytest.mark.skipif(not tool("ruff"), reason="needs ruff")
-def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow) -> None:
-    python_project(repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""})
-    repository.write("packages/py/a.py", "import os\n")
-    ran = run_flow("lint", project="packages/py", paths=["packages/py/a.py"])
-    assert [(fact["path"], fact["rule"]) for fact in ran.result.facts["findings"]] == [("packages/py/a.py", "F401")]
-    fixed = run_flow("fix_lint", project="packages/py", paths=["packages/py/a.py"])
-    assert fixed.result.facts["changed"] == ["packages/py/a.py"]
-
-
-def modules() -> Path:
-    return Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
-
-
-@pytest.mark.skipif(not (modules() / "typescript").is_dir(), reason="needs typescript in CLAWPY_NODE_MODULES")
-def test_typescript_tells_what_a_change_breaks_elsewhere(repository: Repository, run_flow: RunFlow) -> None:
-    files = {
-        "package.json": '{"name": "x"}',
-        "tsconfig.json": '{"compilerOptions": {"strict": true}, "include": ["src"]}',
-        "src/a.ts": "export const a: number = 1;\nconst old: number = 'x';\n",
-        "src/b.ts": "import { a } from './a';\nexport const b: number = a;\n",
-    }
-    repository.commit("begin", {".gitignore": "node_modules\n", **files})
-    (repository.path / "node_modules").symlink_to(modules(), target_is_directory=True)
-    repository.write("src/a.ts", "export const a: string = 'x';\nconst old: number = 'x';\n")
-    ran = run_flow("lint", paths=["src/a.ts"])
-    assert [(fact["path"], fact["line"], fact["rule"]) for fact in ran.result.facts["findings"]] == [
-        ("src/b.ts", 2, "TS2322")
-    ]

@@ -1,93 +1,19 @@
-"""What flows share: words for results and transcripts, commits, trees, and the worktree that they work in."""
+"""What flows share of git: commits, trees, and the worktree that they work in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from engine.execution.runners.flow import FlowError, Job
+from engine.execution.runners.flows.words import count, join_names
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
 from engine.git.operations import conflicted_files
 from engine.git.secrets import secret_kind
-from engine.model import CheckResult
-from engine.model.text import one_line, seconds_in_words
-
-# -- Words ----------------------------------------------------------------------------------------------------------
-
-
-MAX_NAMES = 8
-"""Maximum number of names in a list; "and 3 more" stands for the rest."""
-
-
-def last_line(output: str) -> str:
-    """The last line that is not empty, preferably of an error, at most 300 characters."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    lines = [line for line in lines if line.lower().startswith("error")] or lines
-    return lines[-1][:300] if lines else "it printed nothing"
-
-
-def in_project(path: str) -> str:
-    """` in packages/py`, "" for the top."""
-    return f" in {one_line(path)}" if path else ""
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 test`, `3 tests`, `no tests`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number or 'no'} {plural or noun + 's'}"
-
-
-def join_names(names: Iterable[str], shown: int = MAX_NAMES) -> str:
-    """`a, b and 3 more`; every name sanitised."""
-    every = [one_line(name) for name in names]
-    if len(every) <= shown:
-        return " and ".join(filter(None, [", ".join(every[:-1]), *every[-1:]]))
-    return f"{', '.join(every[:shown])} and {len(every) - shown} more"
-
-
-def describe_check(check: CheckResult) -> str:
-    """A result in one sentence without a full stop."""
-    skipped = f", {check.skipped} skipped" if check.skipped else ""
-    took = f" in {seconds_in_words(check.seconds)}"
-    if not check.counted:
-        name = check.failing[0] if check.failing else check.tool
-        return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
-    if check.failed or check.errors:
-        parts = []
-        if check.failed:
-            parts.append(f"{check.failed} of {count(check.passed + check.failed, 'test')} failed")
-        if check.errors:  # an error is no failed test: the tests of a file that cannot be imported did not run
-            parts.append(count(check.errors, "error"))
-        rest = ""
-        if not check.failed:
-            rest = f", {count(check.passed, 'test')} passed" if check.passed else ", no tests ran"
-        return f"{' and '.join(parts)}{rest}{took}{skipped}: {join_names(check.failing, 2)}"
-    if not check.passed:
-        return f"no tests ran{skipped}"
-    passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"
-    return f"{passed}{took}{skipped}"
-
-
-def conflict_line(path: str, places: int) -> str:
-    """A file in conflict, for the transcript; `places` 0: the whole file."""
-    return f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})"
-
-
-def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
-    """The fields `names` of each item."""
-    return [{name: getattr(item, name) for name in names} for item in items]
-
-
-def capitalised(text: str) -> str:
-    """`text` with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]
-
 
 MAX_DIFF_LINES = 200
 """Maximum number of lines of a commit's diff in the transcript."""
@@ -142,14 +68,12 @@ def show_diff(job: Job, sha: str) -> None:
     for line in (commit.sha, f"{commit.author}, {commit.date}", commit.subject):
         job.say(line)
     text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
-    lines = text.splitlines()
-    for line in lines[:MAX_DIFF_LINES]:
-        job.say("(a line that looks secret)" if secret_kind("", line[1:], "A" * 40) else line)
-    if len(lines) > MAX_DIFF_LINES:
-        job.say(f"and {len(lines) - MAX_DIFF_LINES} more lines: git show {sha[:10]}")
+    hidden = "(a line that looks secret)"
+    lines = [hidden if secret_kind("", line[1:], "A" * 40) else line for line in text.splitlines()]
+    job.say_list(lines, MAX_DIFF_LINES)
 
 
-def recent_commits(git: Git, path: str, span: str) -> list[str]:
+def _recent_commits(git: Git, path: str, span: str) -> list[str]:
     """The newest commits of the range `span` that changed `path`, one line each."""
     out = git.text(
         "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
@@ -183,8 +107,9 @@ LINKED_FOLDERS = ("node_modules", "vendor", "deps")
 """Folders that `linked_packages` may have linked into the worktree."""
 
 
-def reset_worktree(job: Job, revision: str) -> None:
-    """Put the worktree at `revision`, clean: no uncommitted and no untracked files, no merge under way.
+def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
+    """Put the worktree at `revision`, clean: no uncommitted and no untracked files, no merge under way. With a `tree`
+    its files are those of the tree.
 
     Only for flows that work in a worktree; refuses to touch the operator's own tree.
     """
@@ -193,6 +118,8 @@ def reset_worktree(job: Job, revision: str) -> None:
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
     job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
+    if tree:
+        restore_tree(job, tree)
 
 
 @frozen
@@ -201,6 +128,8 @@ class GitTrial:
 
     tree: str
     """The files as a tree id; "" when it did not come to its end."""
+    is_empty: bool
+    """It came to its end, and the files are those of HEAD."""
     conflicts: Mapping[str, int]
     """The files in conflict, each with its number of marked places, 0 when the whole file is in dispute."""
     error: str
@@ -226,7 +155,17 @@ def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = N
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
         stop = f"stops at {commit}" + (f" in {join_names(conflicts, 3)}" if conflicts else "")
     tree = "" if done.returncode or conflicts else job.git.text("write-tree")
-    return GitTrial(tree, conflicts, error, stop)
+    is_empty = bool(tree) and tree == job.git.text("rev-parse", "HEAD^{tree}")
+    return GitTrial(tree, is_empty, conflicts, error, stop)
+
+
+def report_conflict(job: Job, path: str, places: int, sides: Mapping[str, str]) -> None:
+    """Show a file in conflict (`places` 0: the whole file), and its newest commits on each side. `sides` has the range
+    of commits of each side by its name."""
+    job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
+    for name, span in sides.items():
+        for commit in _recent_commits(job.git, path, span):
+            job.say(f"          {name}: {commit}")
 
 
 def unmerged_files(git: Git) -> dict[str, int]:

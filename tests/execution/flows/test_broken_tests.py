@@ -1,0 +1,81 @@
+"""A bisection checks both ends, skips what cannot run, and follows merges."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flows.broken_tests import verdict_of
+from engine.model import CheckResult
+from tests.conftest import Repository
+from tests.execution.flows.conftest import CART, RunFlow, commit_shop
+
+
+def history(project: Repository) -> list[str]:
+    """Good, good, unrunnable, bad, bad; with an uncommitted edit on top."""
+    shas = [commit_shop(project)]
+    shas.append(project.commit("docs", {"README.md": "a shop"}))
+    shas.append(project.commit("half a refactoring", {"shop/cart.py": "def total(prices:\n"}))
+    shas.append(project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")}))
+    shas.append(project.commit("more docs", {"README.md": "a big shop"}))
+    project.write("shop/cart.py", CART)
+    project.write("tests/untracked.txt", "mine")
+    return shas
+
+
+@pytest.mark.long
+def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow) -> None:
+    shas = history(project)
+    ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=shas[0], bad="HEAD")
+    assert ran.result.facts["skipped"] == [shas[2]]
+    assert set(ran.result.facts["candidates"]) == {shas[2], shas[3]}
+    assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
+
+
+@pytest.mark.long
+def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
+    first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
+    last = repository.commit("docs", {"README.md": "a shop"})
+    with pytest.raises(FlowError, match="passes at"):
+        run_flow("bisect", test="make test", good=first, bad=last)
+    with pytest.raises(FlowError, match="not an ancestor"):
+        run_flow("bisect", test="make test", good=last, bad=first)
+    broken = repository.commit("break", {"state": "ill\n"})
+    repository.commit("still", {"README.md": "x"})
+    with pytest.raises(FlowError, match="does not pass at"):
+        run_flow("bisect", test="make test", good=broken, bad="HEAD")
+
+
+@pytest.mark.long
+def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow: RunFlow) -> None:
+    first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side docs", {"side.md": "1"})
+    culprit = repository.commit("side breaks it", {"state": "ill\n"})
+    repository.commit("side docs again", {"side.md": "2"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("main docs", {"README.md": "a shop"})
+    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side")
+    repository.commit("more docs", {"README.md": "a big shop"})
+    assert run_flow("bisect", test="make test", good=first).result.facts["culprit"] == culprit
+
+
+@pytest.mark.parametrize(
+    ("here", "at_bad", "verdict"),
+    [
+        ((1, 0, 0), (0, 1, 0), "good"),
+        ((0, 1, 0), (0, 1, 0), "bad"),
+        ((0, 1, 1), (0, 0, 1), "bad"),
+        ((0, 0, 1), (0, 0, 1), "bad"),
+        ((0, 0, 1), (0, 1, 0), "skip"),
+        ((0, 0, 1), (0, 1, 1), "skip"),
+        ((0, 0, 0), (0, 1, 0), "skip"),
+    ],
+)
+def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
+    here: tuple[int, int, int], at_bad: tuple[int, int, int], verdict: str
+) -> None:
+    check, check_at_bad = (
+        CheckResult("pytest", passed, failed, errors=errors) for passed, failed, errors in (here, at_bad)
+    )
+    assert verdict_of(check, check_at_bad) == verdict

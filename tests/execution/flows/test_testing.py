@@ -1,0 +1,84 @@
+"""Flows that test your changes, with the real pytest on small projects."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.execution.runners.flow import FlowError
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow, commit_shop
+
+
+@pytest.mark.long
+def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    ran = run_flow("run_tests", paths=["shop/cart.py", "README.md"])
+    assert ran.result.check is not None
+    assert (ran.result.check.passed, ran.result.check.failed) == (1, 0)
+    assert not ran.result.full
+    assert ran.result.facts["tests_by_path"] == {"shop/cart.py": ["tests/test_cart.py"]}
+    assert "shop/cart.py → tests/test_cart.py" in ran.bench.text
+    assert project.git("status", "--porcelain") == ""
+    assert not list(project.path.rglob("__pycache__"))
+
+
+@pytest.mark.long
+def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})
+    project.write("shop/tax.py", "RATE = 2\n")
+    ran = run_flow("check_clean_head", files=["shop/tax.py"])
+    assert ran.result.check is not None
+    assert ran.result.check.failing == ("tests/test_tax.py::test_tax",)
+    assert ran.result.facts["left_out"] == ["shop/tax.py"]
+    assert ran.result.facts["passes_with_files"] == ["tests/test_tax.py::test_tax"]
+    assert "1 of them pass" in ran.result.summary
+    assert not (ran.folder / "shop/tax.py").exists()  # what is recorded is the state of HEAD alone
+    assert (project.path / "shop/tax.py").exists()
+    project.git("add", "-A")
+    project.commit("helper")
+    assert run_flow("check_clean_head").result.summary.startswith("HEAD is complete: all 2 tests passed")
+
+
+UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["conftest.py", "shop/cart.py"])
+def test_what_is_not_installed_is_no_red_test(project: Repository, run_flow: RunFlow, place: str) -> None:
+    commit_shop(project)
+    project.git("rm", "-q", "tests/test_tax.py")
+    project.write(place, "import sqlalchemy_not_here\n")
+    with pytest.raises(FlowError) as caught:
+        run_flow("run_tests")
+    assert caught.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
+    assert caught.value.fix.endswith("bin/pip install pytest")
+    project.write("pyproject.toml", UV + '[dependency-groups]\ndev = ["pytest"]\n')
+    with pytest.raises(FlowError) as caught:
+        run_flow("run_tests")
+    assert caught.value.fix == "uv sync"
+
+
+@pytest.mark.long
+def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.git("rm", "-q", "tests/test_tax.py")
+    project.write("shop/cart.py", "import shop.gone\n")
+    check = run_flow("run_tests").result.check
+    assert check is not None
+    assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
+    script = "console.log('Tests:       3 passed, 3 total')"
+    project.commit(
+        "web", {"test_a.py": "x = 1\n", "package.json": f'{{"scripts": {{"test": "node -e \\"{script}\\""}}}}'}
+    )
+    ran = run_flow("run_tests")
+    assert ran.result.check is not None
+    assert (ran.result.check.tool, ran.result.check.passed, ran.result.full) == ("script", 3, False)
+    assert "pytest found no tests" in ran.bench.text

@@ -1,0 +1,73 @@
+"""Unreliable tests are found and skipped until a day, slow ones are timed at two commits."""
+
+from __future__ import annotations
+
+import ast
+from datetime import date
+
+import pytest
+
+from engine.execution.runners.flows.unreliable_tests import add_skip_mark
+from engine.git.leftovers import QuarantinedTest, quarantined_tests_in_file
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow
+
+
+@pytest.mark.long
+def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow) -> None:
+    counter = project.path / ".git" / "counter"
+    body = f"""from pathlib import Path
+def test_flaky():
+    file = Path({str(counter)!r})
+    n = int(file.read_text()) + 1 if file.exists() else 1
+    file.write_text(str(n))
+    assert n % 3
+def test_steady(): pass
+def test_broken(): assert 0
+"""
+    project.commit("flaky", {"test_x.py": body})
+    ran = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
+    verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in ran.result.facts["tests"]}
+    assert verdicts == {
+        "test_x.py::test_flaky": ("flaky", 1, 3),
+        "test_x.py::test_steady": ("steady", 0, 3),
+        "test_x.py::test_broken": ("broken", 3, 3),
+    }
+    assert ran.result.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
+
+
+@pytest.mark.long
+def test_slower_than_it_was(project: Repository, run_flow: RunFlow) -> None:
+    test = "from work import work\n\ndef test_a():\n    assert work()\n"
+    fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})
+    project.commit("slow", {"work.py": "def work():\n    return sum(i * i for i in range(1_000_000))\n"})
+    ran = run_flow("time_tests", tests=["tests/test_a.py::test_a"], fast=fast, times=2)
+    assert ran.result.facts["slower"] == 1
+    assert ran.result.summary.endswith((" times as long", ": slower"))
+    assert f"git log --oneline {fast[:10]}..HEAD" in ran.bench.text
+
+
+DAY = date(2026, 12, 7)
+
+FILES = [
+    ("def test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nfrom __future__ import annotations\n\nimport os\n\nimport pytest\n\n\nclass TestA:\n'
+     "    @pytest.mark.x\n    async def test_b(self, date):\n        pass\n", ["TestA", "test_b"]),
+    ("from cart import total\n\ndef test_a():\n    pass\n", ["test_a"]),
+    ('"""Doc."""\n\nimport os\nimport sys\nfrom cart import total\n\ndef test_a():\n    pass\n', ["test_a"]),
+    ("from datetime import date as d\nimport pytest\r\n\r\ndef test_a():\r\n    pass\r\n", ["test_a"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), FILES)
+def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) -> None:
+    after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
+    assert after is not None
+    assert quarantined_tests_in_file("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), DAY)]
+    lines = ast.parse(after).body
+    assert ast.unparse(ast.parse(text).body[-1]).splitlines()[-1] in ast.unparse(lines[-1])
+    assert add_skip_mark(after, names, DAY, "again") is None
+    later = add_skip_mark(after, names, date(2027, 1, 1), "again")
+    assert later is not None
+    assert "2026-12-07" not in later
+    assert later.count("import pytest") == 1

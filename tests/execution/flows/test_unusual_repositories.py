@@ -1,0 +1,38 @@
+"""Flows in a repository without commits, and with file names that are no text."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from engine.execution.runners.flow import FlowError
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow
+
+
+def test_a_repository_without_commits(repository: Repository, run_flow: RunFlow) -> None:
+    repository.write("a.txt", "not yet")
+    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").result.facts["text"] == (
+        "No commits.\nNot committed yet: a.txt."
+    )
+    nothing = run_flow("review_unpushed", upstream="origin/main").result
+    assert nothing.summary == "Nothing to review: there is no commit yet, and nothing is staged"
+    with pytest.raises(FlowError, match="no branch to compare with"):
+        run_flow("report_branches")
+    with pytest.raises(FlowError, match="names no commit"):
+        run_flow("forecast_conflicts", base="main", branches=["x"])
+
+
+def test_names_that_are_no_text(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a b.txt": "one\n"})
+    name = os.fsdecode(b"caf\xe9\x1b[31m.py")
+    for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):
+        repository.git("checkout", "-q", "-b", branch, "main")
+        repository.commit(branch, {name: text})
+    ran = run_flow("forecast_conflicts", base="left", branches=["right"])
+    assert ran.result.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
+    assert "\x1b" not in ran.bench.text
+    ran = run_flow("review_unpushed", upstream="main")
+    assert [fact["kind"] for fact in ran.result.facts["findings"]] == ["breakpoint"]
+    assert "\x1b" not in ran.bench.text
