@@ -1,4 +1,4 @@
-"""Fetches contexts: the edge between the sources of SPEC 2.1 and the plain values that templates work on."""
+"""Reads the context of a workspace (SPEC 2.1): from git, test runs, tasks, sessions, conversations and calendars."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Sources:
     projects: ProjectCache
     git: GitReader = field(default_factory=GitReader)
     github: GitHub | None = None
-    talks: Threads | None = None
+    threads: Threads | None = None
     learned: Callable[[str], Sequence[str]] = _no_cards
     """Names of learned flows that may run there."""
     fixes: Callable[[str], Sequence[KnownFix]] = _no_cards
@@ -92,7 +92,7 @@ class _Fetch:
             return ask()
         except Refusal as refusal:
             self.failed[name] = sanitise(refusal.message)
-        except Exception as error:  # told in the context; one source never fails a cycle
+        except Exception as error:  # named in the context; one source never fails a cycle
             self.failed[name] = sanitise(f"{type(error).__name__}: {error}")
         return otherwise
 
@@ -103,8 +103,8 @@ class _Fetch:
 
     def signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
         """The signal of that name; of relevance 0 with the error if its source or its collector failed."""
-        found = None if name in self.failed else self(name, collect, None)
-        return found or signal(name, 0.0, error=self.failed[name])
+        collected = None if name in self.failed else self(name, collect, None)
+        return collected or signal(name, 0.0, error=self.failed[name])
 
 
 class ContextReader:
@@ -126,9 +126,7 @@ class ContextReader:
     ) -> list[WorkspaceContext]:
         """The contexts of all `workspaces`, in their order, read side by side."""
         ours = ours or {}
-        if not workspaces:
-            return []
-        with ThreadPoolExecutor(min(8, len(workspaces)), thread_name_prefix="context") as pool:
+        with ThreadPoolExecutor(8, thread_name_prefix="context") as pool:
             return list(
                 pool.map(lambda path: self.read(path, last_input=last_input, ours=ours.get(path, ())), workspaces)
             )
@@ -138,8 +136,7 @@ class ContextReader:
         our landings wrote there, which is no sign of life. Never raises for what a source says or fails to say."""
         folder = Path(workspace)
         now, local = self._clock.now(), self._clock.local()
-        fetch = _Fetch()
-        sources, talks = self._sources, self._sources.talks
+        fetch, sources = _Fetch(), self._sources
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         inspection = NOTHING_INSPECTED
@@ -147,54 +144,59 @@ class ContextReader:
             inspection = fetch("git", lambda: self._git.inspect(folder, git, now, today), inspection)
         projects = fetch.all("tools", lambda: sources.projects.projects_of(workspace))
         runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
-        tasks = fetch.all("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
         sessions = fetch.all("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
-        threads = fetch.all("transcripts", lambda: talks.latest(workspace) if talks else ())
-        grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
-        calendars = self._settings.current.calendar.files
-        meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), None)
-        github = sources.github.latest(workspace) if sources.github and git and git.on_github else None
         elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}
-        parts = fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
-        heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
+        grown_at = fetch("transcripts", lambda: sources.threads.grew() if sources.threads else None, None)
+        last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
         writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
-        active_at = last_activity(now, heard, git.touches if git else (), writes)
-        silence = None if active_at is None else now - active_at
-        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
-        stale = any(part.changed for part in parts)
+        active_at = last_activity(now, last_sign, git.touches if git else (), writes)
         red = any(not run.check.green for run in runs[:1])
         nothing = frozenset[str]()
-        return WorkspaceContext(
+        context = WorkspaceContext(
             workspace=workspace,
             now=now,
             local=local,
-            silence=silence,
+            silence=None if active_at is None else now - active_at,
             git=git,
             inspection=inspection,
-            github=github,
+            github=sources.github.latest(workspace) if sources.github and git and git.on_github else None,
             runs=runs,
-            parts=parts,
+            parts=fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects)),
             locks=fetch.all("locks", lambda: find_mismatches(folder, _locked_folders(projects))),
             covered=fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing),
             prose=fetch("agents", lambda: sources.prose(workspace), ""),
             ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),
-            tasks=tasks,
+            tasks=fetch.all("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS)),
             sessions=sessions,
-            threads=threads,
-            meetings=tuple(meetings or ()),
+            threads=fetch.all("transcripts", lambda: sources.threads.latest(workspace) if sources.threads else ()),
+            meetings=fetch.all("calendar", lambda: self._calendars.meetings(self._calendar_files, local)),
             disk=fetch("disk", lambda: sources.disk(workspace), None),
             landings=fetch.all("landings", lambda: sources.landings(workspace)),
             fixes=fetch.all("fixes", lambda: sources.fixes(workspace) if red else ()),
             learned=fetch.all("learned flows", lambda: sources.learned(workspace)),
-            signals=(
-                fetch.signal("time", lambda: time_signal(local)),
-                fetch.signal("silence", lambda: silence_signal(silence, threshold)),
-                fetch.signal("tasks", lambda: tasks_signal(tasks, now)),
-                fetch.signal("conversations", lambda: conversations_signal(sessions, threads, now)),
-                fetch.signal("git", lambda: git_signal(git or GitState(), github, stale)),
-                fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
-            ),
-            errors=tuple(f"{name}: {error}" for name, error in fetch.failed.items()),
+        )
+        signals = self._signals(context, fetch)
+        return replace(
+            context, signals=signals, errors=tuple(f"{name}: {error}" for name, error in fetch.failed.items())
+        )
+
+    @property
+    def _calendar_files(self) -> Sequence[str]:
+        return self._settings.current.calendar.files
+
+    def _signals(self, context: WorkspaceContext, fetch: _Fetch) -> tuple[Signal, ...]:
+        """The six signals of the workspace as a whole."""
+        now, local = context.now, context.local
+        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
+        tests_stale = any(part.changed for part in context.parts)
+        meetings = context.meetings if self._calendar_files else None
+        return (
+            fetch.signal("time", lambda: time_signal(local)),
+            fetch.signal("silence", lambda: silence_signal(context.silence, threshold)),
+            fetch.signal("tasks", lambda: tasks_signal(context.tasks, now)),
+            fetch.signal("conversations", lambda: conversations_signal(context.sessions, context.threads, now)),
+            fetch.signal("git", lambda: git_signal(context.git or GitState(), context.github, tests_stale)),
+            fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
         )
 
     def last_activity(

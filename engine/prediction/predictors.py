@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -61,7 +62,7 @@ Text = Field(default="", max_length=2_000)
 
 
 class PredictedWork(BaseModel):
-    """What both say. Their text is hostile."""
+    """The work that a model or a program predicts. Its text is hostile."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, populate_by_name=True)
 
@@ -293,7 +294,7 @@ class PredictorHook:
         self._report = report
         self._lines: list[tuple[datetime, HookLine]] = []
         self._stamp: tuple[str, int, int] | None = None
-        self._unread = ""
+        self._reported_error = ""
 
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
         """The predictions of other programs for this workspace, only the newest of those with the same words."""
@@ -303,8 +304,8 @@ class PredictorHook:
         except FileNotFoundError:
             self._lines = []  # nobody writes one: there is no hook
         except OSError as error:
-            if str(error) != self._unread:  # told once, not with every cycle
-                self._unread = str(error)
+            if str(error) != self._reported_error:  # once, not with every cycle
+                self._reported_error = str(error)
                 self._report(str(file), f"cannot be read: {error.strerror}; make it a file that you may read")
         by_prompt = {
             line.prompt: (min(at, context.now), line)
@@ -324,26 +325,33 @@ class PredictorHook:
             stamp = (str(file), status.st_mtime_ns, status.st_size)
             if stamp == self._stamp:
                 return
-            written, begin = datetime.fromtimestamp(status.st_mtime, UTC), status.st_size - MAX_READ_BYTES
-            self._lines, faults, number = [], dict[int, str](), 0
-            for raw in opened:
-                if not raw.endswith(b"\n"):
-                    break
-                number += 1
-                if opened.tell() < begin or not raw.strip():
-                    continue
-                try:
-                    line = read_line(raw)
-                except ValueError as error:
-                    faults[number] = f"line {number}: {error}"
-                else:
-                    self._lines = [*self._lines, (line.written_at(written), line)][-MAX_LINES:]
-        self._stamp, self._unread = stamp, ""
+            self._lines, faults, number = _read_lines(opened, status)
+        self._stamp, self._reported_error = stamp, ""
         with self._database.read() as session:
             known = state.get(session, LINE_KEY, {"file": "", "line": 0})
         last = known["line"] if known["file"] == str(file) and known["line"] <= number else 0
         self._database.write(lambda tx: state.put(tx, LINE_KEY, {"file": str(file), "line": number}))
-        new = [words for line_number, words in faults.items() if line_number > last]
+        new = [f"line {at}: {fault}" for at, fault in faults.items() if at > last]
         if new:
             more = f"; and {len(new) - MAX_NAMED_ERRORS} more" if len(new) > MAX_NAMED_ERRORS else ""
             self._report(str(file), "; ".join(new[:MAX_NAMED_ERRORS]) + more)
+
+
+def _read_lines(file: BinaryIO, status: os.stat_result) -> tuple[list[tuple[datetime, HookLine]], dict[int, str], int]:
+    """The newest lines, each with the time when it was written; what is wrong with others, by their number; and the
+    number of the last whole line."""
+    changed_at, begin = datetime.fromtimestamp(status.st_mtime, UTC), status.st_size - MAX_READ_BYTES
+    lines, faults, number = [], dict[int, str](), 0
+    for raw in file:
+        if not raw.endswith(b"\n"):
+            break
+        number += 1
+        if file.tell() < begin or not raw.strip():
+            continue
+        try:
+            line = read_line(raw)
+        except ValueError as error:
+            faults[number] = str(error)
+        else:
+            lines.append((line.written_at(changed_at), line))
+    return lines[-MAX_LINES:], faults, number

@@ -16,6 +16,7 @@ import functools
 import itertools
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -92,6 +93,15 @@ class Route:
     prompts with."""
 
 
+@frozen
+class _Description:
+    """What a channel or an agent is said to do; the other of the two names is ""."""
+
+    text: str
+    channel: str = ""
+    agent: str = ""
+
+
 class PromptPlacer:
     """Finds the channel and agent of a prompt. Takes some ten milliseconds; a second the first time, to load the
     embedder."""
@@ -112,36 +122,31 @@ class PromptPlacer:
     def place(self, prompt: str, channel: str = "") -> Route:
         """The route of a prompt, on `channel` if it is given. Without an embedder the rest is empty."""
         settings = self._settings.current
-        agents = {item.id: item for item in self._agents() if not item.broken}
-        described = _descriptions(settings, agents)
+        agents = {agent.id: agent for agent in self._agents() if not agent.broken}
+        descriptions = _descriptions(settings, agents)
         try:
-            vector, *description_vectors = self._vectors([prompt, *(text for text, _, _ in described)])
+            vector, *others = self._vectors([prompt, *(description.text for description in descriptions)])
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
-        roles = _probabilities([prompt], vector[None])[0]
-        channels = _by_channel(roles, settings)
-        best = max(channels, key=lambda name: channels[name])
-        like = self._similar_prompt(vector, best, channel)
-        if like is not None:
-            text, where, agent = like
-            return Route(where, _available_agent(agent, where, settings, agents), f"like “{text}”", vector.tobytes())
-        fits = sorted(
-            (
-                (float((description_vector * vector).sum()), where, agent)
-                for description_vector, (_, where, agent) in zip(description_vectors, described, strict=True)
-            ),
-            reverse=True,
-        )
-        near = [(where, agent) for score, where, agent in fits if score >= MIN_DESCRIPTION_SIMILARITY]
+        columns = _probabilities([prompt], vector[None])[0]
+        by_channel = _by_channel(columns, settings)
+        best = _likeliest(by_channel)
         why = ""
-        if not channel:
-            named = next((where for where, _ in near if where), "")
-            if named:
+        if past := self._similar_prompt(vector, best, channel):
+            text, channel, agent = past
+            why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
+        else:
+            similarity = [float((other * vector).sum()) for other in others]
+            rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
+            fitting = [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
+            named = next((description.channel for description in fitting if description.channel), "")
+            if not channel and named:
                 channel, why = named, f"it fits the specialty of {named}"
-            elif best and channels[best] >= MIN_PROBABILITY:
-                channel, why = best, f"by meaning, {channels[best]:.0%}"
-        agent = next((agent for _, agent in near if agent), "") or _role(roles, channel)
+            elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
+                channel, why = best, f"by meaning, {by_channel[best]:.0%}"
+            agent = next((description.agent for description in fitting if description.agent), "")
+            agent = agent or _likeliest_role(columns, channel)
         return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
@@ -151,39 +156,41 @@ class PromptPlacer:
 
     def _similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
         """The nearest similar prompt that was accepted, with its channel and agent; only on `channel` if it is
-        given."""
+        given, and only one that the weights place on `best`, too."""
         import numpy
 
+        settings = self._settings.current
         with self._database.read() as session:
-            past = [row for row in ask(session, _ACCEPTED) if channel in ("", row[1])]
-        past = [row for row in past if row[1] in self._settings.current.channels]
+            past = [row for row in ask(session, _ACCEPTED) if row[1] in settings.channels and channel in ("", row[1])]
         if not past:
             return None
-        vectors = numpy.stack([numpy.frombuffer(row[3], "<f4") for row in past])
-        near = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vectors.products`
-        verdicts = _probabilities([row[0] for row in past], vectors)
-        for at in numpy.argsort(-near):
-            if near[at] < MIN_PROMPT_SIMILARITY:
+        vectors = numpy.stack([numpy.frombuffer(meaning, "<f4") for *_, meaning in past])
+        similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vectors.products`
+        columns = _probabilities([text for text, *_ in past], vectors)
+        for row in numpy.argsort(-similarity):
+            if similarity[row] < MIN_PROMPT_SIMILARITY:
                 return None
-            channels = _by_channel(verdicts[at], self._settings.current)
-            if max(channels, key=lambda name: channels[name]) == best:
-                text, where, agent, _ = past[at]
-                return text if len(text) <= 60 else f"{text[:59]}…", where, agent
+            if _likeliest(_by_channel(columns[row], settings)) == best:
+                text, where, agent, _ = past[row]
+                return text, where, agent
         return None
 
 
-def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[tuple[str, str, str]]:
-    """The descriptions of channels and agents that the weights do not know: text, channel or "", agent or ""."""
-    shipped, serving = _columns(), {line.agent for line in settings.channels.values()}
-    channels = [
-        (line.specialty, name, "")
-        for name, line in settings.channels.items()
-        if name not in shipped[1] and line.specialty
-    ]
-    return channels + [
-        (f"{agent.title}: {agent.domain}", "", agent.id)
-        for agent in agents.values()
-        if agent.domain and agent.id not in shipped[0] and agent.id not in serving
+def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_Description]:
+    """The descriptions of channels and agents that the weights do not know."""
+    roles, channels = _columns()
+    serving = {line.agent for line in settings.channels.values()}
+    return [
+        *(
+            _Description(line.specialty, channel=name)
+            for name, line in settings.channels.items()
+            if name not in channels and line.specialty
+        ),
+        *(
+            _Description(f"{agent.title}: {agent.domain}", agent=agent.id)
+            for agent in agents.values()
+            if agent.domain and agent.id not in roles and agent.id not in serving
+        ),
     ]
 
 
@@ -195,22 +202,26 @@ def _available_agent(agent: str, channel: str, settings: Settings, agents: Mappi
     return agent if agent in agents and agent not in serving else settings.channels[channel].agent
 
 
-def _by_channel(roles: Any, settings: Settings) -> dict[str, float]:
+def _by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
     """The probability of each registered channel, and under "" that the prompt asks for no work."""
     shares = dict.fromkeys(["", *(name for name in settings.channels if name in _columns()[1])], 0.0)
-    for probability, channel in zip(roles, _columns()[1], strict=True):
+    for probability, channel in zip(probabilities, _columns()[1], strict=True):
         if channel in shares:
             shares[channel] += float(probability)
     return shares
 
 
-def _role(roles: Any, channel: str) -> str:
+def _likeliest_role(probabilities: Any, channel: str) -> str:
     """The most likely agent of the built-in organisation on `channel`, "" for none."""
-    shares: dict[str, float] = {}
-    for probability, role, where in zip(roles, *_columns(), strict=True):
+    shares: defaultdict[str, float] = defaultdict(float)
+    for probability, role, where in zip(probabilities, *_columns(), strict=True):
         if where == channel:
-            shares[role] = shares.get(role, 0.0) + float(probability)
-    return max(shares, key=lambda name: shares[name], default="")
+            shares[role] += float(probability)
+    return _likeliest(shares)
+
+
+def _likeliest(probabilities: Mapping[str, float]) -> str:
+    return max(probabilities, key=lambda name: probabilities[name], default="")
 
 
 def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
@@ -230,9 +241,10 @@ def hash_words(text: str) -> Any:
 
     words = re.findall(r"[a-z']+", text.lower())
     vector = numpy.zeros(WORD_DIMENSIONS)
-    for word in {*words, *(f"{a} {b}" for a, b in itertools.pairwise(words)), *(f"^{a}" for a in words[:1])}:
-        mark = crc32(word.encode())
-        vector[mark % WORD_DIMENSIONS] += 1.0 if mark & 0x80000000 else -1.0
+    pairs = (" ".join(pair) for pair in itertools.pairwise(words))
+    for feature in {*words, *pairs, *(f"^{first}" for first in words[:1])}:
+        number = crc32(feature.encode())
+        vector[number % WORD_DIMENSIONS] += 1.0 if number & 0x80000000 else -1.0
     length = float(numpy.sqrt((vector * vector).sum()))
     return vector / length if length else vector
 
@@ -308,13 +320,14 @@ class Router:
             raise Refusal("unknown_channel", message, fix)
         route = self._place(prose, requested) if prose else Route(requested)
         if not route.channel:
-            channel, step = self._pick_channel(list(channels), triggered, routed)
-            route = replace(route, channel=channel, why=f"{step}: its meaning fits no channel" if prose else step)
+            channel, rule = self._pick_channel(list(channels), triggered, routed)
+            route = replace(route, channel=channel, why=f"{rule}: its meaning fits no channel" if prose else rule)
         return route if route.agent else replace(route, agent=channels[route.channel].agent)
 
     def _pick_channel(
         self, registered: Sequence[str], triggered: Mapping[str, datetime], routed: Mapping[str, int]
     ) -> tuple[str, str]:
+        """A channel, and the rule that chose it."""
         now = self._clock.now()
         rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT]
         if rested:

@@ -308,14 +308,12 @@ class CalendarReader:
         self._lock = threading.Lock()
         self._parsed: dict[Path, tuple[tuple[int, int], Any]] = {}
 
-    def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting] | None:
-        """Those that begin within `AHEAD` of `local`, the earliest first; None when no file is named.
+    def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting]:
+        """Those that begin within `AHEAD` of `local`, the earliest first.
 
         Whole days, cancelled ones and those that do not make busy are no meetings. Raises `Refusal`
         `unreadable_calendar` that names the file.
         """
-        if not files:
-            return None
         with self._lock:
             calendars = [self._read_calendar(Path(name).expanduser()) for name in files]
             meetings = [meeting for calendar in calendars for meeting in _meetings_around(calendar, local)]

@@ -51,7 +51,7 @@ _MACHINE_TEXT = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
 
 
 @frozen
-class _FileEnd:
+class _TranscriptEnd:
     """The end of a transcript: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
 
     folder: str
@@ -78,7 +78,7 @@ class Threads:
         self._workspace_of = workspace_of
         self._ours = ours
         self._secrets = secrets
-        self._listed: tuple[float, Sequence[str], list[tuple[datetime, Path, int]]] | None = None
+        self._listing: tuple[float, Sequence[str], list[tuple[datetime, Path, int]]] | None = None
 
     def latest(self, workspace: str) -> list[Thread]:
         """The conversations about `workspace` that grew within a day, the newest first."""
@@ -86,19 +86,24 @@ class Threads:
         threads = []
         for at, end in self._conversations():
             if end.folder and self._workspace_of(end.folder) == workspace:
-                unanswered = end.last.speaker == "user"
-                question = "" if unanswered else redact(final_question(end.last.text), secrets)
-                agent = NAMES.get(end.last.agent, end.last.agent)
-                said_at = min(end.last.at or at, at)
-                about = redact(end.about, secrets)
-                threads.append(Thread(end.last.session, agent, workspace, about, question, unanswered, said_at))
+                last, unanswered = end.last, end.last.speaker == "user"
+                thread = Thread(
+                    last.session,
+                    NAMES.get(last.agent, last.agent),
+                    workspace,
+                    redact(end.about, secrets),
+                    question="" if unanswered else redact(final_question(last.text), secrets),
+                    unanswered=unanswered,
+                    at=min(last.at or at, at),
+                )
+                threads.append(thread)
         return threads
 
     def grew(self) -> datetime | None:
         """When a conversation of the operator's last grew, None if none did within a day."""
         return max((min(at, self._clock.now()) for at, _ in self._conversations()), default=None)
 
-    def _conversations(self) -> Iterator[tuple[datetime, _FileEnd]]:
+    def _conversations(self) -> Iterator[tuple[datetime, _TranscriptEnd]]:
         """When each of the operator's conversations grew, and its end, the newest first."""
         for at, path, size in self._list():
             end = _read_once(path, size, at)
@@ -108,20 +113,20 @@ class Threads:
     def _list(self) -> list[tuple[datetime, Path, int]]:
         """Files that grew of late, the newest first: when, where, and their size."""
         folders, now_s = tuple(self._folders()), self._clock.monotonic()
-        if self._listed and self._listed[1] == folders and now_s - self._listed[0] < LISTING_MAX_AGE_S:
-            return self._listed[2]
+        if self._listing and self._listing[1] == folders and now_s - self._listing[0] < LISTING_MAX_AGE_S:
+            return self._listing[2]
         now, files = self._clock.now(), list[tuple[datetime, Path, int]]()
         for name in folders:
             for path, status in _transcripts(str(Path(name).expanduser())):
                 at = datetime.fromtimestamp(status.st_mtime, UTC)
                 if now - MAX_AGE < at <= now + MAX_CLOCK_SKEW:
                     files.append((at, Path(path), status.st_size))
-        self._listed = (now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
-        return self._listed[2]
+        self._listing = (now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
+        return self._listing[2]
 
 
 @lru_cache(MAX_FILES)
-def _read_once(path: Path, size: int, at: datetime) -> _FileEnd | None:
+def _read_once(path: Path, size: int, at: datetime) -> _TranscriptEnd | None:
     try:
         return read_end(path)
     except OSError as error:
@@ -135,7 +140,7 @@ def final_question(text: str) -> str:
     return "" if match is None else plain(match.group().strip().strip("*_`\"'([ "), MAX_LENGTH)
 
 
-def read_end(path: Path) -> _FileEnd | None:
+def read_end(path: Path) -> _TranscriptEnd | None:
     """The end of a transcript, None for one without a turn. Raises OSError."""
     with path.open("rb") as file:
         lines = file.read(HEAD_BYTES).split(b"\n")[:-1]
@@ -148,7 +153,7 @@ def read_end(path: Path) -> _FileEnd | None:
         return None
     about = next((turn.text for turn in reversed(turns) if _is_topic(turn)), "")
     folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _folder(lines)
-    return _FileEnd(folder, plain(about, MAX_LENGTH), turns[-1])
+    return _TranscriptEnd(folder, plain(about, MAX_LENGTH), turns[-1])
 
 
 def _is_topic(turn: Turn) -> bool:

@@ -197,7 +197,7 @@ def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, ov
         core.sessions,
         ProjectCache(clock, find_projects),
         github=GitHub(clock),
-        talks=core.threads,
+        threads=core.threads,
         learned=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
         fixes=lambda workspace: core.adaptation.fixes(workspace),
         prose=partial(_takes_prose, launcher),

@@ -73,7 +73,7 @@ class World:
     others: Sequence[Project] = ()
     now: datetime = NOW
     github: GitHub | None = None
-    talks: Any = None
+    threads: Any = None
     broken: set[str] = field(default_factory=set)
 
     def latest(self, workspace: str) -> Sequence[MadeRun]:
@@ -111,7 +111,7 @@ class World:
             Sessions(),
             ProjectCache(clock, self.projects),
             github=self.github,
-            talks=self.talks,
+            threads=self.threads,
             **others,
         )  # type: ignore[arg-type]
         return ContextReader(clock, FixedSettings(), sources)

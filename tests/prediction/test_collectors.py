@@ -200,9 +200,7 @@ def calendar(folder: Path, *events: str) -> str:
 
 
 def meetings(file: str, at: datetime = NOW) -> list[Meeting]:
-    found = CalendarReader().meetings([file], at.astimezone(BERLIN))
-    assert found is not None
-    return found
+    return CalendarReader().meetings([file], at.astimezone(BERLIN))
 
 
 def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path) -> None:

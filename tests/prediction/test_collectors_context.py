@@ -59,7 +59,7 @@ class Talks:
 
 
 def test_a_conversation_with_another_agent_ends_the_silence_and_is_told(world: World) -> None:
-    world.talks = Talks(str(world.path), AFTER)
+    world.threads = Talks(str(world.path), AFTER)
     context = world.sense(last_input=RUN)
     assert context.silence == timedelta(minutes=5)
     assert world.reader().last_activity([], last_input=RUN) == RUN  # nothing was written anywhere
