@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from engine.execution.channel_setup import ChannelSetup
     from engine.execution.housekeeping import Housekeeping
     from engine.execution.model_calls import ModelCalls
+    from engine.execution.model_router import ModelRouter
     from engine.execution.permissions import Permissions
     from engine.execution.prompts import PromptAssembly
-    from engine.execution.routing import ModelRouter
     from engine.execution.runners.flow_registry import FlowRegistry
     from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import Completions

@@ -34,7 +34,7 @@ from engine.config.sections import (
     Surface,
     url_problem,
 )
-from engine.execution.routing import ModelRouter, ProviderState, setup_command
+from engine.execution.model_router import ModelRouter, ProviderState, setup_command
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home

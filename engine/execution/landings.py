@@ -18,10 +18,25 @@ from pathlib import Path
 from typing import Any
 
 from engine.events import ChangeSetLanded, Event, LandingUndone
-from engine.execution import landing
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
 from engine.execution.diffs import file_changes, write_tree_with
-from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, find_obstacle, image_of, is_spelled_exactly
+from engine.execution.file_plan import (
+    ABSENT,
+    Entry,
+    FilesChanged,
+    Image,
+    Kind,
+    NotRestored,
+    Plan,
+    carry_out,
+    find_changed,
+    find_obstacle,
+    image_of,
+    is_carried_out,
+    is_spelled_exactly,
+    modification_times,
+    roll_back,
+)
 from engine.execution.trees import (
     DURABLE,
     EXECUTABLE,
@@ -47,7 +62,7 @@ from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 
-# Makes a landing plan from the difference of two trees, and finds files that obstruct it (SPEC 3.9).
+# The plan of a landing, from the difference of two trees, and the files that obstruct it
 #
 # git checks new contents out into a folder of ours, so that line endings and encodings are exactly git's; then they and
 # the present files are stored byte for byte as blobs of the operator's repository.
@@ -221,7 +236,7 @@ class Landings(ChangeReader):
             keep_blobs(git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
                 keep_object(git, row.session_id, f"landed-{tree}", tree)
-            return self._carry_out(git, root, row, plan, ChangeState.LANDED, tree)
+            return self._apply(git, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
         """Undo the last landing, byte for byte and mode for mode.
@@ -230,25 +245,25 @@ class Landings(ChangeReader):
         `already_decided`, `unknown_change_set`, `cannot_write`.
         """
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
-            plan = landing.Plan.from_json(row.landings[-1]["plan"]).reversed()
-            if changed := landing.find_changed(root, plan):
+            plan = Plan.from_json(row.landings[-1]["plan"]).reversed()
+            if changed := find_changed(root, plan):
                 raise _later_edits(changed)
             old_folders = {*plan.old_folders, *replaced_folders(root, plan.entries)}
             plan = dataclasses.replace(
                 plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
             )
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
-            return self._carry_out(row.open_git(), root, row, plan, ChangeState.UNDONE, tree)
+            return self._apply(row.open_git(), root, row, plan, ChangeState.UNDONE, tree)
 
-    def reverse(self, session_id: str) -> bool:
+    def undo_session(self, session_id: str) -> bool:
         """Undo all landings of a session's changes, the last one first; False when there are none. Raises as `undo`,
         with `later_edits` before the first one."""
         change = self.for_session(session_id)
         if change is None or (change.state is ChangeState.WAITING and not change.landings):
             return False
         with self._lock_for_decision(change.id, ChangeState.UNDONE) as (row, root):
-            plans = [landing.Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
-            if changed := landing.find_changed(root, *plans):
+            plans = [Plan.from_json(landed["plan"]).reversed() for landed in reversed(row.landings)]
+            if changed := find_changed(root, *plans):
                 raise _later_edits(changed)
             for _ in plans:
                 self.undo(change.id)
@@ -262,8 +277,8 @@ class Landings(ChangeReader):
             for intent in unfinished_intents(self._database, LANDING):
                 if intent.payload["workspace"] == workspace:
                     try:
-                        self._finish(intent)
-                    except (Refusal, OSError, landing.FilesChanged) as error:
+                        self._finish_interrupted(intent)
+                    except (Refusal, OSError, FilesChanged) as error:
                         raise Refusal(
                             "not_restored",
                             f"an earlier change of {workspace} is still half done: {error}",
@@ -271,7 +286,7 @@ class Landings(ChangeReader):
                         ) from error
             yield self.row(change_set_id, becoming=becoming), root
 
-    def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> landing.Plan:
+    def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> Plan:
         """The plan that lands `row` up to `target` on the present files. Raises `Refusal` when it cannot be landed."""
         way_out = f"`clawpy branch {row.id}` makes a branch of the work instead"
         for _ in range(MAX_PLANS):
@@ -299,8 +314,8 @@ class Landings(ChangeReader):
             "wait until it is done, then land again",
         )
 
-    def _carry_out(
-        self, git: Git, root: Beneath, row: ChangeSetRow, plan: landing.Plan, state: ChangeState, tree: str
+    def _apply(
+        self, git: Git, root: Beneath, row: ChangeSetRow, plan: Plan, state: ChangeState, tree: str
     ) -> ChangeSet:
         """Carry out `plan`; the change set is then landed up to `tree`."""
         files, landed = _files_after(git, row, tree)
@@ -316,25 +331,16 @@ class Landings(ChangeReader):
         intent = self._database.write(lambda tx: begin_intent(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
-            written = landing.carry_out(root, plan, partial(read_blobs, git), self._step)
-        except landing.NotRestored as error:
+            written = carry_out(root, plan, partial(read_blobs, git), self._step)
+        except NotRestored as error:
             raise Refusal(
                 "not_restored",
                 f"{row.workspace} could be neither changed nor restored: {error}",
                 "fix the cause (a full disk?) and restart; the change is undone first",
             ) from error
-        except (landing.FilesChanged, OSError, Refusal) as error:
+        except (FilesChanged, OSError, Refusal) as error:
             drop_intent(self._database, intent)
-            if isinstance(error, landing.FilesChanged):
-                if state is ChangeState.UNDONE:
-                    raise _later_edits(error.paths) from error
-                message = f"changed while landing: {join_paths(error.paths)}; nothing was landed"
-                raise Refusal("conflict", message, "land again") from error
-            if isinstance(error, OSError):
-                where = printable_path(str(error.filename)) if error.filename else row.workspace
-                message = f"{where}: {error.strerror or error}; nothing was changed"
-                raise Refusal("cannot_write", message, "free disk space or make it writable, then try again") from error
-            raise
+            raise _refusal_of(error, row.workspace, state) from error
         self._step("files done")
         changed = self._record(root, payload, plan, written, intent)
         if changed.state is not ChangeState.WAITING:
@@ -342,18 +348,18 @@ class Landings(ChangeReader):
         return changed
 
     def _record(
-        self, root: Beneath, payload: dict[str, Any], plan: landing.Plan, written: dict[str, int], intent: int
+        self, root: Beneath, payload: dict[str, Any], plan: Plan, written: dict[str, int], intent: int
     ) -> ChangeSet:
         """Record that the files are as planned, in the transaction that removes the intent with this `payload`.
         `written` has the `mtime_ns` of the written files."""
         requested = ChangeState(payload["state"])
-        settled = landing.settle_plan(root, plan)
+        recorded_plan = plan.with_removed_folders(root).as_json()
 
         def decide(row: ChangeSetRow) -> Event:
             kept = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
             row.written, row.files = kept | written, payload["files"]
             if requested is ChangeState.LANDED:
-                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": settled.as_json()}
+                landed = {"tree": payload["tree"], "files": payload["landed"], "plan": recorded_plan}
                 row.landings = [*row.landings, landed]
                 waits = payload["tree"] != row.result_tree
             else:
@@ -376,20 +382,20 @@ class Landings(ChangeReader):
         is_landing = intent.payload["state"] == ChangeState.LANDED
         action = f"{'landing' if is_landing else 'undoing the landing of'} “{row.title}” ({row.id}) was interrupted"
         try:
-            return f"{action} {self._finish(intent)}"
-        except (Refusal, OSError, landing.FilesChanged) as error:
+            return f"{action} {self._finish_interrupted(intent)}"
+        except (Refusal, OSError, FilesChanged) as error:
             return f"{action} and cannot be undone yet: {error}; it is tried again at the next start"
 
-    def _finish(self, intent: state.Intent) -> str:
+    def _finish_interrupted(self, intent: state.Intent) -> str:
         """Record an interrupted landing whose files are complete, or roll it back; returns what was done. Raises
         `Refusal`, OSError, `FilesChanged`: the intent stays then."""
-        workspace, plan = intent.payload["workspace"], landing.Plan.from_json(intent.payload["plan"])
+        workspace, plan = intent.payload["workspace"], Plan.from_json(intent.payload["plan"])
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
-            if landing.is_carried_out(root, plan):
-                self._record(root, intent.payload, plan, landing.modification_times(root, plan), intent.id)
+            if is_carried_out(root, plan):
+                self._record(root, intent.payload, plan, modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
-            rollback = landing.roll_back(root, plan, partial(read_blobs, git), self._step)
+            rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
         drop_intent(self._database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
         if others := rollback.changed_by_others:
@@ -440,6 +446,21 @@ def _later_edits(paths: Sequence[str]) -> Refusal:
         f"changed since the landing: {join_paths(paths)}",
         "undoing would lose these changes; stash them first, or undo the landing by hand",
     )
+
+
+def _refusal_of(error: FilesChanged | OSError | Refusal, workspace: str, state: ChangeState) -> Refusal:
+    """Why a change to `state` was rolled back."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, FilesChanged):
+        if state is ChangeState.UNDONE:
+            return _later_edits(error.paths)
+        return Refusal(
+            "conflict", f"changed while landing: {join_paths(error.paths)}; nothing was landed", "land again"
+        )
+    where = printable_path(str(error.filename)) if error.filename else workspace
+    message = f"{where}: {error.strerror or error}; nothing was changed"
+    return Refusal("cannot_write", message, "free disk space or make it writable, then try again")
 
 
 def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:

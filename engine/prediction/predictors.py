@@ -21,7 +21,7 @@ from typing import BinaryIO
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.config import SettingsSource
-from engine.execution.routing import ModelChoice, ModelRouter
+from engine.execution.model_router import ModelChoice, ModelRouter
 from engine.execution.runners.flow_registry import named_flow
 from engine.frozen import frozen
 from engine.keys import TWIN, Key, Keys

@@ -13,9 +13,9 @@ from engine.execution.channel_setup import ChannelSetup
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
+from engine.execution.model_router import ModelRouter
 from engine.execution.permissions import Permissions
 from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
-from engine.execution.routing import ModelRouter
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.model.agent_loop import Providers

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from engine.execution.routing import ModelRouter
+from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.runners.model.single_questions import MemoryModel

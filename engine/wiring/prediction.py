@@ -217,7 +217,7 @@ def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, ov
         workspaces=lambda: core.workspaces,
         propose=partial(templates.propose, sources=others),
     )
-    core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.reverse)
+    core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.undo_session)
 
 
 def _takes_prose(launcher: Sessions, workspace: str) -> str:

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.execution import landing
-from engine.execution.landing import ABSENT, Contents, Entry, Image, Kind, Plan, blob_id
+from engine.execution import file_plan
+from engine.execution.file_plan import ABSENT, Contents, Entry, Image, Kind, Plan, blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
 from tests.execution.landing_world import World
@@ -68,7 +68,7 @@ def exchange(folder: Path, target: Path) -> None:
 
 def attempt(work: Callable[[], object]) -> None:
     """Do work that may be refused or fail: only what it leaves outside counts."""
-    with contextlib.suppress(Refusal, OSError, landing.FilesChanged, landing.NotRestored):
+    with contextlib.suppress(Refusal, OSError, file_plan.FilesChanged, file_plan.NotRestored):
         work()
 
 
@@ -98,13 +98,13 @@ def make_tree(top: Path) -> Path:
 
 
 def carry_out(files: Beneath) -> None:
-    landing.carry_out(files, *make_plan())
+    file_plan.carry_out(files, *make_plan())
 
 
 def reverse(files: Beneath) -> None:
     plan, contents = make_plan()
-    landing.carry_out(files, plan.reversed(), contents)
+    file_plan.carry_out(files, plan.reversed(), contents)
 
 
 def roll_back(files: Beneath) -> None:
-    landing.roll_back(files, *make_plan())
+    file_plan.roll_back(files, *make_plan())

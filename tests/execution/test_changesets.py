@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -320,3 +321,80 @@ def test_what_landed_can_be_undone_after_a_crash_a_restart_and_git_gc(world: Wor
     assert picture(world.root) == before
     world.repository.git("gc", "-q", "--prune=now")
     assert world.changes.land(change.id).state is ChangeState.LANDED
+
+
+# A session that continues another one (SPEC 9.4)
+
+
+def run_session(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> ChangeSet:
+    """Run a session that writes `files`; its change set."""
+
+    def edit(folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    return world.changed(edit, name=session_id, continues=continues)
+
+
+def wait_for_tidying() -> None:
+    deadline = time.monotonic() + 5
+    while any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: World) -> None:
+    former = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    world.repository.write("mine.txt", "meanwhile\n")
+
+    after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+
+    assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
+    gone = world.changes.get(former.id)
+    assert (gone.state, gone.note) == (ChangeState.DISCARDED, "continued in sess_2")
+    wait_for_tidying()
+    assert not world.worktrees.folder_of("sess_1").exists()
+    assert not any("sess_1" in ref for ref in our_refs(world.root))
+    world.changes.land(after.id)
+    assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
+    assert (world.root / "c.txt").read_text() == "c\n"
+    assert (world.root / "mine.txt").read_text() == "meanwhile\n"
+
+
+@pytest.mark.parametrize("decide", ["land", "discard"])
+def test_a_continuing_session_leaves_decided_changes_as_they_are(world: World, decide: str) -> None:
+    former = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    getattr(world.changes, decide)(former.id)
+    state = world.changes.get(former.id).state
+
+    after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+
+    assert [file.path for file in after.files] == ["c.txt"]
+    assert world.changes.get(former.id).state is state
+
+
+@pytest.mark.long
+def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: World) -> None:
+    former = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+
+    def edit(folder: Path) -> None:
+        world.changes.land(former.id)
+        (folder / "c.txt").write_text("c\n")
+
+    after = world.changed(edit, name="sess_2", continues="sess_1")
+
+    assert world.changes.get(former.id).state is ChangeState.LANDED
+    world.changes.land(after.id)
+    assert (world.root / "c.txt").read_text() == "c\n"
+
+
+def test_changes_that_conflict_with_your_files_cannot_be_continued(world: World) -> None:
+    run_session(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
+    world.repository.write("a.txt", "mine\n2\n3\n")
+
+    with pytest.raises(Refusal, match=r"a\.txt") as refused:
+        world.worktrees.create("sess_2", world.root, onto=world.changes.starting_tree("sess_1"))
+
+    assert refused.value.code == "conflict"
+    assert not world.worktrees.folder_of("sess_2").exists()
+    assert not any("sess_2" in ref for ref in our_refs(world.root))

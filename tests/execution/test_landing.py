@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.landing import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.model import ChangeState, Refusal
 from engine.storage.beneath import Beneath
 from engine.storage.database import Transaction
@@ -354,7 +354,7 @@ def test_what_could_not_be_taken_back_is_taken_back_before_anything_else(world: 
     before = picture(world.root)
 
     def fail(step: str) -> None:
-        if step in ("write b.txt", "take back"):
+        if step in ("write b.txt", "roll back"):
             raise OSError(28, "No space left on device")
 
     world.step = fail

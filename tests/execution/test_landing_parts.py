@@ -256,12 +256,12 @@ def test_the_undo_of_a_card_takes_back_every_part_or_none(world: World) -> None:
     world.repository.write("c.txt", "mine\n")
     landed = picture(world.root)
 
-    assert code_of(lambda: world.changes.reverse("session_1")) == "later_edits"
+    assert code_of(lambda: world.changes.undo_session("session_1")) == "later_edits"
     assert picture(world.root) == landed
 
     world.repository.write("c.txt", "c\n")
     heard = world.bus.subscribe(lambda: None)
-    assert world.changes.reverse("session_1")
+    assert world.changes.undo_session("session_1")
     assert picture(world.root) == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
     assert [event.left for event in heard.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
@@ -273,7 +273,7 @@ def test_an_edit_between_two_landings_of_a_file_stops_the_undo_of_a_card(world: 
     world.repository.write("a.txt", texts(n2="first", n10="mine"))
     world.changes.land(change.id, [FilePart("a.txt")])
     landed = picture(world.root)
-    assert code_of(lambda: world.changes.reverse("session_1")) == "later_edits"
+    assert code_of(lambda: world.changes.undo_session("session_1")) == "later_edits"
     assert picture(world.root) == landed
 
 
@@ -283,7 +283,7 @@ def test_a_landing_of_what_you_typed_yourself_can_be_undone(world: World) -> Non
     before = picture(world.root)
     part = world.changes.land(change.id, [FilePart("a.txt")])
     assert (part.landed, part.landings) == (0, 1)
-    assert world.changes.reverse("session_1")
+    assert world.changes.undo_session("session_1")
     assert (world.changes.get(change.id).state, picture(world.root)) == (ChangeState.UNDONE, before)
 
 

@@ -8,24 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import Limits, LiveSession
 from engine.execution.runners.flow import FlowError
-from engine.execution.session_store import (
-    CHANGES_WAIT,
-    LEGAL_TRANSITIONS,
-    SessionResult,
-    SessionStore,
-    attach_changes,
-    is_legal_transition,
-)
-from engine.model import UNDONE, Assignment, Permit, Refusal, SessionState, TriggerType, Verdict
-from engine.prediction.card_rules import OUTCOMES
+from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, shell, until
@@ -232,30 +221,6 @@ def test_nothing_wakes_up_when_nothing_runs(world: World) -> None:
     until(lambda: not any(thread.name.startswith("clawpy-supervisor") for thread in threading.enumerate()))
 
 
-# Transitions
-
-
-STATES = st.sampled_from(list(SessionState))
-
-
-@given(st.lists(STATES, max_size=8))
-def test_whatever_is_asked_only_legal_steps_are_taken(steps: list[SessionState]) -> None:
-    state, ended = SessionState.QUEUED, 0
-    for after in steps:
-        if is_legal_transition(state, after):
-            assert not state.over
-            assert after is not SessionState.QUEUED
-            state = after
-            ended += after.over
-    assert ended <= 1
-    assert set(LEGAL_TRANSITIONS) == {SessionState.QUEUED, SessionState.RUNNING}
-
-
-@given(STATES)
-def test_exactly_what_is_over_gives_its_card_an_outcome(state: SessionState) -> None:
-    assert (state in OUTCOMES) == state.over
-
-
 # Sessions: how many run, who waits, and what becomes of the queue (SPEC 3.8).
 
 
@@ -331,65 +296,3 @@ def test_stop_all_ends_what_waits_for_another_engine(make_world: MakeWorld) -> N
     brief.sessions.recover(resume=False)
     assert brief.sessions.stop_all("enough") == 1
     assert brief.state(views[2]) is SessionState.CANCELLED
-
-
-# Rows of sessions: each moves forward only, and names its changes once (SPEC 3.8, 3.9).
-
-
-CANCELLED = SessionResult(SessionState.CANCELLED, "stopped by you", error="stopped by you")
-SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
-FLOW = Assignment("run the tests", "koji-core", "/srv/shop", "flow", "run_tests")
-
-
-@pytest.fixture
-def store(database: Database, clock: FakeClock) -> SessionStore:
-    """With one session, `ses_1`, in the queue."""
-    made = SessionStore(database, lambda tx, permit, digest: None)
-    now = clock.now()
-    permit = Permit("permit_1", "pred_1", FLOW.digest, TriggerType.MANUAL, now, now + timedelta(minutes=15))
-    made.enqueue("ses_1", permit, FLOW, agent="backend_builder", mode="approved", estimate=0, sandbox="none")
-    return made
-
-
-def summary(store: SessionStore) -> tuple[str, str]:
-    row = store.row("ses_1")
-    return row.state, row.summary
-
-
-@pytest.mark.parametrize("has_begun", [True, False])
-def test_what_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool) -> None:
-    if has_begun:
-        assert store.begin("ses_1", "none") is not None
-        assert store.begin("ses_1", "none") is None
-    assert store.end("ses_1", CANCELLED, lines=0)
-    assert store.begin("ses_1", "none") is None
-    assert not store.end("ses_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
-    assert summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
-    assert store.row("ses_1").change_set_id == "change_1", "its thread returned with them after its end"
-
-
-def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
-    return database.write(lambda tx: attach_changes(tx, session_id, lambda tx: change_set_id, cwd="/srv/shop"))
-
-
-@pytest.mark.parametrize(("result", "expected"), [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])
-def test_changes_of_a_session_that_was_stopped_are_told_of(
-    store: SessionStore, database: Database, result: SessionResult, expected: str
-) -> None:
-    store.begin("ses_1", "none")
-    assert store.end("ses_1", result, lines=0, write=lambda tx: "change_1")
-    assert summary(store) == (result.state.value, expected)
-    assert not attach(database, "ses_1", "change_2")
-    assert store.row("ses_1").change_set_id == "change_1"
-
-
-@pytest.mark.parametrize(("error", "is_attached"), [("stopped by you", True), (UNDONE, False)])
-def test_changes_that_are_found_later_belong_to_what_was_not_undone(
-    store: SessionStore, database: Database, error: str, is_attached: bool
-) -> None:
-    store.begin("ses_1", "none")
-    assert not attach(database, "ses_1"), "it runs still"
-    store.end("ses_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
-    assert attach(database, "ses_1") is is_attached
-    assert not attach(database, "ses_2")
-    assert store.row("ses_1").change_set_id == ("change_1" if is_attached else None)

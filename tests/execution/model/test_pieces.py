@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.config import FixedSettings, Settings
 from engine.config.sections import ProviderSettings
 from engine.execution.model_calls import CallUsage
-from engine.execution.routing import ModelRouter
+from engine.execution.model_router import ModelRouter
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_protocol import ConversationStore, Failure, Kind, Model
 from engine.execution.runners.model.requests import (

@@ -17,7 +17,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
-from engine.execution.routing import ModelRouter
+from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, ModelHost

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState
-from engine.execution.routing import ModelChoice
+from engine.execution.model_router import ModelChoice
 from engine.execution.runners.flow import Place
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
 from engine.execution.runners.model.single_questions import model_with_key

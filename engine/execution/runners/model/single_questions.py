@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, ModelCalls
-from engine.execution.routing import ModelChoice
+from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model

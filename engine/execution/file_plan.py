@@ -164,6 +164,10 @@ class Plan:
             return ABSENT
         return image_of(root, path, self.algorithm, copy)
 
+    def with_removed_folders(self, root: Beneath) -> Plan:
+        """The plan after it was carried out: its old folders are only those that were removed."""
+        return replace(self, old_folders=tuple(item for item in self.old_folders if not root.is_folder(item[0])))
+
     @property
     def removed_paths(self) -> set[str]:
         """The paths that the plan removes."""
@@ -220,7 +224,7 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
         _commit_changes(root, plan, temporaries, step, carried_out)
     except Exception as error:
         try:
-            step("take back")
+            step("roll back")
             rollback = roll_back(root, replace(plan, entries=tuple(carried_out)), contents, step)
             remove_temporaries(root, plan)
         except Exception as problem:
@@ -232,12 +236,6 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
         if root.is_folder(folder):
             root.sync_folder(folder)
     return {entry.path: time for entry, time in carried_out.items() if entry.after.exists}
-
-
-def settle_plan(root: Beneath, plan: Plan) -> Plan:
-    """The plan after it was carried out: its old folders are only those that were removed."""
-    gone = [(path, mode) for path, mode in plan.old_folders if not root.is_folder(path)]
-    return replace(plan, old_folders=tuple(gone))
 
 
 def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:

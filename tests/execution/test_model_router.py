@@ -1,0 +1,170 @@
+"""The router of models: the order of choices, hints, providers without a key or a model (SPEC 3.8, 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from engine.config import FixedSettings
+from engine.config.sections import PROVIDERS, ProviderKind
+from engine.config.settings_file import read_settings
+from engine.execution.model_router import ModelRouter
+from engine.keys import Key
+from engine.model import Refusal
+
+CHANNEL = '[channels.koji-core]\nmodel = "{}"\n'
+TOOLS = {"default": "openai:gpt-6-luna", "heal": "openai:gpt-6-sol"}
+BOTH = ("openai", "anthropic")
+
+
+class Keys:
+    """Keys of these providers; one with "!" before its name lies in a file that others can read."""
+
+    def __init__(self, *providers: str) -> None:
+        self.providers = providers
+
+    def get(self, provider: str) -> Key | None:
+        if f"!{provider}" in self.providers:
+            raise Refusal("loose_keys", "keys.json can be read by others", "chmod 600 'keys.json'")
+        return Key(provider, "environment", "sk-1") if provider in self.providers else None
+
+
+def make_router(
+    *keys: str, config: str = "", models: Mapping[str, str] | None = None, hint: str = ""
+) -> ModelRouter:  # fmt: skip
+    return ModelRouter(
+        FixedSettings(read_settings(config, file="config.toml", environment={})),
+        Keys(*keys),
+        models=lambda agent: models or {},
+        hints=lambda agent, channel, *_: (hint, f"it did well on {channel}") if hint else None,
+    )
+
+
+def chosen_model(router: ModelRouter, run_kind: str = "task") -> str:
+    return router.choose("builder", "koji-core", run_kind, "explain").id
+
+
+def refusal_of(router: ModelRouter) -> Refusal:
+    with pytest.raises(Refusal) as refused:
+        chosen_model(router)
+    assert refused.value.code == "no_model"
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("router", "run_kind", "model"),
+    [
+        pytest.param(make_router(*BOTH), "task", f"openai:{PROVIDERS['openai'].model}", id="first provider"),
+        pytest.param(
+            make_router("anthropic"), "task", f"anthropic:{PROVIDERS['anthropic'].model}", id="provider with a key"
+        ),
+        pytest.param(
+            make_router("openai", config='[providers.ollama]\nmodel = "qwen3:30b"\n'),
+            "task", "ollama:qwen3:30b", id="provider of the settings",
+        ),
+        pytest.param(
+            make_router(*BOTH, config=CHANNEL.format("anthropic:opus")), "task", "anthropic:opus", id="channel"
+        ),
+        pytest.param(
+            make_router(*BOTH, config=CHANNEL.format("anthropic:opus"), models=TOOLS),
+            "task", "openai:gpt-6-luna", id="tools.json, default",
+        ),
+        pytest.param(
+            make_router(*BOTH, config=CHANNEL.format("anthropic:opus"), models=TOOLS),
+            "heal", "openai:gpt-6-sol", id="tools.json, kind of run",
+        ),
+        pytest.param(
+            make_router(*BOTH, models=TOOLS, hint="openai:gpt-6.1-sol"), "task", "openai:gpt-6.1-sol", id="hint"
+        ),
+        pytest.param(
+            make_router("openai", models=TOOLS, hint="anthropic:opus"), "task", "openai:gpt-6-luna",
+            id="hint without a key",
+        ),
+        pytest.param(make_router("openai", models=TOOLS, hint="rubbish"), "task", "openai:gpt-6-luna", id="bad hint"),
+    ],
+)  # fmt: skip
+def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider(
+    router: ModelRouter, run_kind: str, model: str
+) -> None:
+    assert chosen_model(router, run_kind) == model
+
+
+@pytest.mark.parametrize(
+    ("models", "hint", "model"),
+    [
+        ({"default": "ollama:qwen3"}, "openai:gpt-6-luna", "ollama:qwen3"),
+        ({"default": "ollama:qwen3"}, "ollama:qwen3-small", "ollama:qwen3-small"),
+        (TOOLS, "ollama:qwen3-small", "ollama:qwen3-small"),
+    ],
+)
+def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(
+    models: dict[str, str], hint: str, model: str
+) -> None:
+    router = make_router("openai", config='[providers.ollama]\nmodel = "qwen3"\n', models=models, hint=hint)
+    assert chosen_model(router) == model
+
+
+def test_a_choice_has_the_address_of_the_provider_and_the_reason() -> None:
+    choice = make_router("openai", config=CHANNEL.format("openai:gpt-6-sol")).choose("a", "koji-core")
+    assert (choice.base_url, choice.host) == ("https://api.openai.com/v1", "api.openai.com")
+    assert (choice.kind, choice.reason) == (ProviderKind.OPENAI, "channel koji-core names it")
+
+
+def test_a_provider_without_a_model_is_passed_over() -> None:
+    without_model = "[providers.ollama]\n"
+    assert chosen_model(make_router("openai", config=without_model)).startswith("openai:")
+    refusal = refusal_of(make_router(config=without_model))
+    assert "ollama is available" in refusal.message
+    assert "providers.ollama.model" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("config", "models"),
+    [
+        (CHANNEL.format("ollama:qwen3"), {}),
+        ("", {"default": "ollama:qwen3"}),
+        ("", {"task": "anthropic:claude-sonnet-5-5"}),
+        ("", {"task": "nobody:x"}),
+        ("", {"task": "gpt"}),
+    ],
+)
+def test_the_operators_choice_is_never_replaced_by_another_model(config: str, models: dict[str, str]) -> None:
+    assert refusal_of(make_router("openai", config=config, models=models)).fix
+
+
+def test_a_refusal_says_how_to_set_up_a_provider() -> None:
+    refusal = refusal_of(make_router())
+    assert "clawpy key set openai" in refusal.fix
+    assert "providers.ollama.model" in refusal.fix
+    refusal = refusal_of(make_router(config=CHANNEL.format("anthropic:opus")))
+    assert "CLAWPY_ANTHROPIC_API_KEY" in refusal.fix
+    assert "channel koji-core names it" in refusal.message
+
+
+def test_a_key_that_others_can_read_makes_no_provider_usable() -> None:
+    router = make_router("!openai")
+    state = router.provider("openai")
+    assert not state.usable
+    assert "chmod 600" in state.problem
+    assert "others" in refusal_of(router).message
+
+
+def test_providers_of_the_settings_come_first_with_the_source_of_their_key() -> None:
+    router = make_router(
+        "openai", config='[providers.box]\nkind = "openai"\nbaseUrl = "http://box/v1"\nkeyless = true\n'
+    )
+    states = {state.name: (state.usable, state.source, state.is_configured) for state in router.providers()}
+    assert states == {
+        "box": (True, "keyless", True), "openai": (True, "environment", False), "anthropic": (False, "", False),
+        "together": (False, "", False), "ollama": (False, "", False),
+    }  # fmt: skip
+    assert next(iter(states)) == "box"
+
+
+def test_an_agent_with_a_broken_folder_has_no_model() -> None:
+    def models(agent: str) -> Mapping[str, str]:
+        raise Refusal("broken_agent", "tools.json: bad", "fix it")
+
+    with pytest.raises(Refusal, match=r"tools\.json"):
+        ModelRouter(FixedSettings(), Keys("openai"), models=models).choose("a", "koji-core")

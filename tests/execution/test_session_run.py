@@ -1,0 +1,150 @@
+"""Admission: the runner that an assignment gets, fallbacks, edits in prose, estimates (SPEC 3.4, 3.8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.execution.runners.flow_registry import PROSE as PROSE_EDIT
+from engine.execution.session_run import Admission
+from engine.model import Assignment, Refusal, RunnerInfo
+
+PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
+FLOW = replace(PROSE, flow="run_tests")
+
+Answer = RunnerInfo | Refusal
+
+
+class AdmissionWithRunners(Admission):
+    """Admission without a database, with runners that answer `answers`, and an earlier cost by the name of a runner."""
+
+    def __init__(
+        self,
+        answers: dict[str, Answer],
+        usual_costs: dict[str, int] | None = None,
+        *,
+        confines: bool = True,
+        **channel: Any,
+    ) -> None:
+        self.answers = answers
+        self._usual_costs = usual_costs or {}
+        self._sandbox: Any = SimpleNamespace(confines=confines, describe=lambda network, hosts: "a sandbox")
+        self._settings = FixedSettings(Settings(channels={"koji-core": ChannelSettings(agent="builder", **channel)}))
+
+    def runner_of(self, assignment: Assignment) -> Any:
+        if assignment.runner not in self.answers:
+            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}")
+
+        def check(checked: Assignment) -> RunnerInfo:
+            assert checked.runner == assignment.runner
+            answer = self.answers[assignment.runner]
+            if isinstance(answer, Refusal):
+                raise answer
+            return answer
+
+        def apply_edit(edited: Assignment, edit: str) -> Assignment:
+            code = PROSE_EDIT if " " in edit else "bad_parameters"
+            raise Refusal(code, "run_tests takes parameters", "`run_tests paths=…`")
+
+        return SimpleNamespace(check=check, apply_edit=apply_edit)
+
+    def usual_cost(self, runner: str, channel: str) -> int | None:
+        return self._usual_costs.get(runner)
+
+
+MODEL = RunnerInfo(available=True, executor="openai:gpt", hosts=("api.openai.com",))
+CLAUDE = RunnerInfo(available=True, executor="Claude Code", hosts=("api.anthropic.com",))
+FREE = RunnerInfo(available=True, is_free=True)
+NO_KEY = RunnerInfo(available=False, reason="no provider has a key")
+NO_CLAUDE = Refusal("no_runner", "Claude Code is not there", "install it")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "answers", "channel", "runner"),
+    [
+        pytest.param(FLOW, {"flow": FREE, "model": MODEL}, {}, "flow", id="a flow"),
+        pytest.param(PROSE, {"model": MODEL, "acp:claude": CLAUDE}, {}, "model", id="prose"),
+        pytest.param(
+            PROSE, {"model": MODEL, "acp:claude": CLAUDE}, {"runner": "acp:claude"}, "acp:claude", id="channel"
+        ),
+        pytest.param(PROSE, {"model": NO_KEY, "acp:claude": CLAUDE}, {}, "auto", id="an agent that nobody named"),
+    ],
+)
+def test_auto_becomes_a_flow_or_the_runner_of_the_channel_or_a_model(
+    assignment: Assignment, answers: dict[str, Answer], channel: dict[str, Any], runner: str
+) -> None:
+    assert AdmissionWithRunners(answers, **channel).choose(assignment) == (replace(assignment, runner=runner), "")
+
+
+def test_without_a_runner_for_prose_the_card_says_how_to_set_one_up() -> None:
+    assert AdmissionWithRunners({"model": NO_KEY}).check(PROSE).reason == "no provider has a key"
+    info = AdmissionWithRunners({"flow": FREE}).check(PROSE)
+    assert not info.available
+    assert "clawpy key set openai" in info.reason
+
+
+@pytest.mark.parametrize(
+    ("claude", "reason"),
+    [({}, "there is no runner"), ({"acp:claude": NO_KEY}, "no key"), ({"acp:claude": NO_CLAUDE}, "is not there")],
+    ids=["unknown", "not available", "refused"],
+)
+def test_a_missing_runner_is_replaced_by_the_first_fallback_that_is_available(
+    claude: dict[str, Answer], reason: str
+) -> None:
+    admission = AdmissionWithRunners(
+        {"model": MODEL, "acp:gemini": NO_KEY, **claude}, fallback=("acp:gemini", "acp:claude", "model")
+    )
+    chosen, note = admission.choose(replace(PROSE, runner="acp:claude"))
+    assert chosen == replace(PROSE, runner="model")
+    assert note.startswith("served by openai:gpt: acp:claude cannot (")
+    assert reason in note or reason == "no key"
+
+
+def test_auto_has_the_fallback_of_its_channel() -> None:
+    admission = AdmissionWithRunners({"model": NO_KEY, "acp:claude": CLAUDE}, fallback=("acp:claude",))
+    chosen, note = admission.choose(PROSE)
+    assert (chosen.runner, note) == ("acp:claude", "served by Claude Code: model cannot (no provider has a key)")
+    assert admission.check(PROSE).consent_text == "Claude Code; network: api.anthropic.com for it alone"
+
+
+def test_a_flow_has_no_fallback() -> None:
+    answers: dict[str, Answer] = {"flow": RunnerInfo(False, "`paths` must be a list"), "model": MODEL}
+    admission = AdmissionWithRunners(answers, fallback=("model",))
+    assert admission.choose(FLOW) == (FLOW, "")
+    assert admission.check(FLOW).reason == "`paths` must be a list"
+
+
+def test_a_flow_that_is_edited_in_prose_becomes_work_for_an_agent_or_model() -> None:
+    edit, flow = "only the part about the cart", replace(FLOW, runner="flow", parameters={"paths": ["a"]})
+    edited = AdmissionWithRunners({"flow": FREE, "model": MODEL}).apply_edit(flow, edit)
+    assert edited == replace(PROSE, prompt=edit, runner="model")
+    for model, text in ((NO_KEY, edit), (MODEL, "cart")):
+        with pytest.raises(Refusal) as refused:
+            AdmissionWithRunners({"flow": FREE, "model": model}).apply_edit(flow, text)
+        assert (refused.value.code, refused.value.fix) == ("bad_parameters", "`run_tests paths=…`")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "model", "usual_costs", "estimate"),
+    [
+        pytest.param(FLOW, MODEL, {"flow": 7}, 0, id="a flow is free"),
+        pytest.param(PROSE, FREE, {"model": 120_000}, 0, id="a local model is free"),
+        pytest.param(PROSE, MODEL, {}, 50_000, id="the setting before the first session"),
+        pytest.param(PROSE, MODEL, {"model": 120_000}, 120_000, id="the usual cost"),
+    ],
+)
+def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
+    assignment: Assignment, model: RunnerInfo, usual_costs: dict[str, int], estimate: int
+) -> None:
+    admission = AdmissionWithRunners({"flow": FREE, "model": model}, usual_costs)
+    assert admission.check(assignment).estimate == estimate
+
+
+@pytest.mark.parametrize("confines", [True, False], ids=["sandbox", "no sandbox"])
+def test_a_card_warns_when_no_sandbox_confines_its_commands(confines: bool) -> None:
+    note = AdmissionWithRunners({"model": MODEL}, confines=confines).check(PROSE).undo_note
+    assert ("cannot be undone" in note) is not confines

@@ -1,0 +1,232 @@
+"""The workspaces of sessions: changes of a session that was stopped, or that a crash interrupted, wait (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution import sessions as sessions_module
+from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import Place
+from engine.execution.runners.runner import RunnerResult
+from engine.execution.session_store import SessionRow
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
+from engine.model import UNDONE, ChangeState, SessionState, SessionView
+from engine.storage.database import Database, Transaction
+from engine.storage.state import unfinished_intents
+from tests.conftest import Repository
+from tests.execution.session_world import ProseRunner, RepositoryWorld, until
+
+AgentWork = Callable[[LiveSession, SessionWorkspace], None]
+
+
+class Agent(ProseRunner):
+    """Works as a test says; its changes are kept."""
+
+    def __init__(self, workspaces: SessionWorkspaces, work: AgentWork) -> None:
+        super().__init__(workspaces)
+        self._work = work
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        with self.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
+            self._work(live, workspace)
+            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
+        return RunnerResult("done", write=write)
+
+
+class AgentWorld(RepositoryWorld):
+    """Sessions of one agent; built anew on the same database it is the next engine."""
+
+    def __init__(
+        self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: AgentWork
+    ) -> None:
+        super().__init__(root, database, clock, bus, repository)
+        self.agent = Agent(self.workspaces, work)
+        self.sessions._runners = {"model": self.agent}
+
+    def start_session(self) -> SessionView:
+        return self.prose(self.agent)
+
+    def interrupt_session(self, *files: str) -> str:
+        """Leave a session that wrote `files` as a crash leaves it; its id."""
+        session_id = self.start_session().id
+        self.sessions.wait(session_id, 10)
+        folder = self.worktrees.folder_of(session_id)
+        if (change := self.changes.for_session(session_id)) is not None:
+            self.changes.discard(change.id)
+        worktree = self.worktrees.create(session_id, self.workspace)
+        self.worktrees.mark_worth_keeping(worktree)
+        for name in files:
+            (folder / name).write_text("half\n")
+
+        def forget(tx: Transaction) -> None:
+            row = tx.session.get(SessionRow, session_id)
+            assert row is not None
+            row.state, row.ended_at, row.change_set_id = "running", None, None
+            row.summary = row.error = ""
+            tx.session.add(row)
+
+        self.database.write(forget)
+        return session_id
+
+    def files(self, session_id: str) -> list[str]:
+        change = self.changes.for_session(session_id)
+        return [] if change is None else [file.path for file in change.files]
+
+
+def write_and_wait(live: LiveSession, workspace: SessionWorkspace) -> None:
+    (workspace.folder / "half.txt").write_text("half\n")
+    live.say("half is written")
+    until(lambda: live.cancelled)
+    live.check_running()
+
+
+def do_nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
+    """Change nothing."""
+
+
+@pytest.fixture
+def make_agent_world(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
+) -> Iterator[Callable[[AgentWork], AgentWorld]]:
+    repository.commit("one", {"a.txt": "a\n"})
+    worlds: list[AgentWorld] = []
+
+    def build(work: AgentWork) -> AgentWorld:
+        worlds.append(AgentWorld(tmp_path, database, clock, bus, repository, work))
+        return worlds[-1]
+
+    yield build
+    for world in worlds:
+        world.sessions.close()
+
+
+def stop_session(world: AgentWorld, reason: str) -> SessionView:
+    """Stop a session once it wrote a file."""
+    view = world.start_session()
+    until(lambda: "half is written" in world.texts(view, ("note",)))
+    world.sessions.stop(view.id, reason)
+    return world.sessions.wait(view.id, 10)
+
+
+@pytest.mark.long
+def test_changes_of_a_stopped_session_wait(make_agent_world: Callable[[AgentWork], AgentWorld]) -> None:
+    world = make_agent_world(write_and_wait)
+    view = stop_session(world, "stopped by you")
+    assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
+    assert view.summary == "stopped by you; its changes until then are waiting"
+    assert world.files(view.id) == ["half.txt"]
+    assert view.change_set_id is not None
+    assert (Path(view.cwd).is_dir(), view.gone) == (True, "")
+    world.changes.land(view.change_set_id)
+    assert (world.workspace / "half.txt").read_text() == "half\n"
+    assert world.sessions.get(view.id).gone == "its worktree is gone; its changes are in its change set"
+
+
+def test_changes_of_an_undone_card_are_discarded(make_agent_world: Callable[[AgentWork], AgentWorld]) -> None:
+    world = make_agent_world(write_and_wait)
+    view = stop_session(world, UNDONE)
+    assert (view.change_set_id, view.summary) == (None, UNDONE)
+    assert view.gone == "its worktree is gone; its changes were discarded with its card"
+    assert world.sessions.recover() == []
+    assert world.files(view.id) == []
+
+
+def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
+    make_agent_world: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
+    released = threading.Event()
+
+    def ignore_stop(live: LiveSession, workspace: SessionWorkspace) -> None:
+        (workspace.folder / "half.txt").write_text("half\n")
+        live.say("half is written")
+        released.wait(10)
+        live.check_running()
+
+    world = make_agent_world(ignore_stop)
+    view = stop_session(world, "kill switch")
+    assert (view.state, view.change_set_id) == (SessionState.CANCELLED, None)
+    released.set()
+    until(lambda: world.sessions.get(view.id).change_set_id)
+    assert world.files(view.id) == ["half.txt"]
+    after = world.sessions.get(view.id)
+    assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
+    assert Path(after.cwd) == world.worktrees.folder_of(view.id)
+    until(lambda: not world.sessions._threads)
+    assert len(world.changes.list()) == 1
+
+
+def test_changes_of_an_interrupted_session_wait_after_the_next_start(
+    make_agent_world: Callable[[AgentWork], AgentWorld],
+) -> None:
+    world = make_agent_world(do_nothing)
+    session_id = world.interrupt_session("half.txt")
+    messages = make_agent_world(do_nothing).sessions.recover()
+    assert messages[0].endswith(f"it was interrupted ({session_id})")
+    assert messages[1:] == [f"its changes until then are waiting: 1 file ({session_id})"]
+    view = world.sessions.get(session_id)
+    assert (view.state, world.files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
+    assert view.summary == "the engine stopped while it ran; its changes until then are waiting"
+    assert Path(view.cwd) == world.worktrees.folder_of(session_id)
+    assert make_agent_world(do_nothing).sessions.recover() == []
+    change = world.changes.for_session(session_id)
+    assert change is not None
+    assert change.state is ChangeState.WAITING
+    world.changes.land(change.id)
+    assert (world.workspace / "half.txt").read_text() == "half\n"
+
+
+def test_a_recovery_that_is_killed_loses_no_changes(
+    make_agent_world: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
+    killed = make_agent_world(do_nothing)
+
+    def kill(*arguments: object, **named: object) -> None:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(killed.changes, "store", kill)
+    with pytest.raises(RuntimeError):
+        killed.sessions.recover()
+    assert killed.files(session_id) == []
+    world = make_agent_world(do_nothing)
+    assert world.sessions.recover() == [f"its changes until then are waiting: 1 file ({session_id})"]
+    assert world.files(session_id) == ["half.txt"]
+    assert len([change for change in world.changes.list() if change.state is ChangeState.WAITING]) == 1
+
+
+def test_the_worktree_of_an_interrupted_session_without_changes_is_removed(
+    make_agent_world: Callable[[AgentWork], AgentWorld],
+) -> None:
+    world = make_agent_world(do_nothing)
+    session_id = world.interrupt_session()
+    messages = make_agent_world(do_nothing).sessions.recover()
+    assert messages[1:] == [f"removed the worktree that session {session_id} left behind"]
+    assert not world.worktrees.folder_of(session_id).exists()
+
+
+def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
+    make_agent_world: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
+    world = make_agent_world(do_nothing)
+
+    def fail(*arguments: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.changes, "capture", fail)
+        assert "cannot be saved yet" in world.sessions.recover()[1]
+    assert (world.worktrees.folder_of(session_id) / "half.txt").exists()
+    assert make_agent_world(do_nothing).sessions.recover() == [
+        f"its changes until then are waiting: 1 file ({session_id})"
+    ]
+    shutil.rmtree(world.worktrees.folder_of(session_id))
+    assert unfinished_intents(world.database, "worktree") != []
