@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
 from clawpy_console.keys import check_keymap
-from engine.model import Refusal
+from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
     from clawpy_console.state import LastScreen
-    from engine import Engine
+    from engine import Engine, Home
 
 
 # Themes
@@ -122,6 +122,65 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
     roles: dict[str, Any] = {role: colors[key] for role, key in _ROLES.items()}
     variables = {variable: colors[key] for variable, key in _VARIABLES.items()} | cursor
     return Theme(name=name, dark=dark, ansi=ansi, variables=variables, **roles)
+
+
+# Settings that only the console can judge: the engine accepts any text for them
+
+
+def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
+    """The problems of the console with its theme and keys in `settings` (named as in the file)."""
+    refusals = []
+    try:
+        _check_theme(settings["console"]["theme"], home)
+    except Refusal as refusal:
+        refusals.append(refusal)
+    return refusals + check_keymap(settings["keys"])[1]
+
+
+def check_setting(key: str, value: str, home: Home) -> None:
+    """Check a new value of the setting `key`, where only the console uses it.
+
+    Raises `Refusal`: `unknown_theme`, `bad_theme`, `bad_keys`. Problems that existed before are ignored.
+    """
+    match _key_parts(key):
+        case ["console", "theme"]:
+            _check_theme(value, home)
+        case ["keys", action_id]:
+            keys = configured_keys(home)
+            before = {refusal.message for refusal in check_keymap(keys)[1]}
+            for refusal in check_keymap(keys | {action_id: value})[1]:
+                if refusal.message not in before:
+                    raise refusal
+
+
+def configured_keys(home: Home) -> dict[str, str]:
+    """The keys of the settings file by action."""
+    return {name: text for name, text in home.settings_section("keys").items() if isinstance(text, str)}
+
+
+def _check_theme(name: str, home: Home) -> None:
+    """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is invalid."""
+    user_themes = home.config / "themes"
+    file = find_theme_file(name, user_themes)
+    if file is None:
+        names = sorted({path.stem for folder in (shipped_folder(), user_themes) for path in folder.glob("*.toml")})
+        message = f"console.theme: there is no theme {sanitise(name)[:60]!r}"
+        fix = f"one of {', '.join(names)}; or put your own theme file into {user_themes}"
+        raise Refusal("unknown_theme", message, fix)
+    load_theme(file)
+
+
+def _key_parts(key: str) -> list[str]:
+    """The parts of a dotted key, quotes read as TOML reads them; none when it is not a key."""
+    try:
+        value: Any = tomllib.loads(f"{key} = 0")
+    except (ValueError, RecursionError):
+        return []
+    parts = []
+    while isinstance(value, dict) and len(value) == 1:
+        [(part, value)] = value.items()
+        parts.append(part)
+    return parts
 
 
 class Appearance:

@@ -1,8 +1,11 @@
-"""Files of JSON lines that verbs read: one answer a line, or memories to store."""
+"""The verbs that read files of JSON lines: check and recall, which answer one question or a file of them, and
+remember."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -11,10 +14,42 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from clawpy_console.cli.options import CommonOptions
+from clawpy_console.cli.options import CommonOptions, WrongUse
 
 MAX_PIECE_BYTES = 1024 * 1024
 """Bytes of JSON in one request, so that answers come out while a long file is read."""
+
+
+def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
+    """The verdict of the content filter on a command or a prompt; with `--batch` see `answer_lines`."""
+    if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
+        raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
+
+    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
+        return engine.call(common.home, "check", arguments, opener=opener)
+
+    if options.batch is not None:
+        return answer_lines(options.batch, ("command", "prompt"), ask)
+    if options.prompt is not None:
+        return ask({"prompt": options.prompt})
+    words = options.command
+    return ask({"command": words[0] if len(words) == 1 else shlex.join(words)})
+
+
+def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
+    """The memories that fit a question; with `--batch` see `answer_lines`."""
+    if bool(options.query) == (options.batch is not None):
+        raise WrongUse("give a question, or --batch FILE.jsonl")
+    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    if common.workspace_names:
+        scope["workspaces"] = common.scope()
+    with engine.connect(common.home, workspaces=common.all(), opener=opener) as ask:
+        if options.batch is None:
+            return ask("recall", scope | {"query": " ".join(options.query), "k": options.k})
+        settle = iter([30.0])  # the first question waits for vectors, for all of them
+        return answer_lines(
+            options.batch, ("query", "k"), lambda line: ask("recall", scope | line | {"settle": next(settle, 0.0)})
+        )
 
 
 def answer_lines(name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:

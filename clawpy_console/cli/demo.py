@@ -25,10 +25,21 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
+log = logging.getLogger(__name__)
+
+RECURRING_PROMPT = "Summarise the day"
+
+RECURRING_SESSIONS = 3
+"""Number of sessions in which a learning must recur to be promoted to the project."""
+
+TIMEOUT_S = 20.0
+"""Seconds for one session."""
+
+
 @contextmanager
-def throw_away() -> Iterator[tuple[Path, Path]]:
-    """Yield the paths of a temporary home and project, which are removed at the end. Nothing of them is shared with
-    other machines."""
+def temporary_home() -> Iterator[tuple[Path, Path]]:
+    """Yield the paths of a home and of a project, which are removed at the end. Nothing of them is shared with other
+    machines."""
     os.environ.pop("CLAWPY_SHARED_DATABASE_URL", None)
     folder = Path(tempfile.mkdtemp(prefix="clawpy-demo-")).resolve()
     try:
@@ -80,8 +91,8 @@ def _findings() -> Iterator[Learning]:
         yield Learning(f"demo:{number}", session="", trust=Trust.MEASURED, **values)
 
 
-def tell(engine: Engine) -> None:
-    """Give the organisation of a fresh home patterns, agents and findings. Raises `Refusal`."""
+def add_organisation(engine: Engine) -> None:
+    """Add patterns, agents and findings to the organisation of a fresh home. Raises `Refusal`."""
     for pattern in _story()["patterns"]:
         engine.profiles.edit(pattern["leader"], [ProfileEdit("patterns", pattern["text"], pattern["key"])])
     engine.agents.add(
@@ -97,51 +108,40 @@ def tell(engine: Engine) -> None:
         engine.bubbles.offer(finding)
 
 
-log = logging.getLogger(__name__)
-
-TASK = "Summarise the day"
-SESSIONS = 3
-"""Number of sessions in which a learning must recur to be promoted to the project."""
-
-TIMEOUT_S = 20.0
-"""Seconds for one session."""
-
-
-def begin(engine: Engine, workspace: str) -> None:
-    """Run sessions in a fresh home, and learn from them in a thread. Where that is refused, the demo goes on
-    without."""
+def start_work(engine: Engine, workspace: str) -> None:
+    """Run sessions in a fresh home, then learn from them in a thread. The demo goes on without what is refused."""
     try:
-        work(engine, workspace)
+        run_recurring_sessions(engine, workspace)
     except Refusal as refusal:
         log.warning("the demo begins with less: %s", refusal)
     else:
-        threading.Thread(target=_learn, args=(engine, workspace), name="demo", daemon=True).start()
+        threading.Thread(target=_fill_in_background, args=(engine, workspace), name="demo", daemon=True).start()
 
 
-def _learn(engine: Engine, workspace: str) -> None:
+def _fill_in_background(engine: Engine, workspace: str) -> None:
     try:
-        check(engine, workspace)
-        learn(engine)
+        find_broken_test(engine, workspace)
+        learn_now(engine)
     except Refusal as refusal:
         over = refusal.code == "engine_closed"  # the demo may be left before it is done
         log.log(logging.INFO if over else logging.WARNING, "the demo learnt no more: %s", refusal)
     except Exception:
-        log.exception("the demo could not learn what its sessions leave")
+        log.exception("the demo could not learn from its sessions")
 
 
-def work(engine: Engine, workspace: str) -> None:
+def run_recurring_sessions(engine: Engine, workspace: str) -> None:
     """Run the session that sums up the day as often as a learning must recur. Raises `Refusal`."""
-    for _ in range(SESSIONS):
-        _run(engine, TASK, workspace)
+    for _ in range(RECURRING_SESSIONS):
+        _run(engine, RECURRING_PROMPT, workspace)
 
 
-def check(engine: Engine, workspace: str) -> None:
+def find_broken_test(engine: Engine, workspace: str) -> None:
     """Run the tests of HEAD, one of which fails: what broke it is then the first card."""
     _run(engine, "check_clean_head", workspace)
     engine.predictions.run_cycle()
 
 
-def learn(engine: Engine) -> None:
+def learn_now(engine: Engine) -> None:
     """Do at once what the engine would do in the next hours: capture, promote, the nightly work, facts, candidates."""
     engine.knowledge.catch_up()
     engine.learnings.catch_up()

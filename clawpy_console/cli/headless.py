@@ -1,4 +1,4 @@
-"""`clawpy run`: the engine without a screen, which prints one line for each event (SPEC 7.5).
+"""`clawpy run` and `serve`: the engine without a screen, which prints one line for each event (SPEC 7.5, 10.1).
 
 It ends at Ctrl-C, SIGTERM, a closed terminal (not under nohup), or after `--for`. Consoles may attach to it.
 """
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console.attach.client import signal_handlers
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.formats import workspace_name
-from engine import Home, open_engine
+from engine import Home, Refusal, open_engine, read_holder
 from engine.events import Event
 from engine.model import sanitise
 
@@ -89,6 +89,22 @@ def run(
             engine.close()
             consoles.release_clients()
         printer.note("ended")
+
+
+def serve(
+    home: Home, workspaces: Sequence[str], *, seconds: int | None, as_json: bool, gateway: Mapping[str, Any]
+) -> None:
+    """`run` with the gateway. Where another engine holds the home, the refusal says how that one opens it."""
+    try:
+        run(home, workspaces, seconds=seconds, as_json=as_json, gateway=gateway)
+    except Refusal as error:
+        if error.code != "home_held":
+            raise
+        holder = read_holder(home)
+        fix = "the running engine can open it: clawpy config set gateway.enabled true, or Gateway on in its palette"
+        if holder is not None and holder.gateway:
+            fix = f"it already listens at {holder.gateway}; to change that, stop it first: kill {holder.pid}"
+        raise Refusal(error.code, error.message, fix) from error
 
 
 def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, seconds: int | None) -> None:

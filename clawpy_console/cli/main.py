@@ -10,7 +10,6 @@ import errno
 import gc
 import json
 import os
-import shlex
 import signal
 import sys
 import traceback
@@ -83,7 +82,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
 
             options = parse(rest)
         with _home_of(common):
-            return _console(common, terminal) if options is None else _verb(options, common)
+            return _open_console(common, terminal) if options is None else _carry_out(options, common)
     except WrongUse as error:
         print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -95,7 +94,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
     except Exception as error:
         if not common.as_json:
             raise
-        # Whoever reads the document must hear of it too; the whole story is for the person behind.
+        # The reader of the document learns of it too; the traceback is for a person.
         traceback.print_exc()
         message = f"{type(error).__name__}: {error}"
         _print_refusal(engine.Refusal("internal", message, "this is a bug; standard error has the details"), common)
@@ -108,9 +107,9 @@ def _home_of(common: CommonOptions) -> Iterator[None]:
         common.locate()
         yield
         return
-    from clawpy_console.cli.demo import throw_away
+    from clawpy_console.cli.demo import temporary_home
 
-    with _exit_on_signals(), throw_away() as (home, workspace):
+    with _exit_on_signals(), temporary_home() as (home, workspace):
         common.home_name, common.workspace_names = str(home), [str(workspace)]
         common.locate()
         print(f"demo: a made-up project and organisation in {home.parent}, deleted when you leave", file=sys.stderr)
@@ -130,7 +129,7 @@ def _exit_on_signal(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
-def _console(common: CommonOptions, terminal: socket.socket | None) -> int:
+def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
     if common.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
     workspaces = common.all(needed=True)
@@ -149,11 +148,11 @@ def open_engine(home: Home, **options: Any) -> Engine:
 
 def _open_demo(home: Home, **options: Any) -> Engine:
     """An engine on the fresh home of the demo, filled with an organisation and some work."""
-    from clawpy_console.cli.demo import begin, tell
+    from clawpy_console.cli.demo import add_organisation, start_work
 
     opened = open_engine(home, **options)
-    tell(opened)
-    begin(opened, str(options["workspaces"][0]))
+    add_organisation(opened)
+    start_work(opened, str(options["workspaces"][0]))
     return opened
 
 
@@ -169,14 +168,14 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
     print(render_refusal(error, colour=has_colours(sys.stderr)), file=sys.stderr)
 
 
-# -- verbs: what each comes to is its document, or an exit code where it has said everything itself
+# Verbs
 
 
-def _verb(options: argparse.Namespace, common: CommonOptions) -> int:
-    """Carry out a verb and print its document."""
-    document = _do(options, common)
-    if isinstance(document, int):
-        return document
+def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
+    """Carry out a verb and print its document; returns the exit code."""
+    document = _document_of(options, common)
+    if document is None or isinstance(document, bool):  # it was printed already; False: not all could be answered
+        return REFUSED if document is False else DONE
     if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
@@ -217,18 +216,17 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
-    """The document of a verb, or an exit code when it printed everything itself."""
+def _document_of(options: argparse.Namespace, common: CommonOptions) -> Any:
+    """The document of a verb. None, or whether everything went well, when the verb printed all of it itself."""
+    from clawpy_console.cli import batch
+
     match options.verb:
-        case "run":
+        case "run" | "serve":
             return _run(options, common)
-        case "serve":
-            return _serve(options, common)
         case "mcp":  # standard output belongs to the protocol from here on
             workspace, version = next(iter(common.scope()), ""), engine.__version__
             agent = options.agent or ""
-            engine.mcp_serve(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
-            return DONE
+            return engine.mcp_serve(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
         case "stop":
             return engine.stop(common.home, " ".join(options.reason))
         case "token":
@@ -240,41 +238,29 @@ def _do(options: argparse.Namespace, common: CommonOptions) -> Any:
         case "doctor":
             return _doctor(options, common)
         case "check":
-            return _check(options, common)
+            return batch.check(options, common, opener=open_engine)
         case "recall":
-            return _recall(options, common)
+            return batch.recall(options, common, opener=open_engine)
         case "remember":
-            from clawpy_console.cli.batch import remember
-
-            return remember(options.file, common, opener=open_engine, wait=not options.no_wait)
+            return batch.remember(options.file, common, opener=open_engine, wait=not options.no_wait)
         case "key" if options.action == "set":
-            from clawpy_console.cli.settings import store_key
-
-            return store_key(options, common)
+            key = _read_secret(options, "key", "clawpy key set NAME")
+            return engine.store_key(common.home, options.name, key, in_file=options.store == "file")
         case "notify" if options.action == "set":
-            from clawpy_console.cli.settings import store_address
-
-            return store_address(options, common, opener=open_engine)
+            return _store_address(options, common)
         case "config" if options.action == "set":
-            from clawpy_console.cli.settings import check_value
+            from clawpy_console.appearance import check_setting
 
-            check_value(options.key, options.value, common.home)
+            check_setting(options.key, options.value, common.home)
         case "status" if options.format != "full" and not common.as_json:
             from clawpy_console.cli.status_bar import line_of_status
 
-            print(line_of_status(_ask(options, common), options.format))
-            return DONE
+            return print(line_of_status(_ask_engine(options, common), options.format))
         case "help":
-            from clawpy_console.cli.help import show
-
-            show(options.topic, common.home)
-            return DONE
+            return _help(options, common)
         case "completion":
-            from clawpy_console.cli.help import script
-
-            print(script(options.shell), end="")
-            return DONE
-    return _ask(options, common)
+            return _completion(options, common)
+    return _ask_engine(options, common)
 
 
 def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions, workspaces: Sequence[str]) -> Any:
@@ -282,34 +268,24 @@ def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions,
     return engine.call(common.home, verb, arguments, workspaces=workspaces, opener=open_engine)
 
 
-def _ask(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
     from clawpy_console.cli.verbs import request
 
     return _call_engine(options.verb, request(options, common), common, common.all())
 
 
-def _run(options: argparse.Namespace, common: CommonOptions, gateway: Mapping[str, Any] | None = None) -> int:
-    """Run the engine without a screen."""
-    from clawpy_console.cli.headless import run
+def _run(options: argparse.Namespace, common: CommonOptions) -> None:
+    """Run the engine without a screen; `serve` opens the gateway."""
+    from clawpy_console.cli.headless import run, serve
 
-    run(common.home, common.all(needed=True), seconds=options.seconds, as_json=common.as_json, gateway=gateway)
-    return DONE
-
-
-def _serve(options: argparse.Namespace, common: CommonOptions) -> int:
-    """Run the engine without a screen, with the gateway."""
+    workspaces = common.all(needed=True)
+    if options.verb == "run":
+        run(common.home, workspaces, seconds=options.seconds, as_json=common.as_json)
+        return
     names = ("host", "port", "certificate", "certificate_key", "tunnel")
-    options_given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    try:
-        return _run(options, common, options_given | {"in_file": options.store == "file"})
-    except engine.Refusal as error:
-        if error.code != "home_held":
-            raise
-        holder = engine.read_holder(common.home)
-        fix = "the running engine can open it: clawpy config set gateway.enabled true, or Gateway on in its palette"
-        if holder is not None and holder.gateway:
-            fix = f"it already listens at {holder.gateway}; to change that, stop it first: kill {holder.pid}"
-        raise engine.Refusal(error.code, error.message, fix) from error
+    gateway = {name: value for name in names if (value := getattr(options, name)) is not None}
+    gateway["in_file"] = options.store == "file"
+    serve(common.home, workspaces, seconds=options.seconds, as_json=common.as_json, gateway=gateway)
 
 
 def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
@@ -319,9 +295,8 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
         workspaces = common.workspace_names  # what is wrong with them is one of its findings
     document = _call_engine("doctor", {"online": options.online}, common, workspaces)
     if document["settings"] is not None:
-        from clawpy_console.cli.settings import find_problems
+        from clawpy_console.appearance import find_problems
 
-        # Only here is known what the screen can use of them.
         document["checks"] += [
             {"name": "config", "state": "warn", "message": problem.message, "fix": problem.fix}
             for problem in find_problems(document["settings"], common.home)
@@ -329,36 +304,51 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     return document
 
 
-def _check(options: argparse.Namespace, common: CommonOptions) -> Any:
-    if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
-        raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
-    if options.batch is not None:
-        from clawpy_console.cli.batch import answer_lines
+def _help(options: argparse.Namespace, common: CommonOptions) -> Any:
+    """Show a page, or the list of pages; as JSON the page, or all verbs and pages."""
+    from clawpy_console.cli import help
+    from clawpy_console.cli.verbs import verbs_document
 
-        def ask(line: dict[str, Any]) -> Any:
-            return _call_engine("check", line, common, ())
-
-        return DONE if answer_lines(options.batch, ("command", "prompt"), ask) else REFUSED
-    words = options.command
-    command = words[0] if len(words) == 1 else shlex.join(words)
-    arguments = {"prompt": options.prompt} if options.prompt is not None else {"command": command}
-    return _call_engine("check", arguments, common, ())
+    if not common.as_json:
+        return help.show(options.topic, common.home)
+    if options.topic is not None:
+        return help.page_document(options.topic, common.home)
+    return verbs_document() | {"pages": help.pages_document()}
 
 
-def _recall(options: argparse.Namespace, common: CommonOptions) -> Any:
-    if bool(options.query) == (options.batch is not None):
-        raise WrongUse("give a question, or --batch FILE.jsonl")
-    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
-    if common.workspace_names:
-        scope["workspaces"] = common.scope()
-    if options.batch is None:
-        return _call_engine("recall", {"query": " ".join(options.query), "k": options.k, **scope}, common, common.all())
-    from clawpy_console.cli.batch import answer_lines
+def _completion(options: argparse.Namespace, common: CommonOptions) -> Any:
+    """Print the completion script of a shell, or return it as a document."""
+    from clawpy_console.cli.verbs import completion_script
 
-    settle = iter([30.0])  # the first question waits for vectors, for all of them
+    script = completion_script(options.shell)
+    return {"shell": options.shell, "script": script} if common.as_json else print(script, end="")
 
-    def ask_memory(line: dict[str, Any]) -> Any:
-        return ask("recall", scope | line | {"settle": next(settle, 0.0)})
 
-    with engine.connect(common.home, workspaces=common.all(), opener=open_engine) as ask:
-        return DONE if answer_lines(options.batch, ("query", "k"), ask_memory) else REFUSED
+def _store_address(options: argparse.Namespace, common: CommonOptions) -> Any:
+    """Ask for the address of a notification surface, which may contain a secret, and store it."""
+
+    def write(setting: str, value: str) -> None:
+        _call_engine("config", {"action": "set", "key": setting, "value": value}, common, ())
+
+    address = _read_secret(options, "address", f"clawpy notify set {options.surface}")
+    return engine.store_address(common.home, options.surface, address, in_file=options.store == "file", write=write)
+
+
+MAX_SECRET_CHARS = 8192
+
+
+def _read_secret(options: argparse.Namespace, what: str, command: str) -> str:
+    """A secret, typed without echo or read from a pipe. Raises `WrongUse` when the command line has it."""
+    if options.never:
+        raise WrongUse(
+            f"do not give the {what} as an argument: other programs can read it there, and the shell keeps it. "
+            f"Run `{command}` and paste it when you are asked. If this was a real one, get a new one from the provider"
+        )
+    if not sys.stdin.isatty():
+        return sys.stdin.read(MAX_SECRET_CHARS).strip()
+    import getpass
+
+    try:
+        return getpass.getpass(f"{what.capitalize()} (not shown): ")
+    except EOFError:
+        return ""

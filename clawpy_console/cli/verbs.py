@@ -1,6 +1,8 @@
-"""The verbs of `clawpy`: the table `verbs.toml`, the parser made from it, and the request to the engine (SPEC 9.8).
+"""The verbs of `clawpy`: the table `verbs.toml`, and what is made from it (SPEC 9.8): their document, the parser, the
+completions, and the requests to the engine.
 
-Help and completions read the same table. Imports nothing of the engine, so that they answer at once.
+`argcomplete` speaks with bash, zsh and fish. The shell runs `clawpy` with `_ARGCOMPLETE` set and waits for the answer,
+so nothing of the engine is imported here.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -20,17 +23,18 @@ from typing import Any, NamedTuple, NoReturn
 import engine
 from clawpy_console.cli.options import CommonOptions, WrongUse
 
-Request = dict[str, Any]
+Document = dict[str, Any]
 Table = Mapping[str, Any]
 
 
 class Argument(NamedTuple):
     """An argument or option: the settings of `argparse.add_argument`, and the kind of `values` that a shell
-    completes."""
+    completes. One that is `local` is not sent to the engine."""
 
     name: str
     settings: Table
     values: str
+    local: bool
 
 
 class Verb(NamedTuple):
@@ -66,10 +70,8 @@ PLACEHOLDERS: Table = {
 
 
 def _argument(table: Table) -> Argument:
-    settings = {
-        name: PLACEHOLDERS.get(value, value) if name in ("type", "help") else value for name, value in table.items()
-    }
-    return Argument(settings.pop("name"), settings, settings.pop("values", ""))
+    settings = dict(table)
+    return Argument(settings.pop("name"), settings, settings.pop("values", ""), settings.pop("local", False))
 
 
 def _arguments(items: Iterable[str | Table]) -> list[Argument]:
@@ -93,6 +95,36 @@ COMMON = _arguments(_TABLE["common"]["arguments"])
 """Options before or after any verb."""
 
 VERBS = _verbs(_TABLE, "verbs")
+
+DOCUMENTED = ("help", "metavar", "type", "choices", "nargs", "default", "required")
+"""The settings of an argument that its document has."""
+
+
+def verbs_document() -> Document:
+    """All verbs with their arguments as JSON, and the options of all."""
+    return {
+        "verbs": [_verb_document(verb) for verb in VERBS.values()],
+        "options": [_argument_document(argument) for argument in COMMON],
+    }
+
+
+def _verb_document(verb: Verb) -> Document:
+    return {
+        "name": verb.name,
+        "group": verb.group,
+        "summary": verb.summary,
+        "example": verb.example.strip(),
+        "arguments": [
+            _argument_document(argument) for argument in verb.arguments if argument.settings.get("help") != "hidden"
+        ],
+        "actions": [_verb_document(action) for action in verb.actions.values()],
+    }
+
+
+def _argument_document(argument: Argument) -> Document:
+    settings = argument.settings
+    return {"name": argument.name} | {name: settings[name] for name in DOCUMENTED if name in settings}
+
 
 # The parser
 
@@ -132,7 +164,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line. Prints help or an error, and raises SystemExit."""
     top = parser(words)
     options, unknown = top.parse_known_args(words)
-    if unknown and hasattr(options, "never"):  # it may hold a secret: `typed_secrets` refuses it without printing it
+    if unknown and hasattr(options, "never"):  # it may hold a secret, and is refused without being printed
         options.never = [*options.never, *unknown]
     elif unknown:
         top.prog = f"clawpy {options.verb}"
@@ -186,10 +218,14 @@ def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[s
 
 def add(to: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
     """Add an argument, with the kind of its values."""
-    subparser = to.add_argument(argument.name, **settings, **argument.settings)
-    if not subparser.option_strings and not subparser.choices:
-        subparser.metavar = subparser.metavar or subparser.dest.upper()
-    subparser.values = argument.values  # type: ignore[attr-defined]
+    of_table = {
+        name: PLACEHOLDERS.get(value, value) if name in ("type", "help") else value
+        for name, value in argument.settings.items()
+    }
+    action = to.add_argument(argument.name, **settings, **of_table)
+    if not action.option_strings and not action.choices:
+        action.metavar = action.metavar or action.dest.upper()
+    action.values = argument.values  # type: ignore[attr-defined]
 
 
 def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
@@ -201,14 +237,90 @@ def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     return f"unknown {kind} {word}" + (f"; did you mean {' or '.join(close)}?" if close else all_of_them)
 
 
+# Completions
+
+
+INSTALLATION = {
+    "bash": 'add this line to ~/.bashrc:\n#     eval "$(clawpy completion bash)"',
+    "zsh": 'add this line to ~/.zshrc, after compinit:\n#     eval "$(clawpy completion zsh)"',
+    "fish": "run this command once:\n#     clawpy completion fish > ~/.config/fish/completions/clawpy.fish",
+}
+
+
+def completion_script(shell: str) -> str:
+    """The completion script of a shell, with how to install it."""
+    from argcomplete.shell_integration import shellcode
+
+    code = shellcode(["clawpy"], use_defaults=False, shell=shell).strip()
+    return f"{code}\n# To install these completions, {INSTALLATION[shell]}\n"
+
+
+def complete() -> None:
+    """Answer the shell that waits for completions, and exit."""
+    from argcomplete import autocomplete
+    from argcomplete.completers import SuppressCompleter
+
+    top = parser(os.environ.get("COMP_LINE", "").split())
+    _add_completers(top)
+    autocomplete(top, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _add_completers(to: argparse.ArgumentParser) -> None:
+    for action in to._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                _add_completers(subparser)
+        elif action.choices is None:
+            action.completer = partial(_values, getattr(action, "values", ""))  # type: ignore[attr-defined]
+
+
+def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
+    """The values of a kind that begin with `prefix`, or all of them: the shell compares them again."""
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
+
+    from engine import Home, completion_names
+
+    home = Home.locate(getattr(parsed_args, "home", None))
+    match kind:
+        case "":
+            return ()
+        case "file":
+            return list(FilesCompleter()(prefix))
+        case "topics":
+            from clawpy_console.cli.help import topics
+
+            return dict.fromkeys(topics(), "page of the documentation")
+        case "workspaces":
+            return [*completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
+        case "flows":
+            return _flows_or_parameters(completion_names(home, "flows"), parsed_args.text or [])
+    return _ids(completion_names(home, kind), prefix)
+
+
+def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+    """The names with their titles; without the prefix of an id before its underscore where nobody typed it."""
+    if any(name.startswith(prefix) for name in titles_by_name):
+        return titles_by_name
+    return {name.partition("_")[2]: title for name, title in titles_by_name.items()}
+
+
+def _flows_or_parameters(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
+    """The flows, or behind the name of a flow its parameters."""
+    if not words:
+        return {name: flow["title"] for name, flow in flows.items()}
+    flow = flows.get(words[0], {"parameters": {}})
+    present = {word.partition("=")[0] for word in words[1:] if "=" in word}
+    return {f"{name}=": description for name, description in flow["parameters"].items() if name not in present}
+
+
 # The request
 
 
-def request(options: argparse.Namespace, common: CommonOptions) -> Request:
-    """The arguments of a verb for the engine: the options, and what follows from the workspace or other files. Raises
+def request(options: argparse.Namespace, common: CommonOptions) -> Document:
+    """The arguments of a verb for the engine: its options, and what follows from the workspaces and from files. Raises
     `WrongUse`, and `Refusal` when a workspace is missing."""
     verb = VERBS[options.verb]
-    arguments: Request = {}
+    arguments: Document = {}
     if verb.actions:
         arguments["action"] = options.action or next(iter(verb.actions))
         verb = verb.actions[arguments["action"]]
@@ -217,7 +329,7 @@ def request(options: argparse.Namespace, common: CommonOptions) -> Request:
         value = getattr(options, name, None)
         if isinstance(value, list) and argument.settings.get("action") != "append":
             value = " ".join(value)
-        if value not in (None, False, ""):
+        if value not in (None, False, "") and not argument.local:
             arguments[name] = value
     match options.verb, arguments.get("action"):
         case "predict", _:
@@ -253,10 +365,6 @@ def request(options: argparse.Namespace, common: CommonOptions) -> Request:
             arguments = {"id": options.id, "text": _text(options.file), "yes": options.yes}
         case "dnd", _ if options.off and options.seconds:
             raise WrongUse("give --for SPAN or --off, not both")
-        case "status", _:
-            arguments = {}  # the format is for the printing
-        case "muted", "unmute":
-            arguments["action"] = "lift"
     return arguments
 
 

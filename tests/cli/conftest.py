@@ -26,7 +26,7 @@ A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
 
 
 @dataclass
-class Said:
+class Result:
     """What one call of `clawpy` came to."""
 
     code: int
@@ -38,7 +38,7 @@ class Said:
         return json.loads(self.out)
 
 
-Clawpy = Callable[..., Said]
+Clawpy = Callable[..., Result]
 
 
 @pytest.fixture(scope="session")
@@ -79,11 +79,11 @@ def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def clawpy(home: Home, capsys: pytest.CaptureFixture[str]) -> Clawpy:
     """Runs `clawpy --home HOME ...`."""
 
-    def run(*argv: str) -> Said:
+    def run(*argv: str) -> Result:
         capsys.readouterr()
         code = main(["--home", str(home.root), *argv])
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return Result(code, out, err)
 
     return run
 

@@ -16,6 +16,7 @@ from engine.api.checks import completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
+from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 
 BASH = """
@@ -101,11 +102,17 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
 
 def test_nothing_heavy_is_imported_to_answer() -> None:
     code = (
-        "import sys, clawpy_console.cli.help; "
+        "import sys, clawpy_console.cli.verbs; "
         "print([name for name in ('engine.model', 'rich', 'textual') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy) -> None:
+    document = clawpy("completion", "fish", "--json").document
+    assert document["shell"] == "fish"
+    assert document["script"] == clawpy("completion", "fish").out
 
 
 def choices(verb: Verb, name: str) -> set[str]:

@@ -42,16 +42,16 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("typed")
 def test_a_key_is_kept_and_what_happens_now_is_said(clawpy: Clawpy, ring: MemoryKeyring, home: Home):
-    said = clawpy("key", "set", "openai")
-    assert said.code == 0
+    result = clawpy("key", "set", "openai")
+    assert result.code == 0
     assert ring.held == {("clawpy-console", "openai"): SECRET}
-    assert "stored in the keyring" in said.out
+    assert "stored in the keyring" in result.out
     assert (
         f"koji-core, chronicle-hub, dream-weaver, research, garden run on openai:{PROVIDERS['openai'].model}"
-        in said.out
+        in result.out
     )
-    assert "clawpy propose" in said.out
-    assert "hush" not in said.out + said.err
+    assert "clawpy propose" in result.out
+    assert "hush" not in result.out + result.err
     assert not any("hush" in file.read_text(errors="replace") for file in home.root.rglob("*") if file.is_file())
 
 
@@ -65,25 +65,25 @@ def test_at_a_terminal_it_is_asked_for_unseen(clawpy: Clawpy, ring: MemoryKeyrin
 @pytest.mark.usefixtures("typed")
 def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: MemoryKeyring):
     for argv in (("openai", SECRET), (SECRET,), ("openai", "--store", "keyring", SECRET)):
-        said = clawpy("key", "set", *argv)
-        assert said.code in (1, 2)
-        assert "hush" not in said.out + said.err
+        result = clawpy("key", "set", *argv)
+        assert result.code in (1, 2)
+        assert "hush" not in result.out + result.err
         assert ring.held == {}
-    assert "do not give a key as an argument" in clawpy("key", "set", "openai", SECRET).err
+    assert "do not give the key as an argument" in clawpy("key", "set", "openai", SECRET).err
 
 
 @pytest.mark.usefixtures("typed")
 def test_a_machine_without_a_keyring_is_told_the_ways_and_takes_the_file_only_when_told_to(clawpy: Clawpy, home: Home):
-    said = clawpy("key", "set", "openai")
-    assert said.code == 1
-    assert "CLAWPY_OPENAI_API_KEY" in said.err
-    assert "clawpy key set openai --store file" in said.err
+    result = clawpy("key", "set", "openai")
+    assert result.code == 1
+    assert "CLAWPY_OPENAI_API_KEY" in result.err
+    assert "clawpy key set openai --store file" in result.err
     file = home.config / "keys.json"
     assert not file.exists()
     sys.stdin.seek(0)
-    said = clawpy("key", "set", "openai", "--store", "file")
-    assert said.code == 0
-    assert "plain file" in said.out
+    result = clawpy("key", "set", "openai", "--store", "file")
+    assert result.code == 0
+    assert "plain file" in result.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "plain file" in clawpy("key").out
     assert any("plain file" in check["message"] for check in clawpy("doctor", "--json").document["checks"])
@@ -94,12 +94,12 @@ def test_keys_are_listed_taken_out_and_never_shown(
 ):
     ring.set_password("clawpy-console", "openai", SECRET)
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", SECRET)
-    said = clawpy("key", "list", "--json")
-    rows = {key["name"]: (key["source"], key["usable"]) for key in said.document["keys"]}
+    result = clawpy("key", "list", "--json")
+    rows = {key["name"]: (key["source"], key["usable"]) for key in result.document["keys"]}
     assert rows["openai"] == ("keyring", True)
     assert rows["together"] == ("environment", True)
     assert rows["twin"] == ("", False)
-    assert "hush" not in said.out + clawpy("key").out
+    assert "hush" not in result.out + clawpy("key").out
     assert clawpy("key", "delete", "openai").code == 0
     assert ring.held == {}
     assert "CLAWPY_TOGETHER_API_KEY" in clawpy("key", "delete", "together").err
@@ -153,9 +153,9 @@ def test_a_provider_is_asked_whether_it_takes_its_key(
     ring.set_password("clawpy-console", "mine", SECRET)
     assert clawpy("key", "test", "mine", "--json").document["reached"] is True
     ring.set_password("clawpy-console", "mine", "sk-other")
-    said = clawpy("key", "test", "mine")
-    assert said.code == 1
-    assert "does not accept the key (401)" in said.out
+    result = clawpy("key", "test", "mine")
+    assert result.code == 1
+    assert "does not accept the key (401)" in result.out
     assert "does not accept" in clawpy("doctor", "--online").out
     home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}/moved"\nmodel = "m"\n')
     assert "302" in clawpy("key", "test", "mine").out, "a key does not follow where it is sent"

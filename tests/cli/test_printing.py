@@ -44,8 +44,8 @@ def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
 
 @pytest.mark.parametrize("signal", DecisionSignal)
 def test_no_decision_is_printed_by_an_internal_name(signal: DecisionSignal) -> None:
-    said = states.DECISION_LABELS.get(signal, signal)
-    assert said in GLOSSARY
+    label = states.DECISION_LABELS.get(signal, signal)
+    assert label in GLOSSARY
 
 
 @pytest.mark.parametrize("state", [*SessionState, *Outcome])

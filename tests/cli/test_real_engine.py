@@ -21,7 +21,7 @@ from engine import Engine, call, open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
-from tests.cli.conftest import Clawpy, Said
+from tests.cli.conftest import Clawpy, Result
 from tests.support.forked import Forked, Nursery
 
 LATER = {
@@ -69,9 +69,9 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
     return folder
 
 
-def document(said: Said) -> dict[str, Any]:
-    assert said.code == 0, said.out + said.err
-    return said.document
+def document(result: Result) -> dict[str, Any]:
+    assert result.code == 0, result.out + result.err
+    return result.document
 
 
 @pytest.fixture

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
-import pty
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +13,6 @@ import pytest
 
 from clawpy_console.cli import main as cli
 from clawpy_console.cli.main import approval_status, main
-from clawpy_console.cli.options import WrongUse, split_options
 from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.verbs import VERBS, span
 from engine.api.documents import document as as_json
@@ -36,16 +29,16 @@ from tests.conftest import Repository
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
     for words in ([verb], *([verb, action] for action in VERBS[verb].actions)):
-        said = clawpy(*words, "--help")
-        assert said.code == 0
-        example = said.out.partition("\nexample:\n")[2]
+        result = clawpy(*words, "--help")
+        assert result.code == 0
+        example = result.out.partition("\nexample:\n")[2]
         assert "clawpy " + " ".join(words) in example or words[0] in ("token", "mcp")
 
 
 def test_help_lists_every_verb(clawpy: Clawpy) -> None:
-    said = clawpy("--help")
-    assert said.code == 0
-    assert all(re.search(rf"^  {verb}( |$)", said.out, re.MULTILINE) for verb in VERBS)
+    result = clawpy("--help")
+    assert result.code == 0
+    assert all(re.search(rf"^  {verb}( |$)", result.out, re.MULTILINE) for verb in VERBS)
 
 
 def test_version(clawpy: Clawpy) -> None:
@@ -61,10 +54,10 @@ def test_version(clawpy: Clawpy) -> None:
     ],
 )  # fmt: skip
 def test_wrong_use_is_two_and_said_on_standard_error(clawpy: Clawpy, argv: tuple[str, ...]) -> None:
-    said = clawpy(*argv)
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.startswith("clawpy")
+    result = clawpy(*argv)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("clawpy")
 
 
 @pytest.mark.parametrize(
@@ -76,27 +69,10 @@ def test_wrong_use_is_two_and_said_on_standard_error(clawpy: Clawpy, argv: tuple
     ],
 )
 def test_a_word_that_is_no_verb_is_told_what_was_meant(clawpy: Clawpy, word: str, says: str) -> None:
-    said = clawpy(word)
-    assert said.code == 2
-    assert says in said.err
-    assert "choose from" not in said.err
-
-
-def test_options_stand_before_or_after_the_verb() -> None:
-    for argv in (
-        ["--json", "--home", "h", "--workspace=a", "cards", "--workspace", "b"],
-        ["cards", "--workspace", "a", "--json", "--workspace=b", "--home=h"],
-    ):
-        where, rest = split_options(argv)
-        assert (where.as_json, where.home_name, where.workspace_names, rest) == (True, "h", ["a", "b"], ["cards"])
-
-
-def test_behind_two_dashes_everything_is_the_verbs() -> None:
-    where, rest = split_options(["check", "--", "tool", "--json"])
-    assert not where.as_json
-    assert rest == ["check", "--", "tool", "--json"]
-    with pytest.raises(WrongUse):
-        split_options(["cards", "--home"])
+    result = clawpy(word)
+    assert result.code == 2
+    assert says in result.err
+    assert "choose from" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -113,12 +89,12 @@ def test_what_is_no_span(text: str) -> None:
 
 
 def test_cards_for_a_person(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    said = clawpy("cards")
-    assert said.code == 0
-    assert said.out.startswith(
+    result = clawpy("cards")
+    assert result.code == 0
+    assert result.out.startswith(
         "pred_abc1  72% quick check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
     )
-    assert "\x1b" not in said.out  # no colour into a pipe
+    assert "\x1b" not in result.out  # no colour into a pipe
     assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
     assert engines[0].closed
 
@@ -146,12 +122,12 @@ def test_workspaces_of_the_settings_are_served_too(
 
 
 def test_the_lap_in_words(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    said = clawpy("approve", "abc")
-    assert said.code == 0
-    assert "pred_abc1  approved  shop → koji-core" in said.out
-    assert "sess_aaa  finished" in said.out
-    assert "  │ line 3" in said.out
-    assert "chg_x1  waiting  1 file" in said.out
+    result = clawpy("approve", "abc")
+    assert result.code == 0
+    assert "pred_abc1  approved  shop → koji-core" in result.out
+    assert "sess_aaa  finished" in result.out
+    assert "  │ line 3" in result.out
+    assert "chg_x1  waiting  1 file" in result.out
     assert engines[0].sessions.waited == ["sess_aaa"]
     assert "chg_x1  landed" in clawpy("land", "chg_x1").out
     assert "dismissed" in clawpy("dismiss", "abc").out
@@ -166,9 +142,9 @@ def test_what_ran_in_another_repository_is_named(
 ) -> None:
     other = Repository(tmp_path / "other")
     monkeypatch.chdir(other.path)
-    said = clawpy("work")
+    result = clawpy("work")
     assert (
-        said.out
+        result.out
         == f"Nothing has run here; 1 session in {shop.path}.\n  `clawpy --workspace {shop.path} work` shows them\n"
     )
     assert clawpy("work", "--json").document["elsewhere"] == {str(shop.path): 1}
@@ -191,9 +167,9 @@ VERDICTS = (
 
 
 def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    said = clawpy("status")
-    assert "● WATCHING since" in said.out
-    assert "hour $0.15/2  day $1.20/20  month $9.00/200" in said.out
+    result = clawpy("status")
+    assert "● WATCHING since" in result.out
+    assert "hour $0.15/2  day $1.20/20  month $9.00/200" in result.out
     assert clawpy("status", "--format", "short").out == "🔮 2\n"
     assert clawpy("status", "--format", "long").out.startswith("🔮 Run the tests · koji-core · 72% · ")
     assert clawpy("status", "--json").document["crossPollStatus"]["totalTriggers"] == 47
@@ -203,9 +179,9 @@ def test_stop_works_with_no_engine_and_anywhere(
     clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = clawpy("stop", "looking", "into", "it")
-    assert said.code == 0
-    assert "clawpy resume" in said.out
+    result = clawpy("stop", "looking", "into", "it")
+    assert result.code == 0
+    assert "clawpy resume" in result.out
     assert is_requested(stop_file(home.data))
     assert json.loads(stop_file(home.data).read_text())["reason"] == "looking into it"
 
@@ -216,8 +192,8 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "← koji-core" in tree
     assert "\ncoding agents\nNone is installed here. Supported: Claude Code, Codex, " in tree
     assert "cto (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
-    said = clawpy("agents", "show", "cto")
-    assert "# Chief technology officer" in said.out
+    result = clawpy("agents", "show", "cto")
+    assert "# Chief technology officer" in result.out
     assert clawpy("agents", "retire", "researcher").code == 1
     assert "Retired: it runs nothing. Its folder is kept." in clawpy("agents", "retire", "tester").out
     assert "retired: tester; `clawpy agents restore` restores one" in clawpy("agents", "list").out
@@ -230,9 +206,9 @@ def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: 
     engine = StandIn(home, clock)
     asked(engine, "perm_a1", "push")
     engine.close()
-    said = clawpy("permissions", "list").out
-    assert said.startswith("perm_a1  waits 1m  builder  push\n")
-    assert "    │ git push\n" in said
+    result = clawpy("permissions", "list").out
+    assert result.startswith("perm_a1  waits 1m  builder  push\n")
+    assert "    │ git push\n" in result
     assert "deny-session" in clawpy("permissions", "deny", "a1", "--session").out
     assert clawpy("permissions", "allow", "a1").code == 1
     assert clawpy("permissions", "list", "--all", "--json").document["permissions"][0]["answer"] == "deny-session"
@@ -255,35 +231,8 @@ def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
     assert 'channels.koji-core.agent = "backend_builder"\n' in everything
     assert clawpy("config").out == everything
     assert clawpy("config", "--json").document["settings"]["quietHoursStart"] == 22
-    said = clawpy("config", "set", "quietHoursStart", "25")
-    assert (said.code, "expected a whole number from 0 to 23" in said.err) == (1, True)
-
-
-def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
-    assert clawpy("check", "git status").out.startswith("allow")
-    assert clawpy("check", "rm", "-rf", "/").out.startswith("block")
-    assert clawpy("check", "rm", "-rf", "/", "--json").document["verdict"] == "block"
-    assert clawpy("check", "--prompt", "run the tests", "--json").document["verdict"] == "allow"
-
-
-def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = '{"id": 1, "command": "ls"}\n{"id": "b", "prompt": "run the tests"}\n{"command": "rm -rf /"}\n'
-    (tmp_path / "lines.jsonl").write_text(lines)
-    said = clawpy("check", "--batch", str(tmp_path / "lines.jsonl"))
-    answers = [json.loads(line) for line in said.out.splitlines()]
-    assert [(answer.get("id"), answer["verdict"]) for answer in answers] == [
-        (1, "allow"),
-        ("b", "allow"),
-        (None, "block"),
-    ]
-    assert said.code == 0
-    monkeypatch.setattr("sys.stdin", io.StringIO('nonsense\n3\n{"id": 7, "command": 1}\n{"command": "ls"}'))
-    said = clawpy("check", "--batch", "-")
-    *bad, good = map(json.loads, said.out.splitlines())
-    assert [answer["error"]["message"][:8] for answer in bad] == ["line 1: ", "line 2: ", "line 3: "]
-    assert bad[2]["id"] == 7
-    assert (good["verdict"], said.code) == ("allow", 1)
-    assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1
+    result = clawpy("config", "set", "quietHoursStart", "25")
+    assert (result.code, "expected a whole number from 0 to 23" in result.err) == (1, True)
 
 
 def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,10 +315,10 @@ def test_an_address_is_read_unseen_and_kept_where_it_belongs(
     clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("discord://4242424242/hunter2hunter2\n"))
-    said = clawpy("notify", "set", "discord", "--store", "file", "--json")
-    assert said.code == 0, said.err
-    assert said.document["source"] == "file"
-    assert "hunter2" not in said.out
+    result = clawpy("notify", "set", "discord", "--store", "file", "--json")
+    assert result.code == 0, result.err
+    assert result.document["source"] == "file"
+    assert "hunter2" not in result.out
     assert engines[-1].settings.current.notify.discord.url == "key"
     assert Keys(home).get("notify-discord") is not None
     assert "hunter2" not in home.config_file.read_text()
@@ -377,10 +326,10 @@ def test_an_address_is_read_unseen_and_kept_where_it_belongs(
 
 def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home) -> None:
     for options in ((), ("--store", "file")):
-        said = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
-        assert said.code == 2
-        assert "Run `clawpy notify set phone`" in said.err
-        assert "hunter2" not in said.out + said.err
+        result = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
+        assert result.code == 2
+        assert "Run `clawpy notify set phone`" in result.err
+        assert "hunter2" not in result.out + result.err
     assert not home.config_file.exists()
 
 
@@ -396,62 +345,9 @@ def test_what_was_typed_that_is_no_address_is_told_apart(
     clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch, typed: str, told: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    said = clawpy("notify", "set", "phone", "--store", "file")
-    assert said.code == 1
-    assert told in said.err
-    assert "appriseit.com/services" in said.err
-    assert "hunter2" not in said.err
+    result = clawpy("notify", "set", "phone", "--store", "file")
+    assert result.code == 1
+    assert told in result.err
+    assert "appriseit.com/services" in result.err
+    assert "hunter2" not in result.err
     assert not home.config_file.exists()
-
-
-# `clawpy help`: whatever pages `docs/` has, plain when piped and rendered in a terminal.
-
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy) -> None:
-    said = clawpy("help").out
-    for file in DOCS.glob("*.md"):
-        heading = file.read_text().partition("\n")[0].removeprefix("# ")
-        assert f"- `clawpy help {file.stem.lower()}`: {heading}\n" in said
-    assert "`clawpy help keys`: Keys of the console" in said
-
-
-def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
-    assert "| ? | " in clawpy("help", "keys").out
-    home.config.mkdir(parents=True)
-    home.config_file.write_text('[keys]\n"app.help" = "f9"\n')
-    assert "| F9 | " in clawpy("help", "keys").out
-
-
-def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy) -> None:
-    command = re.search(r"`clawpy (config set .+)`", clawpy("help", "keys").out)
-    assert command is not None
-    assert clawpy(*shlex.split(command[1])).code == 0
-    assert "| → l a | approve the card" in clawpy("help", "keys").out
-
-
-def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy) -> None:
-    said = clawpy("help", "glosary")
-    assert said.code == 1
-    assert said.err == "clawpy: there is no page 'glosary'\n        one of glossary\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("colour", [True, False])
-def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool) -> None:
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"PAGER": "cat", "TERM": "xterm-256color"} | ({} if colour else {"NO_COLOR": "1"})
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "help"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
-        os.close(theirs)
-        said = b""
-        with contextlib.suppress(OSError):  # its end
-            while piece := os.read(ours, 4096):
-                said += piece
-        os.close(ours)
-    assert process.returncode == 0
-    assert b"\xe2\x80\xa2 " in said  # a bullet, where the page has a dash
-    assert b"# Pages" not in said
-    assert (b";40m" in said) is colour

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-from clawpy_console.cli.demo import tell
+from clawpy_console.cli.demo import add_organisation
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.agent_files import AgentFiles
@@ -28,7 +28,7 @@ def make_people(folder: Path) -> Path:
     engine = StandIn()
     world = _over(engine, folder)
     world.agents.ensure_organisation()
-    tell(engine)  # type: ignore[arg-type]
+    add_organisation(engine)  # type: ignore[arg-type]
     world.database.close()
     return folder
 

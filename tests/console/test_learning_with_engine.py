@@ -52,8 +52,8 @@ def lines(engine: Engine) -> list[str]:
 
 @pytest.mark.long
 async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path) -> None:
-    demo.work(engine, str(engine.workspaces[0]))
-    demo.learn(engine)
+    demo.run_recurring_sessions(engine, str(engine.workspaces[0]))
+    demo.learn_now(engine)
     then = engine.since(engine.clock.now() - timedelta(hours=1))
     assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (2, 2, 1)
     assert "2 learnings promoted, 2 facts kept, 1 candidate to review" in str(lines(engine))

@@ -16,7 +16,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.demo import throw_away
+from clawpy_console.cli.demo import temporary_home
 from clawpy_console.cli.main import _open_demo
 from engine.home import Home
 from tests.console.conftest import screen_text
@@ -88,7 +88,7 @@ def film(frames: list[str]) -> str:
 
 def main() -> None:
     """Write the film to the file named on the command line."""
-    with throw_away() as (folder, workspace):
+    with temporary_home() as (folder, workspace):
         home = Home.locate(folder)
         Path(sys.argv[1]).write_text(film(asyncio.run(pictures(home, workspace))), encoding="utf-8")
 

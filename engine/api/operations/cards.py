@@ -157,10 +157,10 @@ def dismiss(
 
 
 @operation(marks_presence=True)
-def muted(engine: Services, action: Literal["list", "lift"] = "list", id: Text = "") -> Document:
+def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text = "") -> Document:
     """List muted subjects, or unmute one."""
     mutes = engine.cards.muted()
-    if action == "lift":
+    if action == "unmute":
         mutes = [
             engine.cards.unmute(
                 match_prefix(require("id", id), [mute.id for mute in mutes], what="mute", see="clawpy muted")

@@ -93,8 +93,8 @@ def test_under_nohup_a_closed_terminal_does_not_end_it(home: Home, project: Path
     until(lambda: (holder := read_holder(home)) and holder.address)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
-    assert "stopping: SIGTERM" in said
+    result, _ = process.communicate(timeout=60)
+    assert "stopping: SIGTERM" in result
     assert process.returncode == 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console import appearance
-from clawpy_console.cli.settings import check_value
+from clawpy_console.appearance import check_setting
 from engine.home import Home
 from engine.model import Refusal
 from tests.api.stand_in import StandIn
@@ -16,10 +16,10 @@ from tests.conftest import Repository
 
 
 def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
-    said = clawpy("config", "set", "console.theme", "foo")
-    assert said.code == 1
-    assert "there is no theme 'foo'" in said.err
-    assert "clawpy-dark, clawpy-high-contrast, clawpy-light" in said.err
+    result = clawpy("config", "set", "console.theme", "foo")
+    assert result.code == 1
+    assert "there is no theme 'foo'" in result.err
+    assert "clawpy-dark, clawpy-high-contrast, clawpy-light" in result.err
     assert not home.config_file.exists()
     assert clawpy("config", "set", "console.theme", "clawpy-light").code == 0
 
@@ -28,30 +28,30 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     own = home.config / "themes" / "mine.toml"
     own.parent.mkdir(parents=True)
     own.write_text("[colors]\n")
-    said = clawpy("config", "set", "console.theme", "mine")
-    assert (said.code, "colors.background: is missing" in said.err) == (1, True)
+    result = clawpy("config", "set", "console.theme", "mine")
+    assert (result.code, "colors.background: is missing" in result.err) == (1, True)
     own.write_text((appearance.shipped_folder() / "clawpy-dark.toml").read_text())
     assert clawpy("config", "set", "console.theme", "mine").code == 0
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "result"),
     [
         ('keys."stack.approve"', "h", "is already stack.dismiss"),
         ("keys.nothing", "x", "no such action"),
         ('keys."stack.undo"', "no-such-key", "is not a key"),
     ],
 )
-def test_keys_that_cannot_be_used_are_not_set(tmp_path: Path, key: str, value: str, said: str) -> None:
-    with pytest.raises(Refusal, match=said):
-        check_value(key, value, Home.locate(tmp_path))
+def test_keys_that_cannot_be_used_are_not_set(tmp_path: Path, key: str, value: str, result: str) -> None:
+    with pytest.raises(Refusal, match=result):
+        check_setting(key, value, Home.locate(tmp_path))
 
 
 def test_what_was_wrong_before_is_not_held_against_a_change(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[keys]\n"stack.approve" = "h"\n')
-    check_value('keys."stack.undo"', "f9", Home.locate(tmp_path))
-    check_value("quietHoursStart", "3", Home.locate(tmp_path))
-    check_value("no key at all", "3", Home.locate(tmp_path))
+    check_setting('keys."stack.undo"', "f9", Home.locate(tmp_path))
+    check_setting("quietHoursStart", "3", Home.locate(tmp_path))
+    check_setting("no key at all", "3", Home.locate(tmp_path))
 
 
 @pytest.mark.long
@@ -60,9 +60,9 @@ def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None
     home.config_file.write_text(
         '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
     )
-    said = clawpy("doctor")
-    assert said.code == 0  # everything works, only not as it was meant
-    found = [line for line in said.out.splitlines() if line.startswith("! config")]
+    result = clawpy("doctor")
+    assert result.code == 0  # everything works, only not as it was meant
+    found = [line for line in result.out.splitlines() if line.startswith("! config")]
     assert len(found) == 4
     for words in (
         "no theme 'foo'",

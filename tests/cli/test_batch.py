@@ -1,0 +1,42 @@
+"""Verbs that read a file of JSON lines. `recall` and `remember` are in `tests/memory`, with a memory behind them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Clawpy
+
+
+def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
+    assert clawpy("check", "git status").out.startswith("allow")
+    assert clawpy("check", "rm", "-rf", "/").out.startswith("block")
+    assert clawpy("check", "rm", "-rf", "/", "--json").document["verdict"] == "block"
+    assert clawpy("check", "--prompt", "run the tests", "--json").document["verdict"] == "allow"
+
+
+def test_a_batch_is_answered_line_by_line(clawpy: Clawpy, tmp_path: Path) -> None:
+    lines = '{"id": 1, "command": "ls"}\n{"id": "b", "prompt": "run the tests"}\n{"command": "rm -rf /"}\n'
+    (tmp_path / "lines.jsonl").write_text(lines)
+    result = clawpy("check", "--batch", str(tmp_path / "lines.jsonl"))
+    answers = [json.loads(line) for line in result.out.splitlines()]
+    assert [(answer.get("id"), answer["verdict"]) for answer in answers] == [
+        (1, "allow"), ("b", "allow"), (None, "block"),
+    ]  # fmt: skip
+    assert result.code == 0
+
+
+def test_a_bad_line_is_named_and_stops_no_other(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('nonsense\n3\n{"id": 7, "command": 1}\n{"command": "ls"}'))
+    result = clawpy("check", "--batch", "-")
+    *bad, good = map(json.loads, result.out.splitlines())
+    assert [answer["error"]["message"][:8] for answer in bad] == ["line 1: ", "line 2: ", "line 3: "]
+    assert bad[2]["id"] == 7
+    assert (good["verdict"], result.code) == ("allow", 1)
+
+
+def test_a_batch_that_does_not_exist_is_refused(clawpy: Clawpy, tmp_path: Path) -> None:
+    assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1

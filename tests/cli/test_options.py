@@ -1,0 +1,29 @@
+"""The options before or after any verb."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawpy_console.cli.options import WrongUse, split_options
+
+
+@pytest.mark.parametrize(
+    "argv",
+    ["--json --home h --workspace=a cards --workspace b", "cards --workspace a --json --workspace=b --home=h"],
+    ids=["before", "after"],
+)
+def test_options_stand_before_or_after_the_verb(argv: str) -> None:
+    common, rest = split_options(argv.split())
+    assert (common.as_json, common.home_name, common.workspace_names, rest) == (True, "h", ["a", "b"], ["cards"])
+
+
+def test_behind_two_dashes_everything_is_the_verbs() -> None:
+    argv = ["check", "--", "tool", "--json"]
+    common, rest = split_options(argv)
+    assert not common.as_json
+    assert rest == argv
+
+
+def test_an_option_without_its_folder_is_wrong_use() -> None:
+    with pytest.raises(WrongUse):
+        split_options(["cards", "--home"])
