@@ -1,25 +1,19 @@
-"""The six tools with their arguments (SPEC 3.8), which calls an agent's `tools.json` allows (SPEC 4.1), and production
-targets (SPEC 3.6). Pure."""
+"""Which tool calls an agent's `tools.json` allows (SPEC 4.1), and which touch production (SPEC 3.6). Pure."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from itertools import pairwise
+from pathlib import PurePosixPath
 
 from engine.config import Production
+from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
-from engine.model import Refusal, ToolSpec, Verdict, sanitise
-
-TOOL_NAMES = ("read", "write", "edit", "exec", "web_search", "web_fetch")
-"""Every tool there is (SPEC 3.8)."""
+from engine.model import Verdict
 
 _COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
 
@@ -102,10 +96,13 @@ def _entry_matches(entry: str, tool: str, subjects: Sequence[str]) -> bool:
 
 
 _REMOTE_SHELLS = frozenset({"ssh", "scp", "sftp", "mosh", "rsync", "ping", "telnet", "nc"})
+
 _HOST_OPTIONS = frozenset({"-h", "--host", "--hostname", "-H"})
+
 _CONTEXT_OPTIONS = frozenset(
     {"--context", "--kube-context", "--profile", "--env", "--environment", "--stage", "use-context", "--workspace"}
 )
+
 _GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "cherry-pick"})
 
 
@@ -121,32 +118,34 @@ def production_hosts(host: str, production: Production) -> tuple[str, ...]:
 
 
 def production_targets(command: str, production: Production) -> tuple[str, ...]:
-    """Production targets among the words of a command: hosts where something is addressed, contexts where one is
-    named, branches and remotes where something is written to them, and paths anywhere."""
-    words = _shell_words(command)
-    targets: dict[str, None] = {}
+    """The production targets among the words of a command, each once."""
+    named = _named_by(_shell_words(command), production)
+    return tuple(dict.fromkeys(f"{kind} {text}" for kind, text, patterns in named if _matches_any(text, patterns)))
+
+
+def _named_by(words: Sequence[str], production: Production) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """What words of a command may name, by its kind, with the patterns of production: hosts where something is
+    addressed, contexts where one is named, branches and remotes where something is written to them, paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
-    for index, word in enumerate(words):
-        before = words[index - 1] if index else ""
-        option, equals, value = word.partition("=")
+    writes_git = "git" in programs and not _GIT_WRITES.isdisjoint(words)
+    for before, word in pairwise(["", *words]):
+        name, equals, value = word.partition("=")
+        options = [(before, word), *([(name, value)] if equals else [])]
         hosts = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
+        hosts += [text for option, text in options if option in _HOST_OPTIONS]
         if "@" in word and "://" not in word:
-            hosts.append(word.rsplit("@", 1)[1].split(":")[0])
-        if before in _HOST_OPTIONS or (programs & _REMOTE_SHELLS and not word.startswith("-")):
-            hosts.append(word.split(":")[0])
-        if equals and option in _HOST_OPTIONS:
-            hosts.append(value)
+            hosts.append(word.rsplit("@", 1)[1])
+        if programs & _REMOTE_SHELLS and not word.startswith("-"):
+            hosts.append(word)
         for host in hosts:
-            _add_target(targets, "host", host, production.hosts)
-        if before in _CONTEXT_OPTIONS:
-            _add_target(targets, "context", word, production.contexts)
-        if equals and option in _CONTEXT_OPTIONS:
-            _add_target(targets, "context", value, production.contexts)
-        if "git" in programs and _GIT_WRITES & set(words):
-            _add_target(targets, "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
-            _add_target(targets, "remote", word.split("/")[0], production.remotes)
-        _add_target(targets, "path", word, production.paths)
-    return tuple(targets)
+            yield "host", host.split(":")[0], production.hosts
+        for option, text in options:
+            if option in _CONTEXT_OPTIONS:
+                yield "context", text, production.contexts
+        if writes_git:
+            yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
+            yield "remote", word.split("/")[0], production.remotes
+        yield "path", word, production.paths
 
 
 def _shell_words(command: str) -> list[str]:
@@ -156,88 +155,6 @@ def _shell_words(command: str) -> list[str]:
         return command.split()
 
 
-def _add_target(targets: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
-    if _matches_any(text, patterns):
-        targets[f"{kind} {text}"] = None
-
-
 def _matches_any(text: str, patterns: Iterable[str]) -> bool:
     folded = text.lower()
     return bool(folded) and len(folded) <= 300 and any(fnmatchcase(folded, pattern.lower()) for pattern in patterns)
-
-
-# -- What a model is told of the tools of `tools.toml`, and its arguments -----------------------------------------
-
-MAX_COMMAND = 20_000
-"""Characters of a command."""
-
-MAX_QUERY = 500
-"""Characters of a search."""
-
-EXEC_SECONDS = 120
-"""Seconds after which a command is ended, unless the model asks for more."""
-
-MAX_EXEC_SECONDS = 3_600
-"""The most seconds a model may ask for."""
-
-_TABLES = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
-
-
-_Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
-"""Text that UTF-8 can write."""
-
-
-def _form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
-    """The arguments of a tool. A model may send null for one that is optional."""
-    limits = {"default_seconds": EXEC_SECONDS, "max_seconds": MAX_EXEC_SECONDS}
-    fields: dict[str, Any] = {key: (_Text, Field(description=text)) for key, text in row["required"].items()}
-    for key, text in row.get("optional", {}).items():
-        fields[key] = (int | None, Field(default=None, ge=1, description=text.format(**limits)))
-    return create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
-
-
-_FORMS = {name: _form(name, row) for name, row in _TABLES.items()}
-assert tuple(_FORMS) == TOOL_NAMES
-
-SPECS = {
-    name: ToolSpec(
-        name,
-        _TABLES[name]["description"],
-        {
-            "type": "object",
-            "properties": {
-                key: {"type": "string" if field.is_required() else "integer", "description": field.description}
-                for key, field in form.model_fields.items()
-            },
-            "required": list(_TABLES[name]["required"]),
-            "additionalProperties": False,
-        },
-    )
-    for name, form in _FORMS.items()
-}
-"""The tools by name."""
-
-
-def check_arguments(name: str, arguments: Any) -> dict[str, Any]:
-    """Check the arguments of a call; returns those that are set. Raises `Refusal` `bad_arguments`."""
-    form = _FORMS[name]
-    try:
-        return form.model_validate(arguments).model_dump(exclude_none=True)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        place = ".".join(map(str, problem["loc"]))[:60] or "arguments"
-        accepted = f"{name} takes {', '.join(form.model_fields)}"
-        raise Refusal("bad_arguments", sanitise(f"{name}: {place}: {problem['msg']}"), accepted) from None
-
-
-def check_plain_text(text: str, name: str, max_length: int) -> str:
-    """`text`, if a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
-    if not text.strip():
-        raise Refusal("bad_arguments", f"the {name} is empty")
-    if len(text) > max_length:
-        raise Refusal(
-            "bad_arguments", f"the {name} is longer than {max_length:,} characters", "write it into a file first"
-        )
-    if sanitise(text) != text.expandtabs(4):
-        raise Refusal("bad_arguments", f"the {name} has control characters in it", "write it as plain text")
-    return text

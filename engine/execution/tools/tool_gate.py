@@ -14,7 +14,8 @@ from engine.execution.live_session import AUTONOMOUS, LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.tools import policy
 from engine.execution.tools.folder_jail import Jail, short_path
-from engine.execution.tools.policy import MAX_COMMAND, Policy, check_plain_text
+from engine.execution.tools.policy import Policy
+from engine.execution.tools.tool_arguments import MAX_COMMAND, check_plain_text
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
@@ -79,11 +80,24 @@ class Gate:
     def __init__(
         self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, services: ToolServices
     ) -> None:
-        self._live = live
-        self._view = view
-        self._policy = policy
-        self._services = services
+        self.live = live
+        self.view = view
+        self.folder = folder
+        self.services = services
         self.jail = Jail(folder)
+        self._policy = policy
+
+    def unavailable_reason(self, tool: str) -> str:
+        """The reason why this session has not a tool, "" when it has it."""
+        if self._policy.problem:
+            return f"no tool may be used: {self._policy.problem}"
+        if not self._policy.is_offered(tool):
+            return f"the agent's tools.json does not allow {tool}"
+        if tool == "exec" and self.view.mode == AUTONOMOUS and not self.live.sandbox.confines:
+            return "nothing is executed by itself without a sandbox"
+        if tool == "web_search" and not self.services.web.has_search:
+            return "no search is configured"
+        return ""
 
     def find_reasons(self, request: ToolRequest) -> tuple[list[str], bool]:
         """The reasons to ask a person, [] for none; and whether nothing but the policy asks.
@@ -96,7 +110,7 @@ class Gate:
                 "denied", self._denial(request, decision.entry), "do it another way, or leave it to the operator"
             )
         reasons = []
-        verdict = self._live.check_command(request.command)
+        verdict = self.live.check_command(request.command)
         if verdict.verdict is Verdict.BLOCK:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:
@@ -122,9 +136,9 @@ class Gate:
         wide_key = request.wide_key if only_policy else ""
         if wide_key:
             reasons.append(f"an answer for this session holds for every {request.tool}")
-        allowed = self._services.permissions.ask(
-            self._live,
-            self._view,
+        allowed = self.services.permissions.ask(
+            self.live,
+            self.view,
             tool=request.tool,
             title=request.title,
             detail=request.detail(),
@@ -133,7 +147,7 @@ class Gate:
         )
         if allowed:
             return True
-        if self._view.mode == AUTONOMOUS:
+        if self.view.mode == AUTONOMOUS:
             message = f"a person must approve this, but nobody is available: {'; '.join(reasons)}"
             raise Refusal("denied", message, "leave it, and say in your answer what is left to do")
         raise Refusal(
@@ -168,11 +182,11 @@ class Gate:
         return ToolRequest(
             "exec",
             f"run {' '.join(command.split())}",
-            (command, *self._services.programs(command)),
+            (command, *self.services.programs(command)),
             judged,
             f"exec:{command}",
             lambda: command,
-            production=policy.production_targets(command, self._services.settings.current.production),
+            production=policy.production_targets(command, self.services.settings.current.production),
             reasons=reasons,
         )
 
@@ -182,7 +196,7 @@ class Gate:
             "web_search",
             f"search the web: {query}",
             (query,),
-            f"curl {shlex.quote(self._services.settings.current.web.search_url)}",
+            f"curl {shlex.quote(self.services.settings.current.web.search_url)}",
             f"web_search:{query}",
             lambda: query,
             wide_key="web_search",
@@ -190,7 +204,7 @@ class Gate:
 
     def page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
         """The request for web_fetch; a host that the operator did not list is outside (SPEC 3.5)."""
-        is_listed = self._services.web.is_listed_host(target)
+        is_listed = self.services.web.is_listed_host(target)
         return ToolRequest(
             "web_fetch",
             f"fetch {target.url}",
@@ -198,7 +212,7 @@ class Gate:
             f"curl -fsSL {shlex.quote(target.url)}",
             f"web_fetch:{target.address}",
             lambda: target.url,
-            production=policy.production_hosts(target.host, self._services.settings.current.production),
+            production=policy.production_hosts(target.host, self.services.settings.current.production),
             reasons=reasons,
             external="" if is_listed else f"talks to {target.address}, which has not been allowed yet",
         )
@@ -206,7 +220,7 @@ class Gate:
     def agent_tool_request(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> ToolRequest:
         """The request for an agent's own tool; see `Toolbelt.is_allowed`. Raises `Refusal` for files outside."""
         # Such a tool is confined by the sandbox alone.
-        reasons = [] if self._live.sandbox.confines else ["no sandbox confines what the agent does"]
+        reasons = [] if self.live.sandbox.confines else ["no sandbox confines what the agent does"]
         command, url, named = (arguments.get(name) for name in ("command", "url", "paths"))
         if kind == "execute" and isinstance(command, str) and command.strip():
             return self.command_request(check_plain_text(command, "command", MAX_COMMAND), command, reasons)
@@ -255,4 +269,4 @@ class Gate:
         )
 
     def _production(self, relative: str) -> tuple[str, ...]:
-        return policy.production_paths(relative, self._view.workspace, self._services.settings.current.production)
+        return policy.production_paths(relative, self.view.workspace, self.services.settings.current.production)

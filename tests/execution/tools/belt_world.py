@@ -16,8 +16,9 @@ from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.tools.policy import TOOL_NAMES, Policy
-from engine.execution.tools.tool_gate import ToolServices
+from engine.execution.tools.policy import Policy
+from engine.execution.tools.tool_arguments import TOOL_NAMES
+from engine.execution.tools.tool_gate import Gate, ToolServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
@@ -78,19 +79,10 @@ class BeltWorld:
         )  # fmt: skip
         self.permissions = Permissions(database, randomness=Randomness())
         self.refused: list[ToolRefused] = []
-        self.belt = Toolbelt(
-            self.live,
-            self.view,
-            self.folder,
-            policy or Policy(allow=TOOL_NAMES),
-            ToolServices(
-                self.settings,
-                self.permissions,
-                Web(self.settings, resolve=resolve, seconds=web_seconds),
-                programs_of,
-                self.refused.append,
-            ),
-        )
+        web = Web(self.settings, resolve=resolve, seconds=web_seconds)
+        services = ToolServices(self.settings, self.permissions, web, programs_of, self.refused.append)
+        policy = policy or Policy(allow=TOOL_NAMES)
+        self.belt = Toolbelt(Gate(self.live, self.view, self.folder, policy, services))
 
     def __call__(self, tool: str, **arguments: Any) -> ToolResult:
         return self.belt.call(tool, arguments, "call_1")

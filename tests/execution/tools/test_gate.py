@@ -19,7 +19,8 @@ from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.tools import policy
-from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.policy import Policy
+from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools

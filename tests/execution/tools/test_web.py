@@ -14,8 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import SessionStopped
-from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.policy import Policy
 from engine.execution.tools.texts import html_to_text
+from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.execution.tools.web import MAX_PAGE_BYTES, is_public, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld

@@ -175,34 +175,33 @@ class Lint(_LintFlow):
 
     def _make_result(self, job: Job, runs: list[_LintRun], unable: str) -> FlowResult:
         findings = [
-            replace(finding, path=f"{self.path_prefix}{finding.path}") for result in runs for finding in result.findings
+            replace(finding, path=f"{self.path_prefix}{finding.path}") for run in runs for finding in run.findings
         ]
         rules = dict(
             sorted(Counter(finding.rule for finding in findings).items(), key=lambda pair: (-pair[1], pair[0]))
         )
         for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
-        tools = join_names(result.linter.name for result in runs)
-        known = sum(result.known or 0 for result in runs)
-        if findings:
-            files = count(len({finding.path for finding in findings}), "file")
-            is_new = self.paths and all(result.known is not None for result in runs if result.findings)
-            new = f" {'is' if len(findings) == 1 else 'are'} new" if is_new else ""
-            top_rules = ", ".join(f"{rule} {number}" for rule, number in list(rules.items())[:3])
-            summary = f"{tools}: {count(len(findings), 'finding')} in {files}{new} ({top_rules})"
-        else:
-            linted = len({path for result in runs for path in result.targets})
-            scope = count(linted, "file") if linted else "the project"
-            summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
+        tools = join_names(run.linter.name for run in runs)
+        known = sum(run.known or 0 for run in runs)
         facts: dict[str, object] = {
             "rules": rules,
             "findings": as_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
             "known": known,
         }
-        if findings:
-            can_fix = any(result.linter.fix_commands_for((), job.scratch) and result.findings for result in runs)
-            facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
-        return FlowResult(summary + unable, sound=not findings, facts=facts)
+        if not findings:
+            linted = len({path for run in runs for path in run.targets})
+            scope = count(linted, "file") if linted else "the project"
+            return FlowResult(f"{tools} found nothing{' new' if known else ''} in {scope}{unable}", facts=facts)
+        failed = [run for run in runs if run.findings]
+        can_fix = any(run.linter.fix_commands_for((), job.scratch) for run in failed)
+        facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
+        files = count(len({finding.path for finding in findings}), "file")
+        are_new = self.paths and all(run.known is not None for run in failed)
+        new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
+        top_rules = ", ".join(f"{rule} {number}" for rule, number in list(rules.items())[:3])
+        summary = f"{tools}: {count(len(findings), 'finding')} in {files}{new} ({top_rules}){unable}"
+        return FlowResult(summary, sound=False, facts=facts)
 
 
 def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Literal
@@ -125,25 +126,24 @@ class ForecastConflicts(Flow):
         age = {name: int(job.git.text("show", "--no-patch", "--format=%ct", tips[name])) for name in self.branches}
         newest = sorted(age, key=lambda name: -age[name])[:MAX_PAIRED_BRANCHES]
         pairs = [(branch, self.base) for branch in age] + list(combinations(newest, 2))
-        tried = {pair: _conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
-        width = max(len(f"{branch} → {into}") for branch, into in tried)
-        for (branch, into), files in tried.items():
-            job.say(f"{f'{branch} → {into}':<{width}}  " + (f"✗ {join_names(files, 4)}" if files else "✓ clean"))
-        merges = [{"from": source, "into": into, "conflicts": list(files)} for (source, into), files in tried.items()]
+        conflicts = {pair: _conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
+        titles = {pair: " → ".join(pair) for pair in pairs}
+        width = max(map(len, titles.values()))
+        for pair, files in conflicts.items():
+            job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
+        merges = [{"from": branch, "into": into, "conflicts": files} for (branch, into), files in conflicts.items()]
         facts: dict[str, object] = {"merges": merges}
-        conflicting = {pair: files for pair, files in tried.items() if files}
-        if not conflicting:
-            return FlowResult(f"No conflicts ahead in {count(len(tried), 'merge')}", facts=facts)
-        colliding = [name for name in newest if any(name in pair for pair in conflicting)][:MAX_COLLIDING]
+        tried = count(len(pairs), "merge")
+        bad = [pair for pair in pairs if conflicts[pair]]
+        if not bad:
+            return FlowResult(f"No conflicts ahead in {tried}", facts=facts)
+        colliding = [name for name in newest if any(name in pair for pair in bad)][:MAX_COLLIDING]
         if len(colliding) < 2:
-            names = [
-                f"{source} with {into} ({count(len(files), 'file')})" for (source, into), files in conflicting.items()
-            ]
-            summary = f"{len(conflicting)} of {count(len(tried), 'merge')} would conflict: {join_names(names, 3)}"
-            return FlowResult(summary, sound=False, facts=facts)
+            names = [f"{branch} with {into} ({count(len(conflicts[branch, into]), 'file')})" for branch, into in bad]
+            return FlowResult(f"{len(bad)} of {tried} would conflict: {join_names(names, 3)}", sound=False, facts=facts)
         oldest_first = sorted(colliding, key=lambda name: age[name])
         orders = _try_orders(job, tips[self.base], {name: tips[name] for name in oldest_first})
-        costs = {names: sum(map(len, conflicts)) for names, conflicts in orders.items()}
+        costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])  # the first among equals merges the oldest branch first
         for place, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
             outcome = f"conflicts in {join_names(files, 4)}" if files else "clean"
@@ -165,19 +165,19 @@ def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, 
 
     A file in conflict stays in the merged tree with its marks, so a later change to these lines conflicts again.
     """
-    aside = separate_objects(job.git, job.scratch) | REHEARSAL_AUTHOR
-    merged: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {(): (target, ())}
-    orders = {}
-    for names in permutations(tips):
-        begins = [names[:end] for end in range(1, len(names) + 1)]
-        for done in begins:
-            if done not in merged:
-                onto, theirs = merged[done[:-1]][0], tips[done[-1]]
-                tree, files = merge_trees(job.git, onto, theirs, aside)
-                parents = ("-p", onto, "-p", theirs)
-                merged[done] = job.git.text("commit-tree", tree, *parents, "-m", "tried", environment=aside), files
-        orders[names] = [merged[done][1] for done in begins]
-    return orders
+    environment = separate_objects(job.git, job.scratch) | REHEARSAL_AUTHOR
+
+    @cache
+    def merge(names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        """The commit in which all are merged in this order, and the files in conflict with the last of them."""
+        if not names:
+            return target, ()
+        onto, theirs = merge(names[:-1])[0], tips[names[-1]]
+        tree, files = merge_trees(job.git, onto, theirs, environment)
+        parents = ("-p", onto, "-p", theirs)
+        return job.git.text("commit-tree", tree, *parents, "-m", "tried", environment=environment), files
+
+    return {names: [merge(names[:end])[1] for end in range(1, len(names) + 1)] for names in permutations(tips)}
 
 
 def _conflicting_files(job: Job, target: str, source: str) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date
 from statistics import median
 from typing import Annotated
@@ -29,7 +28,7 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
     toolchain_for,
 )
-from engine.execution.runners.flows.words import count, describe_check, in_project, join_names
+from engine.execution.runners.flows.words import as_facts, count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import is_inside
@@ -70,7 +69,7 @@ def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
     tallies = [
         TestTally(test, len(each), failed[test], round(sum(each) / len(each), 4)) for test, each in times.items()
     ]
-    return sorted(tallies, key=lambda result: (-result.failed / result.runs, -result.mean_seconds, result.test))
+    return sorted(tallies, key=lambda tally: (-tally.failed / tally.runs, -tally.mean_seconds, tally.test))
 
 
 class HuntFlakes(ProjectFlow):
@@ -93,23 +92,18 @@ class HuntFlakes(ProjectFlow):
         for number in range(1, self.times + 1):
             check = run_tests(job, tool, self.tests, quiet=number > 1)
             checks.append(check)
-            bad = f"{count(check.failed + check.errors, 'failure')}" if not check.green else "all passed"
-            job.say(f"run {number} of {self.times}: {bad} in {check.seconds:.2f} s")
+            outcome = "all passed" if check.green else count(check.failed + check.errors, "failure")
+            job.say(f"run {number} of {self.times}: {outcome} in {check.seconds:.2f} s")
         tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
-        for result in tallies:
-            ran = f"failed {result.failed} of {result.runs}  mean {result.mean_seconds:.3f} s"
-            job.say(f"{result.verdict:>7}  {ran}  {result.test}")
-        flaky = [result.test for result in tallies if result.verdict == "flaky" and ".py::" in result.test]
-        return FlowResult(
-            summary=_summarise_tallies(tallies, self.times),
-            check=checks[-1],
-            sound=not any(result.failed for result in tallies),
-            facts={
-                "times": self.times,
-                "tests": [{**asdict(result), "verdict": result.verdict} for result in tallies],
-            }
-            | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
-        )
+        for tally in tallies:
+            ran = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
+            job.say(f"{tally.verdict:>7}  {ran}  {tally.test}")
+        summary = _summarise_tallies(tallies, self.times)
+        tests = as_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
+        facts: dict[str, object] = {"times": self.times, "tests": tests}
+        if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
+            facts["next"] = "quarantine"
+        return FlowResult(summary, check=checks[-1], sound=not any(tally.failed for tally in tallies), facts=facts)
 
 
 def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
@@ -123,10 +117,10 @@ def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[Check
 def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
     parts = []
     for verdict in ("flaky", "broken"):
-        names = [f"{result.test} ({result.failed} of {result.runs})" for result in tallies if result.verdict == verdict]
+        names = [f"{tally.test} ({tally.failed} of {tally.runs})" for tally in tallies if tally.verdict == verdict]
         if names:
             parts.append(f"{len(names)} {verdict}: {join_names(names, 4)}")
-    steady = sum(result.verdict == "steady" for result in tallies)
+    steady = sum(tally.verdict == "steady" for tally in tallies)
     if not parts:
         return f"Steady: {count(steady, 'test')} passed {times} times out of {times}"
     return "; ".join([*parts, f"{steady} steady"])
