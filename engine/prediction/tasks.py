@@ -71,7 +71,7 @@ class TaskRow(Row, table=True):
 _RUNNING_IN = select_all(TaskRow).where(
     col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running"
 )
-_OF_PAGES = select_all(TaskRow).where(
+_OF_HEARTBEATS = select_all(TaskRow).where(
     col(TaskRow.source).in_((HEARTBEAT, HEARTBEAT_ORDER)),
     (col(TaskRow.state) == "open") | (col(TaskRow.note) == ITEM_REMOVED),
 )
@@ -101,17 +101,14 @@ class TaskBoard:
     def get(self, task_id: str) -> Task:
         """The task with this id or prefix of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
         with self._database.read() as session:
-            row = load(session, TaskRow, task_id)
-            if row is None and task_id:
-                begin = task_id if task_id.startswith("task_") else f"task_{task_id}"
-                rows = session.exec(select(TaskRow).where(col(TaskRow.id).startswith(begin, autoescape=True)).limit(2))
-                matches = list(rows)
-                if len(matches) > 1:
-                    raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "give more of the id")
-                row = matches[0] if matches else None
-            if row is None:
+            prefix = task_id if task_id.startswith("task_") else f"task_{task_id}"
+            query = select(TaskRow).where(col(TaskRow.id).startswith(prefix, autoescape=True)).limit(2)
+            rows = list(session.exec(query)) if task_id else []
+            if not rows:
                 raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
-            return _to_tasks(session, [row])[0]
+            if len(rows) > 1:
+                raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "give more of the id")
+            return _to_tasks(session, rows)[0]
 
     def needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
@@ -135,26 +132,24 @@ class TaskBoard:
 
         return self._database.write(insert)
 
-    def add_due(
-        self, transaction: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False
-    ) -> str:
+    def add_due(self, tx: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False) -> str:
         """Add an open task for a due item of a heartbeat (SPEC 4.1), which may `run` by itself; returns its id."""
         words = sanitise(title).strip()[:MAX_TITLE]
         source = HEARTBEAT_ORDER if run else HEARTBEAT
-        return self._add(transaction, words, source, channel=channel, workspace=workspace).id
+        return self._add(tx, words, source, channel=channel, workspace=workspace).id
 
-    def update_from_heartbeats(self, transaction: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
+    def update_from_heartbeats(self, tx: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
         """Update the tasks of heartbeats from the present pages. `items` are the last task of each item, and whether
         the item runs by itself. A task without an item is done, and opens again when the item is back; it stays open
         while not all pages could be read."""
-        for row in load_all(transaction.session, TaskRow, _OF_PAGES):
+        for row in load_all(tx.session, TaskRow, _OF_HEARTBEATS):
             source = HEARTBEAT_ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
                 row.source = source
             if row.id in items and row.state == "done":
-                self._change(transaction, row, "open", "")
+                self._change(tx, row, "open", "")
             elif row.id not in items and row.state == "open" and all_read:
-                self._change(transaction, row, "done", ITEM_REMOVED)
+                self._change(tx, row, "done", ITEM_REMOVED)
 
     def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> None:
         """Update the tasks from the files of `tasksDir`. `- [ ] words` in a `*.md` there is an open task; it is done
@@ -164,10 +159,10 @@ class TaskBoard:
         Raises OSError, UnicodeDecodeError for unreadable files; then nothing changes.
         """
         open_in_files = _read_task_files(folder, workspaces)
-        written = select(TaskRow).where(col(TaskRow.source) == FILE)
+        file_tasks = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
-            stored = {(row.workspace, row.title): row.state for row in session.exec(written)}
+            stored = {(row.workspace, row.title): row.state for row in session.exec(file_tasks)}
         new = [key for key in open_in_files if key not in stored]
         finished = {key for key, task_state in stored.items() if task_state == "open" and key not in open_in_files}
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
@@ -177,7 +172,7 @@ class TaskBoard:
             return
 
         def work(tx: Transaction) -> None:
-            for row in tx.session.exec(written):
+            for row in tx.session.exec(file_tasks):
                 if (row.workspace, row.title) in finished:
                     self._change(tx, row, "done", "")
                 elif (row.workspace, row.title) in reopened:
@@ -188,9 +183,9 @@ class TaskBoard:
 
         self._database.write(work)
 
-    def is_open(self, transaction: Transaction, task_id: str) -> bool:
+    def is_open(self, tx: Transaction, task_id: str) -> bool:
         """Whether this task is open or running; False for an unknown one."""
-        row = load(transaction.session, TaskRow, task_id)
+        row = load(tx.session, TaskRow, task_id)
         return row is not None and row.state in ("open", "running")
 
     def done(self, task_id: str) -> Task:
@@ -209,17 +204,17 @@ class TaskBoard:
 
         return self._database.write(finish)
 
-    def session_started(self, transaction: Transaction, view: SessionView) -> None:
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: set the card's task to running, or add one."""
-        card = load(transaction.session, Prediction, view.prediction_id)
-        row = load(transaction.session, TaskRow, card.task_id) if card and card.task_id else None
+        card = load(tx.session, Prediction, view.prediction_id)
+        row = load(tx.session, TaskRow, card.task_id) if card and card.task_id else None
         if row is not None:
             row.session_id = view.id
-            self._change(transaction, row, "running", "")
+            self._change(tx, row, "running", "")
             return
         title = sanitise(view.prompt).strip()[:MAX_TITLE] or view.id
         row = self._add(
-            transaction,
+            tx,
             title,
             "session",
             channel=view.channel,
@@ -230,41 +225,41 @@ class TaskBoard:
         if card is not None:
             card.task_id = row.id
 
-    def session_ended(self, transaction: Transaction, view: SessionView) -> None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: the task is done if the session succeeded. What a check found a problem in is not done:
         other tasks may need it. The operator's own task stays open until it succeeds."""
-        running = load_all(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
+        running = load_all(tx.session, TaskRow, _RUNNING_IN, {"session": view.id})
         if not running:
             return  # it ended before it started
         row = running[0]
         if view.result is Result.SUCCEEDED:
-            self._change(transaction, row, "done", view.summary)
+            self._change(tx, row, "done", view.summary)
         else:
             state = "failed" if row.source == "session" else "open"
             outcome = view.outcome if view.result is Result.FAILED else view.state.value
-            self._change(transaction, row, state, f"{outcome}: {view.error or view.summary}")
+            self._change(tx, row, state, f"{outcome}: {view.error or view.summary}")
 
-    def _add(self, transaction: Transaction, title: str, source: str, **columns: Any) -> TaskRow:
+    def _add(self, tx: Transaction, title: str, source: str, **columns: Any) -> TaskRow:
         """Add a task from this source, open if no other state is among the other `columns`."""
         row = TaskRow(
             id=self._randomness.new_id("task"),
             title=title,
             source=source,
-            created_at=transaction.now,
-            updated_at=transaction.now,
+            created_at=tx.now,
+            updated_at=tx.now,
             **columns,
         )
-        transaction.insert(row)
-        transaction.record(TaskAdded(subject=row.id, workspace=row.workspace, title=title))
+        tx.insert(row)
+        tx.record(TaskAdded(subject=row.id, workspace=row.workspace, title=title))
         return row
 
-    def _change(self, transaction: Transaction, row: TaskRow, state: str, note: str) -> None:
+    def _change(self, tx: Transaction, row: TaskRow, state: str, note: str) -> None:
         row.note = sanitise(note)[:MAX_TITLE]
         if row.state == state:
             return
         row.state = state
-        row.updated_at = transaction.now
-        transaction.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
+        row.updated_at = tx.now
+        tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
 def _read_task_files(folder: Path, workspaces: Sequence[str]) -> dict[tuple[str, str], None]:

@@ -42,6 +42,17 @@ def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
     assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
 
+def test_the_task_of_a_check_that_found_a_problem_did_not_fail() -> None:
+    item = {
+        "id": "task_1",
+        "state": "failed",
+        "title": "Run the tests",
+        "note": "problem found: 1 failed",
+        "waitsFor": [],
+    }
+    assert render_document("tasks", {"tasks": [item]}) == "▲ problem found  task_1  Run the tests  1 failed"
+
+
 @pytest.mark.parametrize("signal", DecisionSignal)
 def test_no_decision_is_printed_by_an_internal_name(signal: DecisionSignal) -> None:
     label = states.DECISION_LABELS.get(signal, signal)

@@ -24,6 +24,8 @@ from clawpy_console.fields import Field
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
+from clawpy_console.fields.states import PROBLEM_SIGN
+from engine.model import PROBLEM_FOUND
 
 # Agents
 
@@ -129,10 +131,13 @@ def tasks(document: Document) -> Lines:
     board = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
     for task in board:
-        note = "  " + dim(task["note"]) if task["note"] else ""
-        if task["waitsFor"] and task["state"] == "open":
-            note += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
-        yield f"{signs[task['state']]} {task['state']:7}  {dim(task['id'])}  {task['title']}{note}"
+        sign, state, note = signs[task["state"]], task["state"], task["note"]
+        if state == "failed" and note.startswith(PROBLEM_FOUND):
+            sign, state, note = PROBLEM_SIGN[0], PROBLEM_FOUND, note.removeprefix(f"{PROBLEM_FOUND}: ")
+        more = "  " + dim(note) if note else ""
+        if task["waitsFor"] and state == "open":
+            more += "  " + wants(f"waits for {', '.join(task['waitsFor'])}")
+        yield f"{sign} {state:7}  {dim(task['id'])}  {task['title']}{more}"
 
 
 def permissions(document: Document) -> Lines:

@@ -114,16 +114,16 @@ def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | N
         of_part: list[Proposal] = []
         for part_template in PART_TEMPLATES:
             of_part += _ask_source(partial(part_template, context, part), failed)
-        kinds = {item.kind for item in of_part}
+        kinds = {proposal.kind for proposal in of_part}
         proposals += [proposal for proposal in of_part if kinds.isdisjoint(MORE_SPECIFIC.get(proposal.kind, ()))]
     if not context.git.operation:
         return proposals
     return [
-        other
-        for other in proposals
-        if other.kind in DURING_OPERATION
-        or is_heartbeat(other.kind)
-        or other.facts.get("after") == "unfinished_operation"
+        proposal
+        for proposal in proposals
+        if proposal.kind in DURING_OPERATION
+        or is_heartbeat(proposal.kind)
+        or proposal.facts.get("after") == "unfinished_operation"
     ]
 
 

@@ -29,7 +29,7 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
     git = context.repository
-    merge = next((item for item in context.inspection.merges if is_usable(item.source)), None)
+    merge = next((merge for merge in context.inspection.merges if is_usable(merge.source)), None)
     if merge is None or not is_usable(git.branch):
         return
     target, source = plain(git.branch, 40), plain(merge.source, 40)
@@ -71,14 +71,15 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     ]
     if not collisions or not is_usable(git.base):
         return
-    group = {collisions[0].first.name: collisions[0].first, collisions[0].second.name: collisions[0].second}
-    for pair in collisions:
-        both = {pair.first.name: pair.first, pair.second.name: pair.second}
-        if both.keys() & group.keys() and len(both.keys() | group.keys()) <= MAX_COLLIDING:
-            group |= both
-    files = sorted(
-        {name for pair in collisions if {pair.first.name, pair.second.name} <= group.keys() for name in pair.files}
-    )
+    pairs = [
+        {collision.first.name: collision.first, collision.second.name: collision.second} for collision in collisions
+    ]
+    group = pairs[0]
+    for pair in pairs:
+        if pair.keys() & group.keys() and len(pair.keys() | group.keys()) <= MAX_COLLIDING:
+            group = group | pair
+    within = [collision for collision, pair in zip(collisions, pairs, strict=True) if pair.keys() <= group.keys()]
+    files = sorted({name for collision in within for name in collision.files})
     names = list(group)
     yield Offer(
         f"Find the order of merging {listing(names, 4)} with the least conflict",

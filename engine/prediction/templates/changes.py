@@ -48,11 +48,11 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     git, all_leftovers = context.repository, context.inspection.own.leftovers
     if not all_leftovers:
         return
-    marked = [entry for entry in all_leftovers if entry.kind == CONFLICT_MARKER]
+    marked = [leftover for leftover in all_leftovers if leftover.kind == CONFLICT_MARKER]
     named = marked or list(all_leftovers)
-    kinds = list(dict.fromkeys(_LEFTOVER_WORDS.get(item.kind, f"`{item.kind}`") for item in named))
-    where = listing((item.place for item in named), 3)
-    files = {result.path for result in named}
+    kinds = list(dict.fromkeys(_LEFTOVER_WORDS.get(leftover.kind, f"`{leftover.kind}`") for leftover in named))
+    where = listing((leftover.place for leftover in named), 3)
+    files = {leftover.path for leftover in named}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
     summary = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
     yield Offer(
@@ -65,11 +65,11 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     )
 
 
-def _evidence_of(named: Sequence[LocatedLeftover], found: Sequence[LocatedLeftover]) -> dict[str, Any]:
+def _evidence_of(named: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]) -> dict[str, Any]:
     """The subject is what `named` holds, by file: a breakpoint is something else than the TODO that you keep. The facts
-    are all that was found, without line numbers, which change with every line above."""
-    kinds = dict.fromkeys(f"{item.kind} in {plain(item.path, 100)}" for item in named)
-    lines = sorted(f"{item.kind} {item.path} {item.text}" for item in found)
+    are all leftovers, without line numbers, which change with every line above."""
+    kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in named)
+    lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
     return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
 
 
@@ -86,13 +86,13 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         for leftover in context.inspection.own.leftovers
         if leftover.kind != CONFLICT_MARKER and leftover.kind not in TODOS and leftover.kind != ".only"
     ]
-    paths = usable_names(entry.path for entry in removable)
+    paths = usable_names(leftover.path for leftover in removable)
     written = written_at(context.repository, paths)
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
     yield Offer(
         f"Remove the debugging from {listing(paths)} and run the tests",
-        f"{listing((item.place for item in removable), 3)}: debugging that you added; only statements on a "
+        f"{listing((leftover.place for leftover in removable), 3)}: debugging that you added; only statements on a "
         "line of their own go.",
         **_evidence_of(removable, removable),
         parameters={"paths": paths},
@@ -106,7 +106,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     mentions = context.inspection.own.mentions
     if not mentions:
         return
-    names = list(dict.fromkeys(plain(item.old, 60) for item in mentions))
+    names = list(dict.fromkeys(plain(mention.old, 60) for mention in mentions))
     first = mentions[0]
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
     more = and_others(mentions, noun="more line")
@@ -123,15 +123,15 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
 def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
     """The stale documentation was shown; what was evidently renamed can be put right."""
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
-    paths = usable_names(item.path for item in renamed)
+    paths = usable_names(mention.path for mention in renamed)
     newest = _last_written_at(context.repository)
     if not paths or not _was_shown(context, "look_at_mentions", newest):
         return
-    pairs = list(dict.fromkeys(f"{plain(other.old, 40)} → {plain(other.new, 40)}" for other in renamed))
+    pairs = list(dict.fromkeys(f"{plain(mention.old, 40)} → {plain(mention.new, 40)}" for mention in renamed))
     yield Offer(
         f"Put the new names into {listing(paths)}",
         f"{listing(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
-        subject=" ".join(sorted(plain(entry.old, 60) for entry in renamed)[:5]),
+        subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:5]),
         facts=_facts_of(renamed),
         parameters={"paths": paths},
         evidence_at=newest,
@@ -176,7 +176,7 @@ def is_source(path: str) -> bool:
 
 
 def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
-    return {"mentions": sorted(f"{item.path} {item.old}" for item in mentions)}
+    return {"mentions": sorted(f"{mention.path} {mention.old}" for mention in mentions)}
 
 
 def _last_written_at(git: GitState) -> datetime | None:
@@ -257,24 +257,26 @@ def large_file(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
-    inspection = context.inspection
-    unpushed = inspection.unpushed
+    unpushed = context.inspection.unpushed
     committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
     paths = {problem.path for problem in committed}
-    others = [problem for problem in inspection.uncommitted if problem.is_secret is secrets]
-    uncommitted = [problem for problem in others if problem.path not in paths]
+    uncommitted = [
+        problem
+        for problem in context.inspection.uncommitted
+        if problem.is_secret is secrets and problem.path not in paths
+    ]
     if committed:
         yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
     if uncommitted:
         yield _warning(context, uncommitted, Tier.BLOCKS, "commit")
 
 
-def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
+def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
     git = context.repository
-    first = findings[0]
-    subjects = sorted({_finding_subject(item) for item in findings})
-    others = and_others(findings, ", and ", "other finding")
-    commit = next((other for other in git.recent if other.id == first.sha), None)
+    first = problems[0]
+    subjects = sorted({_problem_subject(problem) for problem in problems})
+    others = and_others(problems, ", and ", "other finding")
+    commit = next((commit for commit in git.recent if commit.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     reasoning = "It is in no commit yet, so it is easy to take out."
     if first.sha:
@@ -291,31 +293,31 @@ def _warning(context: WorkspaceContext, findings: Sequence[UnpushedProblem], tie
         f"Do not {step} yet: {_describe(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
-        facts={"found": sorted([item.kind, item.path] for item in findings), "committed": bool(first.sha)},
+        facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
         parameters=review_range(git, context.now),
         evidence_at=evidence_at,
         tier=tier,
     )
 
 
-def _finding_subject(finding: UnpushedProblem) -> str:
+def _problem_subject(problem: UnpushedProblem) -> str:
     """Another secret in the same file is something else."""
-    path = plain(finding.path, 200)
-    return f"{finding.kind.removeprefix(f'{SECRET}: ')} in {path}" if finding.is_secret else path
+    path = plain(problem.path, 200)
+    return f"{problem.kind.removeprefix(f'{SECRET}: ')} in {path}" if problem.is_secret else path
 
 
-def _describe(finding: UnpushedProblem) -> str:
-    """The findings in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
-    where = f"{tail(finding.path, 60)}:{finding.line}" if finding.line else tail(finding.path, 60)
-    if finding.is_secret:
-        secret_kind = finding.kind.removeprefix(f"{SECRET}: ")
-        if not finding.line:
+def _describe(problem: UnpushedProblem) -> str:
+    """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
+    where = f"{tail(problem.path, 60)}:{problem.line}" if problem.line else tail(problem.path, 60)
+    if problem.is_secret:
+        secret_kind = problem.kind.removeprefix(f"{SECRET}: ")
+        if not problem.line:
             return f"{where} is a file that holds keys"
         return f"{where} holds {'an' if secret_kind[0] in 'aeioAEIO' else 'a'} {secret_kind}"
-    if not finding.size or finding.kind.startswith("files"):
-        return f"{where} holds {finding.kind.partition(',')[0]}"
-    size = f"{finding.size / 1_000_000:.{0 if finding.size >= 10_000_000 else 1}f} MB"
-    return f"{where} is {size}" + ("" if finding.kind == "large file" else f" ({finding.kind})")
+    if not problem.size or problem.kind.startswith("files"):
+        return f"{where} holds {problem.kind.partition(',')[0]}"
+    size = f"{problem.size / 1_000_000:.{0 if problem.size >= 10_000_000 else 1}f} MB"
+    return f"{where} is {size}" + ("" if problem.kind == "large file" else f" ({problem.kind})")
 
 
 def review_range(git: GitState, now: datetime) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
     if not usable_installations:
         return
     lacking = tried.error if tried is not None else part.project.missing_tool
-    installation = next((item for item in usable_installations if _brings(item, lacking)), usable_installations[0])
+    bringing = (installation for installation in usable_installations if _brings(installation, lacking))
+    installation = next(bringing, usable_installations[0])
     yield Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
         f"{reason}. {installation.summary}.",
@@ -89,7 +90,7 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
     parts = {part.project.path: part for part in context.parts}
     for mismatch in (lock for lock in context.locks if lock.folder in parts):
         updates = _with_usable_commands(find_lock_updates(Path(context.workspace), _packages(context), mismatch.folder))
-        update = next((item for item in updates if item.lock == mismatch.lock_path), None)
+        update = next((update for update in updates if update.lock == mismatch.lock_path), None)
         if update is None:
             continue
         manifest = f"{mismatch.folder}/{mismatch.manifest}".removeprefix("/")
@@ -110,7 +111,7 @@ def _packages(context: WorkspaceContext) -> dict[str, tuple[PackageSetup, ...]]:
 
 def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installation]:
     """The installations whose commands may become a parameter."""
-    return [item for item in candidates if all(is_usable(line) for line in item.lines)]
+    return [installation for installation in candidates if all(map(is_usable, installation.lines))]
 
 
 RECENT_LANDING = timedelta(days=7)
@@ -180,7 +181,8 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git, last = context.repository, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
         return
-    landing = next((item for item in context.landings if item.decided_at and item.decided_at <= last.ran_at), None)
+    earlier = (landing for landing in context.landings if landing.decided_at and landing.decided_at <= last.ran_at)
+    landing = next(earlier, None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
         return
     before = [
@@ -275,12 +277,13 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green:
         return
-    session = next((entry for entry in context.sessions if entry.id == last.session_id), None)
+    session = next((session for session in context.sessions if session.id == last.session_id), None)
     signatures = session.facts.get("signatures", {}) if session is not None else {}
-    since = [
-        other for other in ended_sessions(context, part.project.path, "apply_fix") if other.created_at > last.ran_at
-    ]
-    tried = {item.facts.get("fix") for item in since if item.state is SessionState.SUCCEEDED}
+    tried = {
+        session.facts.get("fix")
+        for session in ended_sessions(context, part.project.path, "apply_fix")
+        if session.created_at > last.ran_at and session.state is SessionState.SUCCEEDED
+    }
     failing = usable_failures(last)
     for fix in context.fixes:
         tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED]
@@ -297,4 +300,3 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             parameters={"fix": fix.id, "tests": tests, "patch": fix.template.patch},
             evidence_at=last.ran_at,
         )
-    return

@@ -127,7 +127,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         subject="what failed last",
         facts={
             "run": last.session_id or last.ran_at.isoformat(),
-            "changed": [item.path for item in part.changed],
+            "changed": [file.path for file in part.changed],
         },
         parameters=({"tests": failing} if some else {"paths": []}),
         evidence_at=last.ran_at,
@@ -138,7 +138,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
     git = context.repository
-    part = next((item for item in context.parts if item.tool), None)
+    part = next((part for part in context.parts if part.tool), None)
     if part is None or context.github is None:
         return
     checks = [check.name for check in context.github.failing if check.branch == git.branch]
@@ -164,7 +164,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if not has_own_commits or part.tool is None or part.project.missing_tool:
         return
     tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
-    if any(item.state is SessionState.CANNOT_RUN for item in tried):
+    if any(session.state is SessionState.CANNOT_RUN for session in tried):
         return  # until what they lack is there, they lack it at HEAD, too
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return
@@ -271,12 +271,11 @@ def without_parameters(test: str) -> str:
 
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
-    entries = [
-        (part.project.path_inside(item.test), item.until)
-        for item in context.inspection.quarantined
-        if part.holds(item.test)
+    return [
+        (test, quarantined.until)
+        for quarantined in context.inspection.quarantined
+        if part.holds(quarantined.test) and (test := part.project.path_inside(quarantined.test)) is not None
     ]
-    return [(test, until) for test, until in entries if test is not None]
 
 
 @template
@@ -298,7 +297,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     ]
     if last is None or not flaky:
         return
-    until, tests = today + QUARANTINE, [item["test"] for item in flaky[:MAX_HUNTED]]
+    until, tests = today + QUARANTINE, [result["test"] for result in flaky[:MAX_HUNTED]]
     failed, times = flaky[0]["failed"], flaky[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
     yield Offer(

@@ -55,7 +55,7 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
     for task in open_tasks(context.tasks):
         if task.source in DUE_SOURCES or not _is_here(context, task):
             continue
-        waiting = [entry for entry in context.tasks if entry.state == "open" and task.id in entry.waits_for]
+        waiting = [other for other in context.tasks if other.state == "open" and task.id in other.waits_for]
         age = context.now - task.updated_at
         if age >= FULLY_STALE:
             kind, why = STALE_TASK, f"Nobody has touched it for {span(age)}."
@@ -66,7 +66,7 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
         if task.note:
             why += f" The last try: {plain(task.note, 120)}."
         candidates.append((kind, why, task))
-    candidates.sort(key=lambda item: KINDS[item[0]].place)
+    candidates.sort(key=lambda candidate: KINDS[candidate[0]].place)
     return (_task_offer(context, *candidate) for candidate in candidates[:MAX_TASKS])
 
 
@@ -199,7 +199,8 @@ names go into it, no text that a commit, a test or a file says: an agent would t
 @template
 def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
     """The newest finding that still holds: nothing was written or committed since that flow began."""
-    session = next((item for item in context.sessions if item.flow in AFTER_FLOW and item.state.over), None)
+    ended = (session for session in context.sessions if session.flow in AFTER_FLOW and session.state.over)
+    session = next(ended, None)
     if not context.prose or session is None or session.state is not SessionState.SUCCEEDED:
         return
     changed = last_changed_at(context.repository)
