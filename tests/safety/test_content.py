@@ -13,12 +13,21 @@ from pydantic import ValidationError
 
 from engine.config import Settings
 from engine.model import Assignment, Verdict
-from engine.safety.content import check_assignment, check_command, check_prompt, own_rules, prose, rulebook, targets
+from engine.safety.content import (
+    check_assignment,
+    check_command,
+    check_prompt,
+    own_rules,
+    prose,
+    rulebook,
+    targets,
+    text_rules,
+)
 from engine.safety.content.shell import fold, parse
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
-    rules = (*rulebook.rules(), *targets.rules())
+    rules = (*rulebook.rules(), *targets.rules(), *text_rules().values())
     stops = [(rule, text, check_command(text)) for rule in rules for text in rule.stops]
     assert [
         (rule.id, text) for rule, text, found in stops if (found.rule, found.verdict) != (rule.id, rule.verdict)

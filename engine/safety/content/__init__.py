@@ -2,8 +2,8 @@
 
 A command goes through `shell` (the text as a reader sees it, simple commands), `calls` (the programs that really run)
 with `outputs` (what a pipe feeds them), then the rules: `rulebook` (those of the program and the operator's own),
-`targets` (what a program is pointed at) and `leaks` (secrets that leave, packages of unknown origin); program text and
-SQL are judged here. A prompt goes through `prose`, its commands as above. What is only data is in `rules/`.
+`targets` (what a program is pointed at), `leaks` (secrets that leave, packages of unknown origin), and the rules on
+program text and SQL here. A prompt goes through `prose`, its commands as above. What is only data is in `rules/`.
 
 Everything is a function of the text and the operator's rules; no input takes more than 50 ms. What cannot be judged,
 such as a command whose name cannot be read from the text, is asked about, never allowed. May import engine.model only.
@@ -12,8 +12,9 @@ such as a command whose name cannot be read from the text, is asked about, never
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 
 from engine.frozen import frozen
 from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
@@ -21,8 +22,8 @@ from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.prose import Clause, clauses, judge_clause
-from engine.safety.content.rule_files import INTERPRETERS, Hit
-from engine.safety.content.rulebook import ASK, BLOCK, NO_RULES, OwnRules, own_rules
+from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
+from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Hit, Rule, read_rules, word_list
 from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
@@ -52,7 +53,7 @@ class ContentFacts:
 
 
 def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
-    """The rail's word: an `ask` is satisfied by an operator who saw it, a `block` by *allow once*, nothing else."""
+    """The verdict of the rail: an `ask` passes when the operator saw it, a `block` after *allow once*, nothing else."""
     if verdict.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
         return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {verdict.reason}", verdict.rule)
     if verdict.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
@@ -76,7 +77,7 @@ def programs_of(text: str) -> list[str]:
 
 
 def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
-    """The filter's word on a prompt: what it asks for, commands in it, payloads in it. Never raises."""
+    """The verdict on a prompt: what it asks for, and the commands and payloads in it. Never raises."""
     hit = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
     if hit is None and len(text) > MAX_PROMPT_LENGTH:
         hit = (Verdict.ASK, "too-long", f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision")
@@ -88,7 +89,7 @@ _checked = lru_cache(256)(check_prompt)
 
 
 def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NO_RULES) -> RailVerdict:
-    """The filter's word on a whole assignment: its channel, its prompt, every text in its parameters."""
+    """The verdict on a whole assignment: its channel, its prompt, and every text in its parameters."""
     if assignment.channel not in channels:
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
@@ -120,27 +121,12 @@ def line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> li
     return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
 
 
-# Program text handed to an interpreter, and SQL
+# Program text for an interpreter, and statements for a database
 
 
-_LOOKED_AT = 20_000
+MAX_PROGRAM_TEXT = 20_000
+"""Characters of a program text that are looked at."""
 
-# Deletes trees, tables, everything.
-_DELETES = re.compile(
-    r"\brmtree\b|\bremove_tree\b|\bremovedirs\b|\brimraf\b|\bemptyDirSync\b|\bdel(ete)?Tree\b|"
-    r"FileUtils\.(rm_rf|rm_r|remove_dir|remove_entry\w*|rmtree)\b|\bFile::Path\b|"
-    r"\b(rm|rmdir|unlink|remove)(Sync)?\s*\([^)]{0,200}(recursive|force)|\bfs\b.{0,60}\b(rm|rmdir)(Sync)?\s*\(|"
-    r"\bunlink\s+glob|\bremoveSync\b|\bDirectory\.Delete\b|\bremove_dir_all\b|\bos\.RemoveAll\b|"
-    r"\bdelete_all\b|\bdestroy_all\b|\bobjects\.all\(\)\.delete\(|\bdrop_all\(|\bdropDatabase\b|\bdrop_database\b|"
-    r"\bdrop_collection\b|\bdelete_many\(\s*\{\s*\}|\bdeleteMany\(\s*\{?\s*\}?\s*\)|\bflush(all|db)\b|"
-    r"\bdelete_(bucket|db_instance|stack|table|cluster|objects?|namespace\w*)\s*\(|\bterminate_instances\s*\(",
-    re.IGNORECASE,
-)
-# Deletes single files: a person looks.
-_REMOVES = re.compile(
-    r"\bos\.(remove|unlink|rmdir)\b|\.unlink(Sync)?\(|\b(Dir|File)\.(rmdir|delete|unlink)\b|FileUtils\.rm\b|"
-    r"\bunlink\s*[('\"<$]|\brmdir\s*\(|\bDeno\.remove|\bfs\b.{0,60}\bunlink|\b(send2trash|Remove-Item)\b",
-)
 _RUNS = re.compile(
     r"\b(os\.system|os\.popen|os\.exec\w*|os\.execute|io\.popen|subprocess|popen|system|exec|execSync|execFile\w*|spawn\w*|"
     r"child_process|shell_exec|passthru|proc_open|qx|Kernel|IO\.popen|Open3|sh\.|do shell script|run|call|check_output|"
@@ -154,42 +140,46 @@ _LIST = re.compile(r"[\[(]((?:\s*[rbuf]?['\"][^'\"]{0,200}['\"]\s*,?){2,30})\s*[
 _JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
 _BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
 
-_SQL = re.compile(
-    r"\bdrop\s+(table|database|schema|user|role|index|view|keyspace|collection|owned|tablespace|materialized|column|type|"
-    r"function|trigger|sequence|extension|policy|stage|warehouse|stream|dataset|cluster|partition|publication|server)\b|"
-    r"\btruncate\s+(table\s+)?[\w\"`.]+|\bdelete\s+from\s+[\w\"`.\[\]]+\s*(;|$|['\"]|--|\bwhere\s+(1\s*=\s*1|true|1)\b)|"
-    r"\bupdate\s+[\w\"`.]+\s+set\s+(?:(?!\bwhere\b)[^;]){0,2000}($|;)|\balter\s+(table|type)\s+\S+\s+drop\b|"
-    r"\balter\s+(database|user|role)\b.{0,200}\b(rename|nologin|connection\s+limit\s+0)\b|"
-    r"\.(drop|dropDatabase|dropCollection|dropIndexes|dropUser|dropAllUsers\w*|dropAllRoles\w*)\(|\.remove\(\s*\{\s*\}|"
-    r"\.(deleteMany|delete_many)\(\s*\{\s*\}|\bflush(all|db)\b|\bdetach\s+delete\b|\bshutdown\s+(immediate|abort|nosave)\b|"
-    r"\bpg_terminate_backend\b|\breset\s+master\b|\bpurge\s+(binary|master)\s+logs\b",
-    re.IGNORECASE,
-)
 _COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
-_CLIENTS_TEXT = """
-    psql mysql mariadb sqlite3 sqlcmd mysqlsh duckdb clickhouse-client clickhouse cqlsh snowsql bq usql litecli
-    pgcli mycli cockroach sqlplus isql influx trino presto beeline hive spark-sql redis-cli osql rqlite mongo
-    mongosh valkey-cli keydb-cli cypher-shell arangosh impala-shell db2 vsql ksql surreal iredis mssql-cli tsql
-    turso d1 libsql questdb psql.exe sql athenacli
-"""
-_CLIENTS = frozenset(_CLIENTS_TEXT.split())
-"""Programs that take SQL or the like."""
+_DATABASE_CLIENTS = word_list("database_clients")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRule(Rule):
+    """A rule on program text or statements, with regular expressions for what breaks it."""
+
+    ignores_case: bool
+    patterns: Sequence[str]
+
+    def judge(self, text: str) -> Hit | None:
+        """The objection to a text, None for none."""
+        return self.hit if self._pattern.search(text) else None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(self.patterns), re.IGNORECASE if self.ignores_case else 0)
+
+
+@cache
+def text_rules() -> dict[str, TextRule]:
+    """The rules by the name of their table in `rules/program_text.toml`."""
+    return {name: TextRule.parse(table) for name, table in read_rules("program_text.toml").items()}
 
 
 def judge_code(source: str) -> Hit | None:
     """The objection to operations in program text that cannot be undone, None for none."""
-    source = _JOIN.sub("", source[:_LOOKED_AT])
-    if _DELETES.search(source):
-        return BLOCK, "code-delete", "program text that deletes files or data"
-    hit = judge_sql(source) if re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE) else None
-    if hit is None and _REMOVES.search(source):
-        return ASK, "code-delete", "program text that deletes a file"
-    return hit
+    source = _JOIN.sub("", source[:MAX_PROGRAM_TEXT])
+    asks_database = re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE)
+    return (
+        text_rules()["deletes"].judge(source)
+        or (judge_sql(source) if asks_database else None)
+        or text_rules()["removes"].judge(source)
+    )
 
 
 def commands_in(source: str) -> list[str]:
     """Strings in program text that it may run as commands; none when it runs nothing."""
-    source = source[:_LOOKED_AT]
+    source = source[:MAX_PROGRAM_TEXT]
     if not _RUNS.search(source):
         return []
     source = _JOIN.sub("", source)
@@ -201,13 +191,13 @@ def commands_in(source: str) -> list[str]:
 
 def decoded_in(source: str) -> list[str]:
     """The decoded base64 texts in program text, at most 10."""
-    texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:_LOOKED_AT]))[:10])
+    texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:MAX_PROGRAM_TEXT]))[:10])
     return [text for text in texts if text and text.isprintable()]
 
 
 def judge_statement(call: Call) -> Hit | None:
     """The objection to the statements that a call hands to a database, in its words or by a pipe."""
-    if call.base not in _CLIENTS:
+    if call.base not in _DATABASE_CLIENTS:
         return None
     source = call.simple.source
     input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
@@ -216,9 +206,7 @@ def judge_statement(call: Call) -> Hit | None:
 
 def judge_sql(text: str) -> Hit | None:
     """Statements that lose data, in SQL with its comments taken out."""
-    if _SQL.search(_COMMENT.sub(" ", text[:12_000])):
-        return BLOCK, "sql", "a statement that loses data"
-    return None
+    return text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))
 
 
 RANK = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}

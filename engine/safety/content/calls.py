@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
-from engine.safety.content.rule_files import (
-    CODE_ANYWHERE,
-    CONTAINER_VALUES,
+from engine.safety.content.rules import (
     INTERPRETERS,
-    RUNNER_VALUES,
     RUNNERS,
     SHELLS,
-    SSH_VALUES,
+    SPELLINGS,
     WRAPPERS,
-    carried_commands,
+    option_lists,
+    word_list,
 )
 from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 
@@ -41,21 +39,12 @@ _EMITTERS = re.compile(
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
-_CONTAINERS = frozenset(
-    {"docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus", "docker-compose", "podman-compose"}
-)
-_TEXT_WRAPPERS = frozenset({"watch", "parallel", "entr"})
-_SPELLINGS = {
-    "nodejs": "node",
-    "gtimeout": "timeout",
-    "grm": "rm",
-    "gfind": "find",
-    "fdfind": "fd",
-    "gdd": "dd",
-    "gxargs": "xargs",
-    "sudoedit": "vi",
-    "rimraf-cli": "rimraf",
-}
+_CONTAINERS = word_list("containers")
+_TEXT_WRAPPERS = word_list("text_wrappers")
+_CODE_ANYWHERE = word_list("code_anywhere")
+_RUNNER_VALUES = word_list("runner_values")
+_SSH_VALUES = word_list("ssh_values")
+_CONTAINER_VALUES = word_list("container_values")
 
 
 @dataclass(slots=True)
@@ -94,11 +83,11 @@ Inner = str | list[str]
 def unwrap(text: str) -> Unwrapped:
     """Take `text` apart down to the programs that run. Bounded by depth and by the amount of nested text."""
     result = Unwrapped()
-    _take_script(text, result, 0, ())
+    _add_script(text, result, 0, ())
     return result
 
 
-def _take_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     result.budget -= len(text)
     if depth > MAX_DEPTH or result.budget < 0:
         result.unreadable = "nested too deeply to be checked"
@@ -108,11 +97,11 @@ def _take_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...])
         result.unreadable = "more commands than can be checked"
     for simple in simples:
         for nested in simple.nested:
-            _take_script(nested, result, depth + 1, (*via, "$()"))
+            _add_script(nested, result, depth + 1, (*via, "$()"))
         if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
-            _take_call(_substituted(simple), simple, result, depth, via)
+            _add_call(_substituted(simple), simple, result, depth, via)
         elif simple.redirects:
             result.calls.append(Call("", [], simple, via))
 
@@ -141,7 +130,7 @@ def _output_of_script(text: str) -> str | None:
     return output_of(commands[-1], 0) if commands else None
 
 
-def _take_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     """Add a program to the result, and before it what it runs itself."""
     if depth > MAX_DEPTH:
         result.unreadable = "nested too deeply to be checked"
@@ -161,9 +150,9 @@ def _take_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, v
         carried_commands(base, args, simple.assigned, _input_of(simple)), _inner_programs(base, args, simple, result)
     ):
         if isinstance(inner, str):
-            _take_script(inner, result, depth + 1, inner_via)
+            _add_script(inner, result, depth + 1, inner_via)
         elif inner:
-            _take_call(inner, simple, result, depth + 1, inner_via)
+            _add_call(inner, simple, result, depth + 1, inner_via)
     if base == "command" and args[:1] and args[0] in ("-v", "-V"):
         return  # it only looks the program up
     result.code += _program_texts(base, args, simple, result)
@@ -176,7 +165,7 @@ def _program(word: str) -> str:
     if named := _NAMING.fullmatch(base):
         base = named[1]
     base = re.sub(r"^(python|pypy|perl|ruby|php|lua)[0-9.]+$", r"\1", base).replace("pypy", "python")
-    return _SPELLINGS.get(base, base)
+    return SPELLINGS.get(base, base)
 
 
 def _input_of(simple: Simple) -> str | None:
@@ -206,7 +195,7 @@ def _run_by_runner(base: str, args: list[str]) -> list[str]:
     """The command in `poetry run CMD`, `npm exec -- CMD` and the like, or nothing."""
     for index, word in enumerate(args[:4]):
         if word in RUNNERS[base]:
-            return after_options(args[index + 1 :], RUNNER_VALUES)[RUNNERS[base][word] :]
+            return after_options(args[index + 1 :], _RUNNER_VALUES)[RUNNERS[base][word] :]
     return []
 
 
@@ -299,7 +288,7 @@ def _scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> I
             yield text
         return
     if base == "ssh":
-        yield " ".join(after_options(args, SSH_VALUES)[1:]) or simple.stdin or ""
+        yield " ".join(after_options(args, _SSH_VALUES)[1:]) or simple.stdin or ""
         return
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
         result.downloads_to_shell |= downloads(simple.nested)
@@ -362,7 +351,7 @@ def _program_texts(base: str, args: list[str], simple: Simple, result: Unwrapped
             text = _input_of(simple)
         if text is not None:
             yield base, text
-    if base in CODE_ANYWHERE:
+    if base in _CODE_ANYWHERE:
         yield base, " ".join(args)
         if base in ("rails", "irb", "pry") and (text := _input_of(simple)):
             yield "ruby", text
@@ -388,7 +377,7 @@ def _contained(base: str, args: list[str]) -> list[str]:
     verb = next((index for index, word in enumerate(args) if word in ("exec", "run")), None)
     if verb is None:
         return []
-    return after_options(args[verb + 1 :], CONTAINER_VALUES)[1:]
+    return after_options(args[verb + 1 :], _CONTAINER_VALUES)[1:]
 
 
 def executed_by_find(args: list[str]) -> Iterator[list[str]]:
@@ -402,3 +391,63 @@ def executed_by_find(args: list[str]) -> Iterator[list[str]]:
             yield args[index + 1 : end]
             index = end
         index += 1
+
+
+# Commands that a program carries in an argument, a variable or its standard input
+
+_CARRYING = option_lists("carrying")
+"""By program: the options whose value is a shell command."""
+_COMMAND_VARIABLES = re.compile(
+    r"(GIT_)?(SSH_COMMAND|SSH|PAGER|EDITOR|SEQUENCE_EDITOR|ASKPASS|EXTERNAL_DIFF|PROXY_COMMAND)|VISUAL|BROWSER|"
+    r"BASH_ENV|ENV|PROMPT_COMMAND|PS[0-4]|LESSOPEN|MANPAGER|SHELL|TERMINAL"
+)
+_CRON_LINE = re.compile(r"^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*", re.MULTILINE)
+_SEND_KEYS = frozenset({"Enter", "C-m", "C-c", "Space", "Escape", "C-l", "Tab"})
+_GIT_COMMAND = re.compile(
+    r"(?:[a-z]+\.)?[\w.-]+=!(.+)|(?:core|diff|merge|credential|sequence|gpg)\.[\w.]+=(.+)|!(.+)", re.S
+)
+
+
+def carried_commands(base: str, args: list[str], assigned: dict[str, str], stdin: str | None) -> list[str]:
+    """The shell commands that a call carries in its arguments, variables or standard input; at most 30."""
+    texts = [value for name, value in assigned.items() if _COMMAND_VARIABLES.fullmatch(name)]
+    options = _CARRYING.get(base, frozenset())
+    for index, word in enumerate(args):
+        if word in options and index + 1 < len(args):
+            texts.append(args[index + 1])
+        for option in options:
+            if option[:2] == "--" and word.startswith(option + "="):
+                texts.append(word[len(option) + 1 :])
+    if base == "git":
+        texts += _git_commands(args)
+    elif base == "tmux":
+        texts += _tmux_commands(args)
+    elif base in ("vim", "vi", "nvim", "ex", "less", "man"):
+        texts += [word.lstrip(":+")[1:] for word in args if word.lstrip(":+").startswith("!")]
+    elif base == "sed":
+        texts += [match[1] for word in args for match in re.finditer(r"(?:^|[;}\d/])e\s+([^\n]+)", word)]
+    elif base in ("at", "batch") and stdin:
+        texts.append(stdin)
+    elif base == "crontab" and stdin:
+        texts.append(_CRON_LINE.sub("", stdin))
+    elif base == "make" and stdin:
+        texts.append(re.sub(r"^[^\n:]*:", "", stdin).replace("\t", " "))
+    return texts[:30]
+
+
+def _git_commands(args: list[str]) -> list[str]:
+    """Aliases and settings that are commands, `submodule foreach`, `bisect run`."""
+    texts = [
+        next(group for group in match.groups() if group) for word in args if (match := _GIT_COMMAND.fullmatch(word))
+    ]
+    for first, second in (("submodule", "foreach"), ("bisect", "run")):
+        if first in args and second in args:
+            texts.append(" ".join(word for word in args[args.index(second) + 1 :] if word != "--recursive"))
+    return texts
+
+
+def _tmux_commands(args: list[str]) -> list[str]:
+    """The text typed into a pane, and the command of a new window."""
+    if any(word in ("send-keys", "send") for word in args):
+        return [" ".join(word for word in args[1:] if word not in _SEND_KEYS and not word.startswith("-"))]
+    return [word for word in args if " " in word]

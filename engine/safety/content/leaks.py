@@ -2,7 +2,6 @@
 
 A secret is found wherever a command takes it from: its arguments, what is piped or redirected into it, a `$(…)` in its
 words. What HTTP clients and copies to other machines do is judged here too.
-May import `calls`, `patterns` and `outputs` only (SPEC 3.5).
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import re
 
 from engine.safety.content.calls import Call
 from engine.safety.content.outputs import chain_of, program_of
-from engine.safety.content.rule_files import Hit
-from engine.safety.content.rulebook import ASK, BLOCK, has_option
+from engine.safety.content.rulebook import has_option
+from engine.safety.content.rules import ASK, BLOCK, Hit, option_lists, word_list
 from engine.safety.content.shell import Simple, parse
 
 SECRETS = re.compile(
@@ -23,21 +22,9 @@ SECRETS = re.compile(
     r"(credentials|secrets?)\.(json|ya?ml|toml|env|txt)$)|^@?/etc/(shadow|passwd|sudoers)|^/proc/\w+/environ",
     re.IGNORECASE,
 )
-_SENDERS_TEXT = """
-    curl wget http https xh httpie nc ncat netcat socat telnet scp sftp ftp lftp rsync rclone dig nslookup host drill
-    ping ssh openssl mail mailx mutt sendmail aws gsutil gcloud az s3cmd mc gh hub glab wormhole croc transfer ntfy
-"""
-_SENDERS = frozenset(_SENDERS_TEXT.split())
+_SENDERS = word_list("senders")
 _PRINT_SECRETS = frozenset({"env", "printenv", "set", "export", "history"})
-_CURL, _SSH = (
-    frozenset({"--key", "--cert", "-E", "--netrc-file", "--cacert", "-o", "-K"}),
-    frozenset({"-i", "-F", "-o"}),
-)
-_OWN_USE = {
-    "curl": _CURL,
-    "wget": _CURL,
-    "openssl": frozenset({"-cert", "-key", "-CAfile", "-in", "-out"}),
-} | dict.fromkeys(("ssh", "scp", "sftp", "rsync"), _SSH)
+_OWN_FILES = option_lists("own_files")
 """Options whose file a program uses itself and does not send."""
 _PIECES = re.compile(r"[^\s'\"|;<>()`]+")
 _READERS = frozenset({"ls", "stat", "test", "[", "chmod", "wc", "file", "grep"})
@@ -65,7 +52,7 @@ def _own_files(call: Call) -> list[str]:
     for word in call.args:
         if not skip:
             words.append(word)
-        skip = word in _OWN_USE.get(call.base, ())
+        skip = word in _OWN_FILES.get(call.base, ())
     if call.base in ("ssh", "mail", "mailx"):
         words = []  # what runs over there is judged by itself
     words = [word for word in words if not word.startswith("ssh ")]
@@ -101,10 +88,7 @@ _INDEX_OPTIONS = frozenset(
     {"-i", "--index-url", "--extra-index-url", "--default-index", "--find-links", "-f", "--index", "--registry",
      "--source", "-s", "--clear-sources"}
 )  # fmt: skip
-_INSTALLERS_TEXT = """
-    pip pip3 uv uvx pipx poetry pdm npm npx pnpm yarn bun bunx cargo gem bundle go twine easy_install
-"""
-_INSTALLERS = frozenset(_INSTALLERS_TEXT.split())
+_INSTALLERS = word_list("installers")
 _INDEX_VARIABLES = re.compile(
     r"(PIP|UV|PIPENV_PYPI|PDM_PYPI)_?(EXTRA_INDEX_URL|INDEX_URL|INDEX|DEFAULT_INDEX|FIND_LINKS|MIRROR|URL)|"
     r"npm_config_\w*registry|YARN_(NPM_)?REGISTRY\w*|BUN_CONFIG_REGISTRY|GOPROXY|GONOSUMDB|GOFLAGS|GOINSECURE|"

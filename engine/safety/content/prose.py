@@ -1,4 +1,9 @@
-"""Judges what the words of a prompt ask for (SPEC 3.5), by the rules of `rules/prose.toml` over clauses."""
+"""Judges what the words of a prompt ask for (SPEC 3.5), clause by clause, by the rules of `rules/prose.toml`.
+
+A clause asks for something, or only talks about it. "Delete the production database" asks. "Write a test that rm -rf is
+refused", "never force push", "why does it drop the table?" talk. Code in backticks or fences and quoted text are taken
+out, and stand beside the clause from which they come.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from engine.frozen import frozen
-from engine.safety.content.rule_files import Hit, Rule, read_rules
-
-# A prompt taken apart into clauses: which of them ask for something, which only talk about it (SPEC 3.5).
-#
-# "Delete the production database" asks. "Write a test that rm -rf is refused", "never force push", "why does it drop
-# the table?" talk. Code in backticks or fences and quoted text are taken out and handed over beside the clause they
-# stand in.
-
+from engine.safety.content.rules import Hit, Rule, read_rules
 
 MAX_CLAUSES = 300
 """Clauses of one prompt that are looked at."""
@@ -121,7 +119,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
         stripped = stripped[1:-1]
     quotes: list[tuple[str, bool]] = []
 
-    def take_out(match: re.Match[str]) -> str:
+    def extract(match: re.Match[str]) -> str:
         inner = next((group for group in match.groups() if group), "")
         if match.re is _QUOTED and len(inner.split()) < 2:
             return f" {inner} "
@@ -132,7 +130,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
 
     stripped = _MARK.sub(" ", stripped)
     for pattern in (_FENCE, _TICKS, _QUOTED):
-        stripped = pattern.sub(take_out, stripped)
+        stripped = pattern.sub(extract, stripped)
     stripped = _BLANKS.sub(" ", stripped)
     sentences = _SENTENCE.split(stripped)
     complete = len(quotes) < MAX_QUOTED and all(len(sentence) <= MAX_SENTENCE_LENGTH for sentence in sentences)

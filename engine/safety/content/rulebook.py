@@ -1,6 +1,11 @@
-"""The rules on commands (SPEC 3.5): which of them a call breaks first. `rules/commands.toml` has them.
+"""The rules on commands (SPEC 3.5): those of `rules/commands.toml`, and the operator's own.
 
-Programs that no rule names are asked about where their own words say that they destroy.
+A pattern is words separated by spaces: the programs (`git`, alternatives with `|`), then the sub-commands that must
+follow each other (globs, alternatives), then options. `--force|-f` must be there, `!--dry-run` must not, `@*x*` wants
+an argument that matches the glob, `--` a bare double dash. Options are recognised in clusters (`-fd`), with `=value`,
+and by an unambiguous beginning. Case does not matter in words and globs.
+
+A program that no rule names is asked about where its own words say that it destroys something.
 """
 
 from __future__ import annotations
@@ -12,22 +17,11 @@ from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
 
 from engine.frozen import frozen
-from engine.model import Verdict
 from engine.safety.content.calls import Call
-from engine.safety.content.rule_files import PROGRAMS, RUNNERS, Hit, Rule, read_rules
+from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Hit, Rule, option_lists, read_rules, word_list
 
-# The little language of the rules on commands (SPEC 3.5).
-#
-# A pattern is words separated by spaces: the programs (`git`, alternatives with `|`), then the sub-commands that must
-# follow each other (globs, alternatives), then options: `--force|-f` must be there, `!--dry-run` must not, `@*x*` some
-# argument matches the glob, `--` a bare double dash. Options are recognised in clusters (`-fd`), with `=value`, and by
-# an unambiguous beginning. Case does not matter in words and globs.
-
-
-BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
-
-_FIRST = {program: frozenset(options.split()) for program, options in PROGRAMS["values_first"].items()}
-_ANYWHERE = {program: frozenset(options.split()) for program, options in PROGRAMS["values_anywhere"].items()}
+_FIRST = option_lists("values_first")
+_ANYWHERE = option_lists("values_anywhere")
 _LATEST_SUBCOMMAND = 3
 _UNABBREVIATED = frozenset(
     {"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"}
@@ -189,45 +183,24 @@ def judge(call: Call) -> Hit | None:
     return next(matching, None) or _judge_unlisted(call.base, words)
 
 
-_VERBS = (
-    "delete|destroy|purge|wipe|erase|nuke|terminate|drop|obliterate|teardown|tear-down|decommission|deprovision|"
-    "factory-reset|delete-all|destroy-all|drop-all|*:delete|*:destroy|*:drop|*:purge|*:wipe|*:nuke|delete-*|destroy-*|"
-    "purge-*|drop-db|drop-database|*-delete|*-destroy|*-purge|delete_*|destroy_*|purge_*|nuke-*|wipe-*"
-)
-_ALL_VERBS = _VERBS.split("|")
-_VERBS_EXACT = frozenset(verb for verb in _ALL_VERBS if "*" not in verb)
-_VERB_GLOBS = glob(verb for verb in _ALL_VERBS if "*" in verb)
-_LATEST = 4
-
-# Their words are text, files or programs that are judged by themselves.
-_TEXT_TOOLS = """
-    echo printf grep egrep fgrep rg ag ack git hg svn cvs bzr find fd locate which whereis whatis type man info apropos
-    help cat bat less more head tail wc sort uniq cut tr sed awk gawk mawk nawk perl python ruby node php lua tee touch
-    mkdir rmdir rm mv cp ln ls ll dir cd pushd popd test [ [[ read export set unset declare local typeset readonly let
-    alias unalias for case select function return exit source . eval exec env sudo su xargs sh bash zsh dash ksh fish
-    ssh scp sftp rsync tmux screen vi vim nvim emacs nano code ed ex open xdg-open start tar zip unzip gzip file stat du
-    df diff cmp comm join paste strings od xxd hexdump expr seq date cal bc factor yes true false say notify-send logger
-    mail mutt crontab at watch time timeout nice nohup pytest tox jest mocha vitest rspec go cargo javac gcc cc clang
-    psql mysql mariadb sqlite3 mongo mongosh redis-cli basename dirname realpath readlink tput dialog whiptail zenity
-    expect jq yq xmllint xmlstarlet rename mmv prename install md5sum sha256sum curl wget http https xh ping dig host
-    nslookup trap jobs fg bg wait history complete compgen bind shopt conda apt-cache dpkg dpkg-query rpm brew kubectl
-    docker podman
-"""
-_TAKES_WORDS = frozenset(_TEXT_TOOLS.split())
-_TARGET_RUNNERS = frozenset({"make", "npm", "pnpm", "yarn", "bun", "just", "task", "rake", "gradle", "gradlew", "mvn"})
-"""What they run has names of its own: only a bare verb counts."""
+_VERBS = frozenset(verb for verb in word_list("destroying_verbs") if "*" not in verb)
+_VERB_GLOBS = glob(sorted(verb for verb in word_list("destroying_verbs") if "*" in verb))
+_LATEST_VERB = 4
+"""Number of plain words of an unlisted program that are looked at."""
+_TEXT_PROGRAMS = word_list("text_programs")
+_TARGET_RUNNERS = word_list("target_runners")
 
 
 def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
     """Ask about a destroying verb among the first words of a program that takes sub-commands."""
-    if not base or base in _TAKES_WORDS or base[0] in "$-":
+    if not base or base in _TEXT_PROGRAMS or base[0] in "$-":
         return None
     runs_command = RUNNERS.get(base, {})
-    for word in words[:_LATEST]:
+    for word in words[:_LATEST_VERB]:
         lower = word.lower()
         if lower in runs_command:
             return None  # what follows is a command, which is judged by itself
-        if lower in _VERBS_EXACT or (
+        if lower in _VERBS or (
             base not in _TARGET_RUNNERS
             and len(lower) < 40
             and "/" not in lower
@@ -238,21 +211,19 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
     return None
 
 
-# The operator's own rules, `[content]` in the settings: what is always blocked, what passes though a rule stops it.
-#
-# A `block` pattern is in the language of `patterns`: it fits when its program, words and options are there, whatever
-# else is. An `allow` pattern is a command word by word: `*` stands for anything within one word, a last `**` for any
-# further words; it fits only when nothing else is there, so that nothing can hide behind it. `prompt: …` is a pattern
-# for a whole prompt's words. Both are held against each program that really runs, so that disguises do not matter.
-
-
 _PROMPT = "prompt:"
 _UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")
 
 
 @frozen
 class OwnRules:
-    """The patterns taken apart."""
+    """The operator's own rules (`[content]` in the settings): what is always blocked, and what passes
+    though a rule stops it. Both are held against each program that really runs, so that disguises do not matter.
+
+    A `block` pattern fits whatever else is in the command. An `allow` pattern is a command word by word: `*` stands for
+    anything within one word, a last `**` for any further words. It fits only when nothing else is there, so that
+    nothing can hide behind it. `prompt: …` is a pattern for the words of a whole prompt.
+    """
 
     allow: tuple[tuple[str, ...], ...] = ()
     block: tuple[tuple[str, Pattern], ...] = ()

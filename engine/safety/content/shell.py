@@ -67,6 +67,12 @@ def parse(text: str) -> list[Simple]:
     return _Parser(text[:MAX_LENGTH]).run()
 
 
+def nested_in_quotes(text: str) -> list[str]:
+    """The scripts that the shell runs while it reads `text` in double quotes."""
+    quoted = '"' + text.replace('"', " ") + '"'
+    return [script for command in _Parser(quoted).run() for script in command.nested]
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text.replace("\\\n", "")
@@ -86,38 +92,38 @@ class _Parser:
                 self.position = blank.end() if blank else self.position + 1
             elif character == "\n":
                 self.position += 1
-                self._end()
+                self._end_command()
                 self._read_heredocs()
             elif character == "#":
                 newline = text.find("\n", self.position)
                 self.position = len(text) if newline < 0 else newline
             elif character in ";&|()":
-                self._operator(character)
+                self._read_operator(character)
             elif character in "<>" and not text.startswith(("<(", ">("), self.position):
-                self._redirect()
+                self._read_redirect()
             else:
                 self._add_word()
-        self._end()
+        self._end_command()
         return self.commands
 
-    def _operator(self, character: str) -> None:
+    def _read_operator(self, character: str) -> None:
         text = self.text
         if character == "&" and text.startswith("&>", self.position):
             self.position += 1
-            self._redirect()
+            self._read_redirect()
             return
         if character == "|" and not text.startswith("||", self.position):
             upstream = self.current
             self.position += 2 if text.startswith("|&", self.position) else 1
-            self._end()
+            self._end_command()
             self.current.source = upstream if upstream.argv or upstream.source else None
             return
         if character == ")" and "case" in self.text[: self.position]:
             self.current.globs.clear()  # a pattern of `case`
         self.position += 1
-        self._end()
+        self._end_command()
 
-    def _end(self) -> None:
+    def _end_command(self) -> None:
         simple, self.current = self.current, Simple()
         if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
             del simple.argv[:2], simple.quoted[:2]
@@ -134,7 +140,7 @@ class _Parser:
         if simple.argv or simple.nested or simple.redirects or simple.assigned or simple.stdin is not None:
             self.commands.append(simple)
 
-    def _redirect(self) -> None:
+    def _read_redirect(self) -> None:
         text = self.text
         match = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<").match(text, self.position)
         operator = match[0] if match else text[self.position]
@@ -148,7 +154,7 @@ class _Parser:
             if start > 0 and text[start - 1].isdigit():
                 self.current.argv.pop()
                 self.current.quoted.pop()
-        word, quoted = self._word()
+        word, quoted = self._read_word()
         if operator in ("<<", "<<-"):
             self.heredocs.append((self.current, word, operator == "<<-", quoted))
         elif operator == "<<<":
@@ -170,13 +176,11 @@ class _Parser:
                 body.append(line)
             simple.stdin = "\n".join(body)
             if not quoted and ("$(" in simple.stdin or "`" in simple.stdin):
-                # The shell runs these while it makes the document.
-                inner = _Parser('"' + simple.stdin.replace('"', " ") + '"')
-                simple.nested += [text for command in inner.run() for text in command.nested]
+                simple.nested += nested_in_quotes(simple.stdin)  # the shell runs these while it makes the document
 
     def _add_word(self) -> None:
         start = self.position
-        word, quoted = self._word()
+        word, quoted = self._read_word()
         if self.position == start:
             self.position += 1
             return
@@ -198,7 +202,7 @@ class _Parser:
             self.current.argv.append(piece)
             self.current.quoted.append(quoted)
 
-    def _word(self) -> tuple[str, bool]:
+    def _read_word(self) -> tuple[str, bool]:
         """The word at the place reached, without quotes; and whether any of it was quoted."""
         text = self.text
         parts: list[str] = []
@@ -227,21 +231,21 @@ class _Parser:
             elif character == '"':
                 quoted = True
                 self.position += 1
-                parts.append(self._double())
+                parts.append(self._read_double_quotes())
             elif character == "$":
-                parts.append(self._dollar(in_quotes=False))
+                parts.append(self._read_dollar(in_quotes=False))
             elif character == "`":
-                parts.append(self._backticks())
+                parts.append(self._read_backticks())
             elif text.startswith(("<(", ">("), self.position):
                 self.position += 2
-                self.current.nested.append(self._until_closing())
+                self.current.nested.append(self._read_to_closing())
                 parts.append("<()")
             else:  # ~ # { } inside a word
                 parts.append(character)
                 self.position += 1
         return "".join(parts), quoted
 
-    def _double(self) -> str:
+    def _read_double_quotes(self) -> str:
         text = self.text
         parts: list[str] = []
         stop = re.compile(r'["\\$`]')
@@ -261,61 +265,72 @@ class _Parser:
                 parts.append(following if following in '"\\$`' else "\\" + following)
                 self.position += 2
             elif character == "$":
-                parts.append(self._dollar(in_quotes=True))
+                parts.append(self._read_dollar(in_quotes=True))
             else:
-                parts.append(self._backticks())
+                parts.append(self._read_backticks())
         return "".join(parts)
 
-    def _dollar(self, *, in_quotes: bool) -> str:
-        text = self.text
-        if text.startswith("$(", self.position):
-            arithmetic = text.startswith("$((", self.position)
-            self.position += 2
-            inner = self._until_closing()
-            if not (arithmetic and inner.endswith(")")):
-                self.current.nested.append(inner)
-            return "$()"
-        if text.startswith("$'", self.position) and not in_quotes:
-            end = self.position + 2
-            while end < len(text) and text[end] != "'":
-                end += 2 if text[end] == "\\" else 1
-            inner = text[self.position + 2 : end]
+    def _read_dollar(self, *, in_quotes: bool) -> str:
+        """What stands for the `$…` at the place reached: `$()`, a known value, or the text itself."""
+        if self.text.startswith("$(", self.position):
+            return self._read_substitution()
+        if self.text.startswith("$'", self.position) and not in_quotes:
+            begin = self.position + 2
+            end = self._find_unescaped("'", begin)
             self.position = end + 1
-            return unescape(inner)
-        if text.startswith("${", self.position):
-            end = text.find("}", self.position)
-            end = len(text) - 1 if end < 0 else end
-            whole = text[self.position : end + 1]
-            if "$(" in whole or "`" in whole:
-                inner_script = _Parser('"' + whole[2:].replace('"', " ").replace("${", "$ {") + '"')
-                self.current.nested += [text_inside for simple in inner_script.run() for text_inside in simple.nested]
-            self.position = end + 1
-        else:
-            name = _NAME.match(text, self.position + 1)
-            end = name.end() if name else self.position + 2
-            whole = text[self.position : end]
-            self.position = end
-        default = _DEFAULT.fullmatch(whole)
-        if default and not (default[1] in self.variables or default[1] in self.current.assigned):
-            return default[2][:1000]
-        match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else whole)
-        name_of = (match[1] or match[2]) if match else ""
-        if name_of == "IFS":
-            return " "
-        if name_of and (name_of in self.variables or name_of in self.current.assigned):
-            return self.variables.get(name_of, self.current.assigned.get(name_of, ""))[:1000]
+            return unescape(self.text[begin:end])
+        return self._expand(self._read_parameter())
+
+    def _read_substitution(self) -> str:
+        """`$(…)`, whose text is nested, or `$((…))`, which runs nothing."""
+        arithmetic = self.text.startswith("$((", self.position)
+        self.position += 2
+        inner = self._read_to_closing()
+        if not (arithmetic and inner.endswith(")")):
+            self.current.nested.append(inner)
+        return "$()"
+
+    def _read_parameter(self) -> str:
+        """`$NAME` or `${…}` as it is written."""
+        text, begin = self.text, self.position
+        if not text.startswith("${", begin):
+            name = _NAME.match(text, begin + 1)
+            self.position = name.end() if name else begin + 2
+            return text[begin : self.position]
+        end = text.find("}", begin)
+        self.position = len(text) if end < 0 else end + 1
+        whole = text[begin : self.position]
+        if "$(" in whole or "`" in whole:
+            self.current.nested += nested_in_quotes(whole[2:].replace("${", "$ {"))
         return whole
 
-    def _backticks(self) -> str:
-        text = self.text
-        end = self.position + 1
-        while end < len(text) and text[end] != "`":
-            end += 2 if text[end] == "\\" else 1
-        self.current.nested.append(text[self.position + 1 : end].replace("\\`", "`"))
+    def _expand(self, parameter: str) -> str:
+        """The value of a parameter that the text itself sets, or its default; else the parameter."""
+        known = self.current.assigned | self.variables
+        default = _DEFAULT.fullmatch(parameter)
+        if default and default[1] not in known:
+            return default[2][:1000]
+        match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else parameter)
+        name = (match[1] or match[2]) if match else ""
+        if name == "IFS":
+            return " "
+        return known[name][:1000] if name in known else parameter
+
+    def _find_unescaped(self, character: str, begin: int) -> int:
+        """The place of `character` without a backslash before it; the end of the text or behind it if there is none."""
+        end = begin
+        while end < len(self.text) and self.text[end] != character:
+            end += 2 if self.text[end] == "\\" else 1
+        return end
+
+    def _read_backticks(self) -> str:
+        begin = self.position + 1
+        end = self._find_unescaped("`", begin)
+        self.current.nested.append(self.text[begin:end].replace("\\`", "`"))
         self.position = end + 1
         return "$()"
 
-    def _until_closing(self) -> str:
+    def _read_to_closing(self) -> str:
         """The text up to the parenthesis that closes the one just passed; quotes hide parentheses."""
         text = self.text
         start = self.position

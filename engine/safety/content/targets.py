@@ -1,4 +1,7 @@
-"""Programs whose harm lies in what they are pointed at: chmod, mv, dd, redirections and their like (SPEC 3.5)."""
+"""Judges programs whose harm lies in what they are pointed at (SPEC 3.5): rm, find, chmod, redirections, their like.
+
+`rules/targets.toml` has what a pattern on a target can say; what needs more is a function here.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,11 @@ from functools import cache
 from engine.safety.content.calls import Call, after_options, executed_by_find
 from engine.safety.content.leaks import judge_http, sent_request
 from engine.safety.content.outputs import output_of, program_of
-from engine.safety.content.rule_files import SHELLS, WRAPPERS, Hit, Rule, read_rules
-from engine.safety.content.rulebook import ASK, BLOCK, has_option, plain_words
+from engine.safety.content.rulebook import has_option, plain_words
+from engine.safety.content.rules import ASK, BLOCK, SHELLS, WRAPPERS, Hit, Rule, read_rules, word_list
 from engine.safety.content.shell import Simple, parse
 
-# Judges deletions by `rm`, `find` and `xargs`: throw-away folders pass, a person looks at other folders (SPEC 3.5).
-
+# Deletions: throw-away folders pass, a person looks at other folders.
 
 _THROWAWAY = re.compile(
     r"(^|/)(build|dist|out|target|node_modules|\.?venv|env|\.?cache|__pycache__|\.pytest_cache|\.mypy_cache|"
@@ -31,17 +33,11 @@ _SYSTEM = re.compile(
     re.IGNORECASE,
 )
 _HOME = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
-_SELECTING_TEXT = """
-    -name -iname -path -ipath -wholename -regex -iregex -inum -empty -size -mtime -mmin -atime -amin -ctime -cmin
-    -newer -newermt -anewer -cnewer -user -group -uid -gid -nouser -nogroup -perm -lname -ilname -links -samefile
-    -executable -e -E -g -used -older
-"""
-_SELECTING = frozenset(_SELECTING_TEXT.split())
+_FIND_CONDITIONS = word_list("find_conditions")
 _DELETERS = frozenset({"rm", "unlink", "shred", "srm", "rimraf", "rmtrash", "wipe", "truncate", "trash-empty"})
 _DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
 _RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
-_FILTER_PROGRAMS = "grep egrep fgrep rg ag awk gawk sed head tail uniq comm cut fzf perl jq ack"
-_FILTERS = frozenset(_FILTER_PROGRAMS.split())
+_FILTERS = word_list("filters")
 _TEMPORARY_NAME = re.compile(
     r"te?mp|build|cache|scratch|dist|out(put)?_?dir|venv|work_?dir|target|staging_?dir", re.IGNORECASE
 )
@@ -162,7 +158,7 @@ def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, 
                 continue
             break
         starts.append(word)
-    selects = filtered or any(word in _SELECTING or word.startswith("-newer") for word in args)
+    selects = filtered or any(word in _FIND_CONDITIONS or word.startswith("-newer") for word in args)
     named = any(
         word in ("-samefile", "-inum", "-name", "-iname", "-path", "-ipath", "-regex", "-iregex", "-wholename")
         for word in args
@@ -217,7 +213,7 @@ def feeds_everything(simple: Simple) -> bool:
     program, words = program_of(simple), simple.argv
     if program == "git":
         return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
-    return program == "find" and not any(word in _SELECTING for word in words)
+    return program == "find" and not any(word in _FIND_CONDITIONS for word in words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +221,7 @@ class TargetRule(Rule):
     """A rule on what programs are pointed at; `rules/targets.toml` says what its fields mean."""
 
     programs: str
-    look: str
+    looks_at: str
     pattern: str
     options: str = ""
 
@@ -238,15 +234,15 @@ def rules() -> tuple[TargetRule, ...]:
 
 def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
     """The first rule that a call breaks, of those that look at one of `looks`, by default of all."""
-    texts = cache(lambda look: TEXTS[look](call))
+    texts = cache(lambda name: TEXTS[name](call))
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
         looks = looks or ("written",)  # only a redirection can do harm then
     for rule in rules():
-        if (rule.programs != "*" and call.base not in rule.programs.split()) or (looks and rule.look not in looks):
+        if (rule.programs != "*" and call.base not in rule.programs.split()) or (looks and rule.looks_at not in looks):
             continue
         if rule.options and not has_option(call.args, *rule.options.split()):
             continue
-        for text in texts(rule.look):
+        for text in texts(rule.looks_at):
             if match := re.search(rule.pattern, text):
                 shown = match.groupdict().get("shown") or text
                 return rule.verdict, rule.id, rule.reason.format(shown[:80])
