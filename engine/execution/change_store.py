@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Callable, Collection
 from datetime import datetime
@@ -202,7 +201,7 @@ class ChangeReader:
         row = self.row_of_session(session_id)
         return "" if row is None else apply_patch(row.open_git(), row.base_tree, row.result_tree)
 
-    def landed(self, workspace: str) -> list[ChangeSet]:
+    def undoable_landings(self, workspace: str) -> list[ChangeSet]:
         """The newest three landings of `workspace` whose files were not edited since, so that each can be undone.
         Newest first."""
         may_be_landed = (ChangeState.LANDED.value, ChangeState.WAITING.value)
@@ -212,7 +211,7 @@ class ChangeReader:
             .order_by(desc(col(ChangeSetRow.decided_at)))
         )
         with self._database.read() as session:
-            rows = list(itertools.islice((row for row in session.exec(query) if row.landings), 3))
+            rows = [row for row in session.exec(query) if row.landings][:3]
         return [
             row.view() for row in rows if all(_is_as_written(workspace, *written) for written in row.written.items())
         ]
@@ -294,11 +293,11 @@ class ChangeComments:
         """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
         def drop(comments: Comments, now: str) -> Comments:
-            left = [comment for comment in comments if comment["number"] != number]
-            if len(left) == len(comments):
+            remaining = [comment for comment in comments if comment["number"] != number]
+            if len(remaining) == len(comments):
                 message = f"{change_set_id} has no comment {number}"
                 raise Refusal("unknown_comment", message, f"`clawpy comment {change_set_id}`")
-            return left
+            return remaining
 
         return self._change(change_set_id, drop)
 

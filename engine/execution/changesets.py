@@ -109,20 +109,20 @@ class ChangeSets(Landings):
         overlaps = []
         paths = {path for file in files for path in (file.path, file.old_path) if path}
         waiting = self.rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
-        for other in reversed(waiting):
-            shared = paths & {path for file in other.files for path in (file["path"], file.get("old_path")) if path}
-            if not shared or missing_objects(git, other.landed_tree, other.result_tree):
+        for row in reversed(waiting):
+            shared = paths & {path for file in row.files for path in (file["path"], file.get("old_path")) if path}
+            if not shared or missing_objects(git, row.landed_tree, row.result_tree):
                 continue
-            # What the other adds, on the base of this one: an edit between the two sessions is no conflict of theirs.
-            merge = merge_three_way(git, base=other.landed_tree, ours=worktree.base, theirs=other.result_tree)
+            # What the row adds, on the base of this one: an edit between the two sessions is no conflict of theirs.
+            merge = merge_three_way(git, base=row.landed_tree, ours=worktree.base, theirs=row.result_tree)
             if not merge.conflicts:
                 merge = merge_three_way(git, base=worktree.base, ours=merge.tree, theirs=result)
             overlaps.append(
                 WorkOverlapped(
                     session_id=worktree.session_id,
                     agent="",
-                    other=other.id,
-                    other_session_id=other.session_id,
+                    other=row.id,
+                    other_session_id=row.session_id,
                     files=tuple(sorted(shared))[:MAX_OVERLAPPING_FILES],
                     conflicting=merge.conflicts[:MAX_OVERLAPPING_FILES],
                 )
@@ -137,11 +137,12 @@ class ChangeSets(Landings):
         prediction_id: str,
         title: str,
         agent: str = "",
-        former: str = "",
+        continues: str = "",
         check: CheckResult | None = None,
     ) -> ChangeSet:
         """Store a captured change set inside the transaction that ends its session; records `ChangeSetReady`, and
-        `WorkOverlapped` for each overlap. Undecided changes of session `former`, which it contains, are discarded."""
+        `WorkOverlapped` for each overlap. Undecided changes of the session that it `continues`, which it contains, are
+        discarded."""
         worktree = captured.worktree
         row = ChangeSetRow(
             id=self._randomness.new_id("change"),
@@ -160,19 +161,19 @@ class ChangeSets(Landings):
         tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
         for overlap in captured.overlaps:
             tx.record(dataclasses.replace(overlap, agent=agent, subject=row.id, workspace=row.workspace))
-        if former:
-            self._supersede(tx, former, by=worktree.session_id)
+        if continues:
+            self._supersede(tx, continues, by=worktree.session_id)
         return row.view()
 
     def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
         """Builds the tree of a session that continues `session_id`: the present files with its undecided changes; None
         for the present files alone. The builder raises `Refusal` `conflict` when both changed the same lines."""
-        former = self.row_of_session(session_id)
-        if former is None or former.state not in (ChangeState.WAITING, ChangeState.UNDONE):
+        row = self.row_of_session(session_id)
+        if row is None or row.state not in (ChangeState.WAITING, ChangeState.UNDONE):
             return None
 
         def build(git: Git, present: str) -> str:
-            merge = merge_three_way(git, base=former.landed_tree, ours=present, theirs=former.result_tree)
+            merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=row.result_tree)
             if merge.conflicts:
                 message = f"what {session_id} changed no longer fits your files: {join_paths(merge.conflicts)}"
                 raise Refusal("conflict", message, "land or discard its changes first, then continue it")

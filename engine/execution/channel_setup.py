@@ -51,10 +51,10 @@ def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels
     faults: list[str] = []
     for name, future in pending.items():
         try:
-            found, fault = future.result(max(0.0, until - time.monotonic()))
+            models, fault = future.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
-            found, fault = [], _LATE
-        ids += [f"{name}:{model}" for model in found]
+            models, fault = [], _LATE
+        ids += [f"{name}:{model}" for model in models]
         faults += [f"{name} at {addresses[name].netloc.rpartition('@')[2]} {fault}"] if fault else []
     return LocalModels(tuple(ids), tuple(faults))
 
@@ -81,17 +81,17 @@ def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
             return [], _LATE if isinstance(error, TimeoutError) else ""
         try:
             connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
-            answer = connection.getresponse()
-            if answer.status != 200:
-                return [], f"answers {answer.status} instead of its list of models"
+            response = connection.getresponse()
+            if response.status != 200:
+                return [], f"answers {response.status} instead of its list of models"
             body = b""
-            while (chunk := answer.read1(65_536)) and len(body) <= MAX_ANSWER_BYTES and time.monotonic() < until:
+            while (chunk := response.read1(65_536)) and len(body) <= MAX_ANSWER_BYTES and time.monotonic() < until:
                 body += chunk
             if len(body) > MAX_ANSWER_BYTES:
-                return [], f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+                return [], f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
             names = [entry["id"] for entry in json.loads(body)["data"] or []]
-            shown = [name for name in names if 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()]
-            return shown[:MAX_MODELS], ""
+            models = [name for name in names if 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()]
+            return models[:MAX_MODELS], ""
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return [], "answers, but without a list of models"
 

@@ -126,8 +126,8 @@ def _link_target(git: Git, oid: str) -> str:
 
 def _find_bare_repositories(git: Git, tree: str, files: Sequence[TreeChange]) -> set[bytes]:
     """The paths of `files` that make a folder a bare repository: its HEAD, its configuration, its hooks."""
-    made = re.compile(rb"(?s)(.*/|)(HEAD|config|hooks/[^/]+)")
-    folder_of = {file.path: match[1] for file in files if (match := made.fullmatch(file.path))}
+    repository_file = re.compile(rb"(?s)(.*/|)(HEAD|config|hooks/[^/]+)")
+    folder_of = {file.path: match[1] for file in files if (match := repository_file.fullmatch(file.path))}
     if not folder_of:
         return set()
     names = set(split_nul(git.output("ls-tree", "-r", "--name-only", "-z", tree)))
@@ -168,9 +168,9 @@ def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> fr
         without, applied = old_lines[position:end], old_lines[position:start] + new_lines[new_start:new_end]
         next_chosen: dict[int, frozenset[int]] = {}
         for line, chosen in chosen_by_line.items():
-            for piece, taken in ((without, chosen), (applied, chosen | {number})):
+            for piece, chosen_then in ((without, chosen), (applied, chosen | {number})):
                 if lines[line : line + len(piece)] == piece:
-                    next_chosen.setdefault(line + len(piece), taken)
+                    next_chosen.setdefault(line + len(piece), chosen_then)
         chosen_by_line, position = next_chosen, end
     return next((chosen for line, chosen in chosen_by_line.items() if lines[line:] == old_lines[position:]), None)
 
@@ -234,8 +234,9 @@ def _write_blob_with(
     if landed is None:
         raise Refusal("unknown_hunk", f"the hunks of {part.path} that are left have no numbers", "land all of it")
     if again := sorted(landed.intersection(part.hunks)):
-        left = ", ".join(str(number) for number in range(1, len(hunks) + 1) if number not in landed)
-        raise Refusal("already_decided", f"hunk {again[0]} of {part.path} is landed already", f"hunks left: {left}")
+        remaining_hunks = ", ".join(str(number) for number in range(1, len(hunks) + 1) if number not in landed)
+        message = f"hunk {again[0]} of {part.path} is landed already"
+        raise Refusal("already_decided", message, f"hunks left: {remaining_hunks}")
     chosen = landed.union(part.hunks)
     if len(chosen) == len(hunks):
         return ""

@@ -16,7 +16,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,9 +82,7 @@ def image_of(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Ima
 
 
 def _file_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
-    with contextlib.ExitStack() as files:
-        source = files.enter_context(os.fdopen(root.open_file(path), "rb"))
-        sink = files.enter_context((copy or Path(os.devnull)).open("wb"))
+    with os.fdopen(root.open_file(path), "rb") as source, (copy or Path(os.devnull)).open("wb") as sink:
         status = os.fstat(source.fileno())
         digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
         read = 0
@@ -186,12 +184,11 @@ class NotRestored(Exception):
     """A change failed and could not be rolled back yet (a full disk): its record must stay."""
 
 
-@dataclass(slots=True)
-class Rollback:
+class Rollback(NamedTuple):
     """The result of a rollback."""
 
-    restored: list[str] = field(default_factory=list)
-    changed_by_others: list[str] = field(default_factory=list)
+    restored: list[str]
+    changed_by_others: list[str]
     """Paths that somebody else changed meanwhile, which stay as they are."""
 
 
@@ -254,8 +251,8 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     """Restore the state before `plan`, however far it was carried out. Safe to repeat. A path that is neither as before
     nor as after was changed by somebody else meanwhile and stays as it is."""
     remove_temporaries(root, plan)
-    result = Rollback()
     to_restore: list[Entry] = []
+    changed_by_others: list[str] = []
     for entry in plan.reversed().entries:
         image = plan.observe_image(root, entry.path)
         if image == entry.after and not (image.kind == Kind.FILE and root.obstructed(entry.path)):
@@ -263,15 +260,13 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
         if image == entry.before:
             to_restore.append(entry)
         else:
-            result.changed_by_others.append(entry.path)
+            changed_by_others.append(entry.path)
     removed = {entry.path for entry in to_restore if not entry.after.exists}
     blocked = {entry.path for entry in to_restore if entry.after.exists and find_obstacle(root, entry.path, removed)}
-    result.changed_by_others += sorted(blocked)
     restored = tuple(entry for entry in to_restore if entry.path not in blocked)
     backwards = replace(plan.reversed(), entries=restored)
-    _commit_changes(root, backwards, _prepare(root, backwards, contents), step, {})
-    result.restored = [entry.path for entry in restored]
-    return result
+    _commit_changes(root, backwards, _prepare(root, backwards, contents, step), step, {})
+    return Rollback([entry.path for entry in restored], [*changed_by_others, *sorted(blocked)])
 
 
 def is_carried_out(root: Beneath, plan: Plan) -> bool:
@@ -307,7 +302,7 @@ class _Temporary:
     target: str = ""
 
 
-def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, _Temporary]:
+def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[str, _Temporary]:
     """Write each new content to a temporary file in its own folder, or the nearest existing one above; by path."""
     temporaries = {}
     new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,13 @@ from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
     """The bytes of these blobs. Raises `GitError` when the repository no longer has one."""
     wanted = list(dict.fromkeys(oids))
-    answer = git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()) if wanted else b""
-    blobs, offset = {}, 0
+    output = BytesIO(git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()))
+    blobs = {}
     for oid in wanted:
-        line_end = answer.index(b"\n", offset)
-        words = answer[offset:line_end].split()
-        if len(words) != 3:
+        header = output.readline().split()
+        if len(header) != 3:
             git.output("cat-file", "-e", oid)  # says what is wrong
-        end = line_end + 1 + int(words[2])
-        blobs[oid], offset = answer[line_end + 1 : end], end + 1
+        blobs[oid] = output.read(int(header[2]) + 1)[:-1]
     return blobs
 
 
@@ -356,8 +355,8 @@ class Landings(ChangeReader):
         recorded_plan = plan.with_removed_folders(root).as_json()
 
         def decide(row: ChangeSetRow) -> Event:
-            kept = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
-            row.written, row.files = kept | written, payload["files"]
+            earlier = {path: mtime for path, mtime in row.written.items() if path not in plan.removed_paths}
+            row.written, row.files = earlier | written, payload["files"]
             if requested is ChangeState.LANDED:
                 landed = {"tree": payload["tree"], "files": payload["landed"], "plan": recorded_plan}
                 row.landings = [*row.landings, landed]

@@ -54,9 +54,6 @@ class CallUsage:
 
 NOTHING_USED = CallUsage()
 
-MAX_CONVERSATION_CALLS = 10_000
-"""Maximum number of calls of one conversation; a longer chain is damaged."""
-
 MAX_SEARCHED_CALLS = 2_000
 """Maximum number of calls that are searched for a memory."""
 
@@ -277,13 +274,10 @@ class ModelCalls:
         """The whole prompt of a call, with the conversation before it. Raises `Refusal` `unknown_call`."""
         segments: list[tuple[PromptPart, ...]] = []
         with self._database.read() as session:
-            row = _load_row(session, call_id)
-            for _ in range(MAX_CONVERSATION_CALLS):
+            row: ModelCallRow | None = _load_row(session, call_id)
+            while row is not None:
                 segments.append(unpack_parts(row.messages))
-                previous = session.get(ModelCallRow, row.follows) if row.follows else None
-                if previous is None:
-                    break
-                row = previous
+                row = session.get(ModelCallRow, row.follows) if row.follows else None
         return tuple(part for segment in reversed(segments) for part in segment)
 
     def reply(self, call_id: str) -> str:

@@ -173,12 +173,12 @@ class Processes:
             leaders = tuple(self._leaders.values())
         if not self._marked:
             return True  # nothing was ever started: no need to look through all processes of the machine, twice
-        gone = SessionProcesses(self.session_id, leaders, self._group).end(grace)
-        if gone and self._pid_files is not None:
+        all_ended = SessionProcesses(self.session_id, leaders, self._group).end(grace)
+        if all_ended and self._pid_files is not None:
             if self._group is not None:
                 process_termination.remove_group(self._group)
             self._pid_files.clear()
-        return gone
+        return all_ended
 
     def exceeded_limit(self) -> str:
         """Why its processes together exceed a limit; "" when they do not. Takes a few milliseconds while something

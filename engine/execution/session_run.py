@@ -96,10 +96,10 @@ class Admission(SessionStore):
             return chosen, ""
         channel = self._settings.current.channels.get(chosen.channel)
         for name in channel.fallback if channel is not None and chosen.flow is None else ():
-            other = replace(chosen, runner=name)
-            instead = self._check_runner(other)
+            fallback = replace(chosen, runner=name)
+            instead = self._check_runner(fallback)
             if instead.available:
-                return other, f"served by {instead.executor or name}: {chosen.runner} cannot ({info.reason})"
+                return fallback, f"served by {instead.executor or name}: {chosen.runner} cannot ({info.reason})"
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:

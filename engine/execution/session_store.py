@@ -21,30 +21,16 @@ from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, Sessi
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, json_field, load, shallow_dict, utc_field, value_of
 
-LEGAL_TRANSITIONS: dict[SessionState, frozenset[SessionState]] = {
-    SessionState.QUEUED: frozenset(
-        {SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN}
-    ),
-    SessionState.RUNNING: frozenset(
-        {
-            SessionState.SUCCEEDED,
-            SessionState.FAILED,
-            SessionState.CANNOT_RUN,
-            SessionState.CANCELLED,
-            SessionState.BLOCKED,
-            SessionState.INTERRUPTED,
-        }
-    ),
-}
-"""The legal transitions: the states that may follow each state. From every other state there is none."""
-
 COST_HISTORY_SESSIONS = 20
 """Number of latest sessions of a runner and channel whose mean is the cost estimate."""
 
 
 def is_legal_transition(before: SessionState, after: SessionState) -> bool:
-    """Whether this transition is legal."""
-    return after in LEGAL_TRANSITIONS.get(before, frozenset())
+    """Whether a session may go from one state to another: from the queue to running or to an early end, and from
+    running to any end."""
+    if before is SessionState.QUEUED:
+        return after in (SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN)
+    return before is SessionState.RUNNING and after.over
 
 
 NOT_BEGUN = "not_begun"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,16 +151,16 @@ class SessionWorkspaces:
         tx: Transaction,
         captured: CapturedChanges,
         session: SessionRow | SessionView,
-        former: str,
+        continues: str,
         check: CheckResult | None = None,
     ) -> str:
         """Store a change set. Returns its id."""
         about = {"prediction_id": session.prediction_id, "title": session.prompt, "agent": session.agent}
-        return self._changes.store(tx, captured, former=former, check=check, **about).id
+        return self._changes.store(tx, captured, continues=continues, check=check, **about).id
 
-    def describe_carried(self, former: str) -> str:
-        """Tell a model that continues session `former` whether its changes are in the files."""
-        change = self._changes.for_session(former)
+    def describe_carried(self, continues: str) -> str:
+        """Tell a model that continues a session whether the changes of that session are in the files."""
+        change = self._changes.for_session(continues)
         if change is None:
             return "The files are the operator's present ones: nothing that you changed in them before was kept."
         if change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
@@ -190,25 +190,22 @@ class SessionWorkspaces:
                 f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
             )
             raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
-        # No change set is landed in files that commands of this session may write.
         reads_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
-        writes = reads_tree or place is Place.INSTALL or not live.sandbox.confines
-        with (
-            self._worktrees.locks.register_writer(live.id, project, is_confined=live.sandbox.confines)
-            if writes
-            else nullcontext()
-        ):
-            if uses_overlay or reads_tree:
-                tree_workspace = SessionWorkspace(project, git)
-                tree_workspace = replace(tree_workspace, before=snapshot_of(tree_workspace))
-                try:
-                    with self._shared_caches(live, tree_workspace) if uses_overlay else nullcontext():
-                        yield tree_workspace
-                finally:
-                    live.processes.end(grace=0)
-            else:
-                with self._open_worktree(live, project, salvage) as workspace:
-                    yield workspace
+        is_confined = live.sandbox.confines
+        with ExitStack() as stack:
+            if reads_tree or place is Place.INSTALL or not is_confined:
+                # No change set is landed in files that commands of this session may write.
+                locks = self._worktrees.locks
+                stack.enter_context(locks.register_writer(live.id, project, is_confined=is_confined))
+            if not (uses_overlay or reads_tree):
+                yield stack.enter_context(self._open_worktree(live, project, salvage))
+                return
+            workspace = SessionWorkspace(project, git)
+            workspace = replace(workspace, before=snapshot_of(workspace))
+            stack.callback(live.processes.end, grace=0)
+            if uses_overlay:
+                stack.enter_context(self._shared_caches(live, workspace))
+            yield workspace
 
     @contextmanager
     def _open_worktree(
@@ -216,8 +213,8 @@ class SessionWorkspaces:
     ) -> Iterator[SessionWorkspace]:
         workspace = None
         try:
-            former = continued_session(live.assignment)
-            onto = self._changes.starting_tree(former) if former else None
+            continues = continued_session(live.assignment)
+            onto = self._changes.starting_tree(continues) if continues else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
             if worktree.included.summary:
@@ -227,7 +224,7 @@ class SessionWorkspaces:
             self._run_setup(live, worktree)
             if salvage is not None:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
-            workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=former)
+            workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=continues)
             yield workspace
         except BaseException as error:
             live.processes.end(grace=0)

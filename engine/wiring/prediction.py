@@ -201,7 +201,7 @@ def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, ov
         learned=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
         fixes=lambda workspace: core.adaptation.fixes(workspace),
         prose=partial(_takes_prose, launcher),
-        landings=lambda workspace: core.changes.landed(workspace),
+        landings=core.changes.undoable_landings,
         # One disk, one card: in the first workspace.
         disk=lambda workspace: core.housekeeping.disk() if workspace in core.workspaces[:1] else None,
     )

@@ -80,7 +80,7 @@ class World:
         if captured is None:
             return None
         about: dict[str, Any] = {"prediction_id": "pred_1", "title": "Fix the cart", "check": check}
-        return self.database.write(lambda tx: self.changes.store(tx, captured, former=continues, **about))
+        return self.database.write(lambda tx: self.changes.store(tx, captured, continues=continues, **about))
 
     def changed(self, edit: Callable[[Path], object], **how: Any) -> ChangeSet:
         """`session`, when it must have changed something."""

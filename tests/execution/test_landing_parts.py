@@ -67,7 +67,7 @@ def test_a_file_lands_and_the_rest_waits(world: World) -> None:
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
     assert (read(world, "b.txt"), read(world, "c.txt"), read(world, "a.txt")) == (None, "c\n", texts())
     assert world.worktrees.folder_of("session_1").exists()
-    assert [landed.id for landed in world.changes.landed(str(world.root))] == [change.id]
+    assert [landed.id for landed in world.changes.undoable_landings(str(world.root))] == [change.id]
     assert git_state(world.root) == state
 
     complete = world.changes.land(change.id)
@@ -228,10 +228,10 @@ def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
     assert set(world.changes.written_by_us(place)) == {"a.txt", "c.txt"}
     world.changes.undo(change.id)
     assert set(world.changes.written_by_us(place)) == {"a.txt"}
-    assert [landed.id for landed in world.changes.landed(place)] == [change.id]
+    assert [landed.id for landed in world.changes.undoable_landings(place)] == [change.id]
     world.repository.write("a.txt", "mine\n")
     world.changes.land(change.id, [FilePart("c.txt")])
-    assert world.changes.landed(place) == []
+    assert world.changes.undoable_landings(place) == []
 
 
 def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: World) -> None:
@@ -245,7 +245,7 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
     world.step = save
     world.changes.land(change.id)
     assert world.changes.written_by_us(str(world.root))["a.txt"] != 1
-    assert world.changes.landed(str(world.root)) == []
+    assert world.changes.undoable_landings(str(world.root)) == []
 
 
 def test_the_undo_of_a_card_takes_back_every_part_or_none(world: World) -> None:

@@ -47,13 +47,6 @@ class Tool:
 TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])
 """The tools, with what they need of a home to run and to find what they installed, never settings with keys."""
 
-_PROGRAM_FOLDERS = ("bin", "sbin", "shims", "Scripts")
-_INSTALLATION_MARKS = (
-    "pyvenv.cfg", "conda-meta", "lib/node_modules", "include/node", "pkg/tool", "lib/rustlib", "lib/ruby",
-    "lib/jvm.cfg", "lib/modules", "lib/erlang",
-)  # fmt: skip
-_ENVIRONMENT_FOLDERS = (".venv", "venv", "env", ".env")
-
 
 def readable_places(confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
     """The existing places that commands may read but not write. `program` is run; `environment` is the engine's."""
@@ -69,7 +62,7 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
     if not relative and (executable := shutil.which(program, path=path)):
         paths += [Path(executable), *installations_of(Path(executable), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
-        for name in _ENVIRONMENT_FOLDERS:
+        for name in TABLES["environment_folders"]:
             if _is_accessible(place / name / "pyvenv.cfg"):
                 paths += [(place / name).resolve(), *_base_interpreters(place / name, user)]
     own_parents = {user, *user.parents}
@@ -159,12 +152,12 @@ def _installation_of(program: Path, user: Path) -> list[Path]:
     if not _SYSTEM_PLACES.isdisjoint((folder, *folder.parents)) or not _is_accessible(folder):
         return []
     prefix = folder.parent
-    if folder.name not in _PROGRAM_FOLDERS:
+    if folder.name not in TABLES["program_folders"]:
         return []
     shared = prefix in (user, user / ".local", Path("/"))
     if shared:
         return [folder]
-    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in _INSTALLATION_MARKS)
+    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in TABLES["installation_marks"])
     return [prefix] if marked or any(prefix.glob("lib/python3*")) else [folder]
 
 
@@ -221,16 +214,6 @@ def which(program: str, *, project: Path) -> str | None:
     return shutil.which(program, path=os.pathsep.join(path))
 
 
-CACHED_PACKAGES = {
-    "go": ("go-mod", "GOMODCACHE", "{}"),
-    "cargo": ("cargo-home", "CARGO_HOME", "{}"),
-    "maven": ("maven", "MAVEN_OPTS", "-Dmaven.repo.local={}"),
-    "gradle": ("gradle", "GRADLE_USER_HOME", "{}"),
-    "dotnet": ("nuget", "NUGET_PACKAGES", "{}"),
-}
-"""Tools that keep packages outside of the project: the folder among the caches, once an installation made it, and the
-variable that names it to the tool."""
-
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
 
 
@@ -276,42 +259,22 @@ def session_environment(
         and not _CREDENTIALS_IN_URL.search(value)
     }
     variables = _use_project_environment(variables, confinement)
-    caches = confinement.caches
-    temporary = sandbox.temporary_folder(confinement)
-    return variables | {
-        SESSION_MARK: session_id,
-        "HOME": str(confinement.home),
-        "TMPDIR": temporary,
-        "TMP": temporary,
-        "TEMP": temporary,
-        "TERM": "dumb",
-        "NO_COLOR": "1",
-        "PAGER": "cat",
-        "GIT_PAGER": "cat",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "XDG_CACHE_HOME": str(caches),
-        "MYPY_CACHE_DIR": str(caches / "mypy"),
-        "RUFF_CACHE_DIR": str(caches / "ruff"),
-        "GOCACHE": str(caches / "go-build"),
-        "npm_config_cache": str(caches / "npm"),
-        "npm_config_update_notifier": "false",
-        "COVERAGE_FILE": str(confinement.files / "coverage"),
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(caches / "hypothesis"),
-        # A Java machine takes the operator's home from the system's list of users.
-        "GRADLE_USER_HOME": str(confinement.home / ".gradle"),
-        **_package_variables(confinement),
+    places = {
+        "caches": confinement.caches,
+        "files": confinement.files,
+        "home": confinement.home,
+        "temporary": sandbox.temporary_folder(confinement),
     }
+    fixed = {name: template.format(**places) for name, template in TABLES["environment"].items()}
+    return variables | fixed | {SESSION_MARK: session_id} | _package_variables(confinement)
 
 
 def _package_variables(confinement: Confinement) -> dict[str, str]:
     """Variables that lead tools to the packages that an installation put among the caches or into `vendor`."""
     variables = {
-        variable: form.format(confinement.caches / folder)
-        for folder, variable, form in CACHED_PACKAGES.values()
-        if (confinement.caches / folder).is_dir()
+        row["variable"]: row["value"].format(confinement.caches / row["folder"])
+        for row in TABLES["cached_packages"].values()
+        if (confinement.caches / row["folder"]).is_dir()
     }
     for place in (confinement.folder, confinement.tree or confinement.folder):
         if "BUNDLE_PATH" not in variables and (place / "vendor" / "bundle" / "ruby").is_dir():

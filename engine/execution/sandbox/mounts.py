@@ -228,8 +228,8 @@ def written_files(confinement: Confinement) -> Iterator[str]:
     for folder, _, names in os.walk(upper):
         for name in names:
             path = Path(folder, name)
-            gone = stat.S_ISCHR(path.lstat().st_mode)
-            yield f"{path.relative_to(upper)}{' (removed)' if gone else ''}"
+            is_removed = stat.S_ISCHR(path.lstat().st_mode)
+            yield f"{path.relative_to(upper)}{' (removed)' if is_removed else ''}"
 
 
 # Caches of a workspace that outlive a session, and who may see them

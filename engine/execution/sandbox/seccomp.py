@@ -98,21 +98,21 @@ class _Program:
         """Load the 32 bits at `offset` of the call, for the tests that follow."""
         self.code.append((_BPF_LD_W_ABS, 0, 0, offset))
 
-    def answer(self, answer: int) -> None:
-        self.code.append((_BPF_RET, 0, 0, answer))
+    def return_action(self, action: int) -> None:
+        self.code.append((_BPF_RET, 0, 0, action))
 
-    def answer_when(self, test: int, value: int, answer: int) -> None:
-        """`answer` when the loaded word passes `test` with `value`."""
+    def return_when(self, test: int, value: int, action: int) -> None:
+        """`action` when the loaded word passes `test` with `value`."""
         self.code.append((test, 0, 1, value))
-        self.answer(answer)
+        self.return_action(action)
 
-    def answer_unless(self, value: int, answer: int) -> None:
-        """`answer` when the loaded word is not `value`."""
+    def return_unless(self, value: int, action: int) -> None:
+        """`action` when the loaded word is not `value`."""
         self.code.append((_BPF_JEQ, 1, 0, value))
-        self.answer(answer)
+        self.return_action(action)
 
     def add_block(self, call: int, body: _Program) -> None:
-        """`body` for this call alone; it ends with an answer."""
+        """`body` for this call alone; it ends by returning an action."""
         self.code.append((_BPF_JEQ, 0, len(body.code), call))
         self.code += body.code
 
@@ -140,16 +140,16 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
     refused, absent = _SECCOMP_RET_ERRNO | errno.EPERM, _SECCOMP_RET_ERRNO | errno.ENOSYS
     program = _Program()
     program.load_word(_OFFSET_OF_ARCHITECTURE)
-    program.answer_unless(architecture.audit, absent)  # the 32-bit table has other numbers
+    program.return_unless(architecture.audit, absent)  # the 32-bit table has other numbers
     program.load_word(_OFFSET_OF_NUMBER)
-    program.answer_when(_BPF_JGE, _X32_SYSCALL_BIT, absent)
-    answers = {"refused": refused, "absent": absent}
+    program.return_when(_BPF_JGE, _X32_SYSCALL_BIT, absent)
+    actions = {"refused": refused, "absent": absent}
     if without_namespaces is not None:
-        answers |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
-    for table, answer in answers.items():
+        actions |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
+    for table, action in actions.items():
         for numbers in _TABLES[table].values():
             if (number := numbers[architecture.column]) >= 0:
-                program.answer_when(_BPF_JEQ, number, answer)
+                program.return_when(_BPF_JEQ, number, action)
     if without_namespaces is not None:
         _add_passed_on_calls(program, passed_on_calls(machine, without_namespaces))
     for call in (architecture.clone, architecture.unshare):
@@ -171,7 +171,7 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
             architecture.socket, _socket_program((_AF_INET, _AF_INET6) if without_namespaces.network else ())
         )
         program.add_block(architecture.socketpair, _socketpair_program())
-    program.answer(_SECCOMP_RET_ALLOW)
+    program.return_action(_SECCOMP_RET_ALLOW)
     return program.as_bytes()
 
 
@@ -192,18 +192,18 @@ def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
                 call, _argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
             )
         else:
-            program.answer_when(_BPF_JEQ, call, _SECCOMP_RET_USER_NOTIF)
+            program.return_when(_BPF_JEQ, call, _SECCOMP_RET_USER_NOTIF)
 
 
 def _argument_program(
-    index: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _SECCOMP_RET_ALLOW
+    index: int, test: int, values: Iterable[int], action: int, *, otherwise: int = _SECCOMP_RET_ALLOW
 ) -> _Program:
-    """`answer` when the lower half of argument `index` passes the test with one of the values."""
+    """`action` when the lower half of argument `index` passes the test with one of the values."""
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
     for value in values:
-        body.answer_when(test, value, answer)
-    body.answer(otherwise)
+        body.return_when(test, value, action)
+    body.return_action(otherwise)
     return body
 
 
@@ -211,16 +211,16 @@ def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
     """No new file that runs as its owner; and no truncation of a file that is only read, unless `truncation`."""
     mode = _Program()
     mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index + 8)
-    mode.answer_when(_BPF_JSET, _S_ISUID, refused)
+    mode.return_when(_BPF_JSET, _S_ISUID, refused)
     mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
     body.code.append((_BPF_JSET, 0, len(mode.code), _O_CREAT | _O_TMPFILE))
     body.code += mode.code
     if not truncation:
-        body.answer_when(_BPF_JSET, _O_WRONLY | _O_RDWR, _SECCOMP_RET_ALLOW)
-        body.answer_when(_BPF_JSET, _O_TRUNC, refused)
-    body.answer(_SECCOMP_RET_ALLOW)
+        body.return_when(_BPF_JSET, _O_WRONLY | _O_RDWR, _SECCOMP_RET_ALLOW)
+        body.return_when(_BPF_JSET, _O_TRUNC, refused)
+    body.return_action(_SECCOMP_RET_ALLOW)
     return body
 
 
@@ -229,8 +229,8 @@ def _socketpair_program() -> _Program:
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS + 8)
     body.code.append((_BPF_AND, 0, 0, _SOCK_TYPE_MASK))
-    body.answer_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
-    body.answer(_SECCOMP_RET_ALLOW)
+    body.return_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
+    body.return_action(_SECCOMP_RET_ALLOW)
     return body
 
 
@@ -238,13 +238,13 @@ def _socket_program(allowed: Iterable[int]) -> _Program:
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS)
     for family in allowed:
-        body.answer_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
-    body.answer_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
+        body.return_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
+    body.return_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
     body.load_word(_OFFSET_OF_ARGUMENTS + 16)
-    body.answer_unless(
+    body.return_unless(
         0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT
     )  # of netlink only routes: what lists the interfaces
-    body.answer(_SECCOMP_RET_ALLOW)
+    body.return_action(_SECCOMP_RET_ALLOW)
     return body
 
 

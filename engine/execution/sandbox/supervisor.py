@@ -82,15 +82,15 @@ _machine = os.uname().machine
 
 
 class Arguments:
-    """The words of the command line: `NAME=VALUE` or `NAME=VALUE:VALUE`, some of them again and again, "--", and the
-    command."""
+    """The arguments of the command line: `NAME=VALUE` or `NAME=VALUE:VALUE`, some of them again and again, "--", and
+    the command."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        end = words.index("--")
-        self.argv = list(words[end + 1 :])
+    def __init__(self, arguments: Sequence[str]) -> None:
+        end = arguments.index("--")
+        self.argv = list(arguments[end + 1 :])
         values: dict[str, list[str]] = {}
-        for word in words[:end]:
-            name, _, value = word.partition("=")
+        for argument in arguments[:end]:
+            name, _, value = argument.partition("=")
             values.setdefault(name, []).append(value)
 
         def pairs(name: str) -> list[tuple[int, str]]:

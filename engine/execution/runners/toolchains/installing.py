@@ -22,7 +22,7 @@ from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, J
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
-from engine.execution.sandbox.host_paths import CACHED_PACKAGES
+from engine.execution.sandbox.host_paths import TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
 from engine.model import sanitise
@@ -157,7 +157,8 @@ def _make_installation(
 
 
 def _cache_folder(packages: PackageSetup) -> str:
-    return CACHED_PACKAGES[packages.manager][0] if packages.manager in CACHED_PACKAGES else ""
+    cached: dict[str, str] = TABLES["cached_packages"].get(packages.manager, {})
+    return cached.get("folder", "")
 
 
 def find_lock_updates(
