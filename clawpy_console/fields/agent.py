@@ -5,7 +5,7 @@ Each function takes the document that a verb prints as JSON: `agents`, `guidance
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -82,7 +82,7 @@ def _channel_text(channel: Document) -> str:
     return ", ".join(parts)
 
 
-def problem_fields(messages: list[str]) -> Iterator[Field]:
+def problem_fields(messages: Sequence[str]) -> Iterator[Field]:
     """The problems of the organisation, or that there are none."""
     if not messages:
         yield Field("", "✓ No problems.", "grey")

@@ -6,12 +6,12 @@ A folder that cannot be read is shown as broken, with the reason. Folders are cr
 
 from __future__ import annotations
 
-import builtins
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -50,8 +50,8 @@ from engine.model import AgentView, Doing, Refusal, microusd, sanitise
 from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database
 
-BIRTH = ".clawpy-tmp-"
-"""Folders with this prefix are being made; one that a crash left is swept at the next start."""
+UNFINISHED = ".clawpy-tmp-"
+"""Prefix of folders that are being made; one that a crash left is deleted at the next start."""
 
 Activity = Callable[[], Mapping[str, Doing]]
 """The current and past work of agents, by agent id."""
@@ -90,31 +90,31 @@ class Agents:
     def ensure_organisation(self) -> bool:
         """Create the first organisation when there is no agents folder yet; True when it was created."""
         if self._folder.exists():
-            for leftover in self._folder.glob(f"{BIRTH}*"):
+            for leftover in self._folder.glob(f"{UNFINISHED}*"):
                 shutil.rmtree(leftover)
             return False
-        unborn = self._folder.with_name(f"{BIRTH}agents")
+        unfinished = self._folder.with_name(f"{UNFINISHED}agents")
         with writing(self._folder):
-            shutil.rmtree(unborn, ignore_errors=True)
-            unborn.mkdir(mode=0o700, parents=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(mode=0o700, parents=True)
             for role in first_organisation():
-                create_folder(unborn / role.id, role)
-            unborn.rename(self._folder)
+                create_folder(unfinished / role.id, role)
+            unfinished.rename(self._folder)
             sync_folder(self._folder.parent)
         return True
 
-    def list(self) -> list[AgentView]:
+    def list(self) -> Sequence[AgentView]:
         """Every agent, leaders before those who report to them, then by id; broken ones last."""
         members = self._members()
         reports_to = _reports_to(members)
         views = self._views(members.values())
         tiers = {view.id: view.tier for view in views}
 
-        def rank(view: AgentView) -> tuple[bool, tuple[tuple[int, str], ...]]:
-            above = (*reversed(walk_chain(view.id, reports_to).leaders), view.id)
-            return bool(view.broken), tuple((tiers[agent], agent) for agent in above)
+        def place(view: AgentView) -> tuple[bool, Sequence[tuple[int, str]]]:
+            chain = (*reversed(walk_chain(view.id, reports_to).leaders), view.id)
+            return bool(view.broken), [(tiers[agent], agent) for agent in chain]
 
-        return sorted(views, key=rank)
+        return sorted(views, key=place)
 
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
@@ -127,30 +127,30 @@ class Agents:
         """
         self._member(agent_id)
         if under is not None:
-            self._check_move(agent_id, under)
-        config = self.config.current
-        members: dict[str, Member] = {}
+            self._sound(agent_id)
+            self._check_leader(agent_id, under)
+        config, find = self.config.current, cache(self._find)
 
         def leader_of(agent: str) -> str | None:
-            member = self._find(agent)
-            if member is None:
-                return None
-            members[agent] = member
-            return under if under and agent == agent_id else None if member.broken else member.comms.reports_to
+            if under is not None and agent == agent_id:
+                return under
+            member = find(agent)
+            return None if member is None or member.broken else member.comms.reports_to
 
-        def standing(agent: str) -> AgentTier:
-            tier, rule = _tier(members[agent], config)
-            return AgentTier(agent, tier, rule, sanitise(members[agent].comms.domain))
+        def tier_of(agent: str) -> AgentTier:
+            member = find(agent)
+            assert member is not None, "it is in the chain"
+            return AgentTier(agent, *_tier(member, config), sanitise(member.comms.domain))
 
         chain = climb_chain(agent_id, leader_of, depth=config.depth)
-        return Lineage(standing(agent_id), tuple(map(standing, chain.leaders)), chain)
+        return Lineage(tier_of(agent_id), tuple(map(tier_of, chain.leaders)), chain)
 
     def soul_file(self, agent_id: str) -> Path:
         """Where the agent's `soul.md` is. Raises `Refusal` `unknown_agent`."""
         self._member(agent_id)
         return self._folder / agent_id / "soul.md"
 
-    def ids(self) -> builtins.list[str]:
+    def ids(self) -> Sequence[str]:
         """Every agent whose folder is sound, by name."""
         return [member.id for member in self._members().values() if not member.broken]
 
@@ -205,10 +205,9 @@ class Agents:
             return ("reports_to",), refusal.message
         return None
 
-    def heartbeats(self) -> tuple[builtins.list[HeartbeatFile], builtins.list[str]]:
+    def heartbeats(self) -> tuple[Sequence[HeartbeatFile], Sequence[str]]:
         """Every agent's `heartbeat.md` (SPEC 4.1), and in words what could not be read."""
-        files: builtins.list[HeartbeatFile] = []
-        faults: builtins.list[str] = []
+        files, faults = [], []
         try:
             members = self._members()
         except Refusal as refusal:  # nobody's page can be read; cards come from everything else
@@ -225,7 +224,7 @@ class Agents:
                 faults.append(sanitise(f"{member.id}: heartbeat.md cannot be read: {error}"))
         return files, faults
 
-    def problems(self) -> builtins.list[str]:
+    def problems(self) -> Sequence[str]:
         """The problems of the organisation, in words: broken folders, channels nobody serves, loose chains."""
         members = self._members()
         problems = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
@@ -254,11 +253,11 @@ class Agents:
             self._check_leader(agent_id, reports_to)
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
             role = Role(agent_id, name, reports_to, archetype, sanitise(domain), "", ())
-            unborn = self._folder / f"{BIRTH}{agent_id}"
+            unfinished = self._folder / f"{UNFINISHED}{agent_id}"
             with writing(self._folder):
-                shutil.rmtree(unborn, ignore_errors=True)
-                create_folder(unborn, role)
-                unborn.rename(self._folder / agent_id)
+                shutil.rmtree(unfinished, ignore_errors=True)
+                create_folder(unfinished, role)
+                unfinished.rename(self._folder / agent_id)
                 sync_folder(self._folder)
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
         return self.get(agent_id)
@@ -266,7 +265,8 @@ class Agents:
     def move(self, agent_id: str, reports_to: str) -> AgentView:
         """Put an agent under another leader. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
         with self._lock:
-            member = self._check_move(agent_id, reports_to)
+            member = self._sound(agent_id)
+            self._check_leader(agent_id, reports_to)
             before = member.comms.reports_to
             changed = member.comms.model_dump(exclude_unset=True) | {"reports_to": reports_to}
             with writing(self._folder / agent_id):
@@ -296,7 +296,7 @@ class Agents:
                 f"{agent_id} serves {', '.join(serves)}",
                 f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
             )
-        reports = sorted(m.id for m in self._members().values() if not m.broken and m.comms.reports_to == agent_id)
+        reports = sorted(agent for agent, leader in _reports_to(self._members()).items() if leader == agent_id)
         if reports:
             raise Refusal(
                 "has_reports",
@@ -304,7 +304,7 @@ class Agents:
                 f"move them first: clawpy agents move {reports[0]} --to OTHER",
             )
 
-    def retired(self) -> builtins.list[AgentView]:
+    def retired(self) -> Sequence[AgentView]:
         """Agents that were retired, by the name under which `restore` brings each back."""
         views = self._views(replace(member, id=name) for name, member in retired_members(self._folder))
         return [replace(view, state="retired", channels=()) for view in views]
@@ -323,11 +323,6 @@ class Agents:
     def _record(self, event: Event) -> None:
         if self._database is not None:
             self._database.write(lambda tx: tx.record(event))
-
-    def _check_move(self, agent_id: str, reports_to: str) -> Member:
-        member = self._sound(agent_id)
-        self._check_leader(agent_id, reports_to)
-        return member
 
     def _check_leader(self, agent_id: str, reports_to: str) -> None:
         """Raise what keeps an agent from reporting to another. `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
@@ -381,12 +376,12 @@ class Agents:
     def _channels(self, agent_id: str) -> tuple[str, ...]:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
-    def _views(self, members: Iterable[Member]) -> builtins.list[AgentView]:
+    def _views(self, members: Iterable[Member]) -> Sequence[AgentView]:
         config, doing = self.config.current, self._activity() if self._activity else {}
         views = []
         for member in members:
             tier, rule = _tier(member, config)
-            does = doing.get(member.id, Doing())
+            work = doing.get(member.id, Doing())
             view = AgentView(
                 id=sanitise(member.id),
                 title=sanitise(member.comms.title),
@@ -395,13 +390,13 @@ class Agents:
                 tier_rule=rule,
                 domain=sanitise(member.comms.domain),
                 channels=self._channels(member.id),
-                state="broken" if member.broken else does.state,
-                tokens=does.tokens,
+                state="broken" if member.broken else work.state,
+                tokens=work.tokens,
                 broken=member.broken,
                 archetype=sanitise(member.tools.archetype),
-                sessions=does.sessions,
-                used=does.used,
-                spent=does.spent,
+                sessions=work.sessions,
+                used=work.used,
+                spent=work.spent,
             )
             views.append(view)
         return views

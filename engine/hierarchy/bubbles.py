@@ -67,9 +67,9 @@ def similarity(text: str, other: str) -> float:
 def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:
     """The most similar pattern, None if none is similar enough."""
     lesson = lesson_id(text)
-    scored = ((1.0 if one.key == lesson else similarity(text, one.text), one.key, one) for one in patterns)
-    score, _, best = max(scored, key=lambda item: item[:2], default=(0.0, "", None))
-    return best if score >= MIN_SIMILARITY else None
+    scores = {pattern.key: 1.0 if pattern.key == lesson else similarity(text, pattern.text) for pattern in patterns}
+    best = max(patterns, key=lambda pattern: (scores[pattern.key], pattern.key), default=None)
+    return best if best is not None and scores[best.key] >= MIN_SIMILARITY else None
 
 
 def is_relevant(category: str, domain: str) -> tuple[bool, str]:
@@ -78,11 +78,11 @@ def is_relevant(category: str, domain: str) -> tuple[bool, str]:
     if leader_domain in GENERIC_DOMAINS:
         return True, f"{leader_domain} accepts everything"
     words, domain_words = set(_WORD.findall(category.lower())), set(_WORD.findall(leader_domain))
+    shared = sorted(words & domain_words)
     if not words:
         return False, "it has no category, so only generic leaders receive it"
     if not domain_words:
         return True, "the leader has no domain"
-    shared = sorted(words & domain_words)
     return bool(shared), f"shares {', '.join(shared)}" if shared else f"{category!r} shares no word with {domain!r}"
 
 
@@ -99,25 +99,26 @@ def ask_gates(
     its direct leader's; `missing` says why it has no direct leader, if it has none."""
 
     def answers() -> Iterator[tuple[bool, str]]:
-        bubbling = config.enable_upward_bubbling
-        yield bubbling, "sending up is on" if bubbling else "enable_upward_bubbling is off"
+        """Of each gate in turn: whether the learning passes, and why."""
+        is_enabled = config.enable_upward_bubbling
+        yield is_enabled, "sending up is on" if is_enabled else "enable_upward_bubbling is off"
         minima = config.bubble_min_confidence, config.bubble_min_importance
         for score, minimum in zip((learning.confidence, learning.importance), minima, strict=True):
             yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
-        works = not is_leader(tier)
-        yield works, f"tier {tier} {'is' if works else 'leads and is not'} a worker"
+        is_worker = not is_leader(tier)
+        yield is_worker, f"tier {tier} {'is' if is_worker else 'leads and is not'} a worker"
         if leader is None:
             yield False, missing
             return
-        synced = is_leader(leader.tier)
-        yield synced, f"{leader.id}, tier {leader.tier}, {'is' if synced else 'is not'} synced"
+        is_synced = is_leader(leader.tier)
+        yield is_synced, f"{leader.id}, tier {leader.tier}, {'is' if is_synced else 'is not'} synced"
         yield is_relevant(learning.category, profile.domain or leader.domain)
-        known = find_pattern(learning.text, profile.patterns)
-        yield known is None, f"{leader.id} already has it as {known.key}" if known else f"new to {leader.id}"
+        pattern = find_pattern(learning.text, profile.patterns)
+        yield pattern is None, f"{leader.id} already has it as {pattern.key}" if pattern else f"new to {leader.id}"
 
     results: list[GateResult] = []
-    for (passed, reason), name in zip(answers(), GATES, strict=False):
-        results.append(GateResult(len(results) + 1, name, passed, reason))
+    for number, (passed, reason) in enumerate(answers(), 1):
+        results.append(GateResult(number, GATES[number - 1], passed, reason))
         if not passed:
             break
     return tuple(results)
@@ -200,7 +201,7 @@ class Bubbles:
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
         lineage = self._agents.lineage(learning.agent)
 
-        def work(tx: Transaction) -> Bubble:
+        def judge(tx: Transaction) -> Bubble:
             row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
             if row is None:
                 row = BubbleRow(id=self._randomness.new_id("bub"), learning_id=learning.id, at=tx.now)
@@ -211,13 +212,13 @@ class Bubbles:
             self._judge(tx, row, learning, lineage)
             return row.bubble
 
-        return self._database.write(work)
+        return self._database.write(judge)
 
     def approve(self, bubble_id: str) -> Bubble:
         """Approve a quote (SPEC 6.8), so that the next flush takes it. Raises `Refusal`: `unknown_bubble`,
         `not_waiting`."""
 
-        def work(tx: Transaction) -> Bubble:
+        def store_approval(tx: Transaction) -> Bubble:
             row = tx.session.get(BubbleRow, bubble_id)
             if row is None:
                 raise Refusal("unknown_bubble", f"there is no bubble {sanitise(bubble_id)[:60]}", "clawpy bubbles list")
@@ -228,12 +229,12 @@ class Bubbles:
             tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
             return row.bubble
 
-        return self._database.write(work)
+        return self._database.write(store_approval)
 
     def drop(self, lesson: str) -> None:
         """Refuse the queued findings with a lesson that was retracted."""
 
-        def work(tx: Transaction) -> None:
+        def refuse(tx: Transaction) -> None:
             for row in tx.session.exec(_QUEUED).all():
                 if lesson_id(row.text) == lesson:
                     gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
@@ -241,7 +242,7 @@ class Bubbles:
                     tx.session.add(row)
                     _record_refused(tx, row)
 
-        self._database.write(work)
+        self._database.write(refuse)
 
     def list(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
         """The findings, newest first; of one state, or sent or received by one agent, if given."""
@@ -314,10 +315,10 @@ class Bubbles:
                 self._judge(tx, row, row.bubble.learning, lineage)
         tx.session.flush()
         queued = tx.session.exec(_QUEUED).all()
-        most = self._agents.config.current.bubble_max_per_cycle
+        max_per_leader = self._agents.config.current.bubble_max_per_cycle
         flushed: dict[str, tuple[str, ...]] = {}
         for leader in dict.fromkeys(row.leader for row in queued):
-            rows = [row for row in queued if row.leader == leader and row.bubble.may_guide][:most]
+            rows = [row for row in queued if row.leader == leader and row.bubble.may_guide][:max_per_leader]
             if not rows or self._obstacle(leader):
                 continue
             for row in rows:
@@ -381,16 +382,13 @@ class Bubbles:
     def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
         """Add a finding to the pattern with the same text, else make a new pattern."""
         source = PatternSource(row.learning_id, row.agent, row.session)
-        existing = find_pattern(row.text, self._profiles.load_in(tx, row.leader).patterns)
-        key, text, trust, is_approved = lesson_id(row.text), row.text, row.trust, row.approved_at is not None
-        known: tuple[PatternSource, ...] = ()
-        if existing is not None:
-            key, text, trust, known = existing.key, existing.text, existing.trust, existing.sources
-            is_approved = trust is Trust.QUOTED
-        if source not in known:
-            body = {"text": text, TRUST: trust, APPROVED: is_approved}
-            self._profiles.write(tx, row.leader, "patterns", key, body, (*known, source))
-        row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, key, tx.now
+        pattern = find_pattern(row.text, self._profiles.load_in(tx, row.leader).patterns)
+        is_approved = row.approved_at is not None if pattern is None else pattern.trust is Trust.QUOTED
+        pattern = pattern or Pattern(lesson_id(row.text), row.text, trust=row.trust)
+        if source not in pattern.sources:
+            body = {"text": pattern.text, TRUST: pattern.trust, APPROVED: is_approved}
+            self._profiles.write(tx, row.leader, "patterns", pattern.key, body, (*pattern.sources, source))
+        row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
         tx.session.add(row)
 
 

@@ -109,9 +109,9 @@ def compose(
         tokens = _tokens(lines, count)
         if tokens <= budget:
             return lines, [_finished(part, count) for part in parts], tokens
-        place = max(place for place, part in enumerate(parts) if part.kept)
-        *kept, dropped = parts[place].kept
-        parts[place] = replace(parts[place], kept=tuple(kept), cut=(dropped, *parts[place].cut))
+        farthest = max(place for place, part in enumerate(parts) if part.kept)
+        *kept, dropped = parts[farthest].kept
+        parts[farthest] = replace(parts[farthest], kept=tuple(kept), cut=(dropped, *parts[farthest].cut))
 
 
 def read_items(profile: LeaderProfile, hop: int = 0, count: Count = len) -> list[GuidanceItem]:
@@ -150,7 +150,7 @@ def _fit(part: GuidanceHop, items: Sequence[GuidanceItem], count: Count, said_be
         if item.lesson in said_before:
             continue
         cost = item.tokens
-        if item.section not in {other.section for other in kept}:
+        if all(item.section != kept_item.section for kept_item in kept):
             cost += count(f"<{item.section}>") + count(f"</{item.section}>")
         has_room = tokens + cost <= part.share
         (kept if has_room else cut).append(item)
@@ -245,7 +245,7 @@ class Cascade:
         previews = []
         for agent_id in self._agents.ids():
             lineage = self._agents.lineage(agent_id)
-            if leader in (above.id for above in lineage.leaders):
+            if leader in lineage.chain.leaders:
                 before, after = self._make(lineage), self._make(lineage, instead=profile)
                 if before.block != after.block:
                     previews.append(MovePreview(agent_id, before, after))
@@ -297,11 +297,12 @@ class Cascade:
         profiles = self._profiles.load(emitting)
         if instead is not None and instead.leader in profiles:
             profiles[instead.leader] = instead
-        above = [
-            GuidanceHop(one.id, one.tier, hop, why="" if one.id in profiles else f"tier {one.tier} gives no guidance")
-            for hop, one in enumerate(lineage.leaders)
+        silent = "tier {} gives no guidance".format
+        leaders = [
+            GuidanceHop(leader.id, leader.tier, hop, why="" if leader.id in profiles else silent(leader.tier))
+            for hop, leader in enumerate(lineage.leaders)
         ]
-        lines, hops, tokens = compose(above, profiles, guidance.budget, tokenizer.count, excluded_lessons)
+        lines, hops, tokens = compose(leaders, profiles, guidance.budget, tokenizer.count, excluded_lessons)
         is_cut = any(hop.cut for hop in hops)
         reason = "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
         return replace(guidance, lines=tuple(lines), tokens=tokens, hops=tuple(hops), reason="" if lines else reason)

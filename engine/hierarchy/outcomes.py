@@ -245,12 +245,12 @@ class GuidedSessions(SessionFollower[GuidedSession]):
             recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
         stale = self._stale(recent, now)
 
-        def work(tx: Transaction) -> None:
+        def store_review(tx: Transaction) -> None:
             for key, event in stale:
                 _record_finding(tx, key, event)
             tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - MAX_DECISIONS))
 
-        self._database.write(work)
+        self._database.write(store_review)
 
     def add_row(self, tx: Transaction, fact: LedgerEntry) -> None:
         """Keep what a session was told."""
@@ -272,7 +272,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
     def _stale(
         self, sessions: Iterable[GuidedSession], now: datetime
     ) -> list[tuple[tuple[str, str, str, str], GuidanceFoundStale]]:
-        carried = Counter(each for row in sessions for each in row.items.items())
+        carried = Counter(item for row in sessions for item in row.items.items())
         stale = []
         for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
             past = _past(leader, profile, now)

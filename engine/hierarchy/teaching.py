@@ -25,7 +25,6 @@ from engine.hierarchy.profiles import Profiles
 from engine.model import (
     FlushReport,
     Guidance,
-    GuidanceItem,
     Refusal,
     TeachingOutcome,
     TeachingResult,
@@ -40,26 +39,22 @@ log = logging.getLogger(__name__)
 
 LAST_ROUND = "hierarchy.taught"
 MAX_SOUL_BYTES = 256 * 1024
-MAX_ATTEMPTS = 3
-"""So often a soul is read again when an editor wrote it in the moment between."""
 
 TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
 
 
 def inherited_section(guidance: Guidance) -> str:
     """The section's text for one agent, "" when its leaders say nothing. Pure."""
-    parts = [(hop, [item for item in hop.kept if item.section in TITLES]) for hop in guidance.hops]
-    lines = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
-    for hop, items in parts:
-        if items:
+    lines: list[str] = []
+    for hop in guidance.hops:
+        items = {title: [item for item in hop.kept if item.section == section] for section, title in TITLES.items()}
+        if any(items.values()):
             lines += ["", f"### From {hop.leader}"]
-            for section, title in TITLES.items():
-                lines += _listed(title, [item for item in items if item.section == section])
-    return "\n".join(lines) if any(items for _, items in parts) else ""
-
-
-def _listed(title: str, items: list[GuidanceItem]) -> list[str]:
-    return ["", f"{title}:", "", *(f"- {with_approval(item)}" for item in items)] if items else []
+        for title, of_section in items.items():
+            if of_section:
+                lines += ["", f"{title}:", "", *(f"- {with_approval(item)}" for item in of_section)]
+    head = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
+    return "\n".join(head + lines) if lines else ""
 
 
 class Teaching:
@@ -81,8 +76,7 @@ class Teaching:
         results = []
         for agent_id in self._agents.ids():
             try:
-                standing = self._agents.lineage(agent_id).agent
-                if not is_leader(standing.tier):
+                if not is_leader(self._agents.lineage(agent_id).agent.tier):
                     results.append(self._teach(agent_id))
             except (OSError, ValueError, Refusal) as error:
                 results.append(TeachingResult(agent_id, TeachingOutcome.SKIPPED, sanitise(str(error))))
@@ -90,13 +84,13 @@ class Teaching:
         now = self._clock.now().isoformat()
         outcomes = Counter(result.outcome for result in results)
 
-        def work(tx: Transaction) -> None:
+        def store_round(tx: Transaction) -> None:
             state.put(tx, LAST_ROUND, now)
             if outcomes and not outcomes[TeachingOutcome.SKIPPED]:
                 taught, unchanged = outcomes[TeachingOutcome.TAUGHT], outcomes[TeachingOutcome.UNCHANGED]
                 tx.record(TeachingRefreshed(taught=taught, unchanged=unchanged))
 
-        self._database.write(work)
+        self._database.write(store_round)
         return results
 
     def state(self, agent_id: str) -> TeachingState:
@@ -110,15 +104,11 @@ class Teaching:
         due = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
         teaching = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
         try:
-            old_lines, new_lines = (
-                sanitise(soul.decode(errors="replace")).splitlines()
-                for soul in self._change(self._agents.soul_file(agent_id), agent_id)
-            )
+            souls = self._change(self._agents.soul_file(agent_id), agent_id)
         except (OSError, ValueError) as error:
             return replace(teaching, reason=sanitise(str(error)))
-        return replace(
-            teaching, diff="\n".join(difflib.unified_diff(old_lines, new_lines, "soul.md", "soul.md", lineterm=""))
-        )
+        before, after = (sanitise(soul.decode(errors="replace")).splitlines() for soul in souls)
+        return replace(teaching, diff="\n".join(difflib.unified_diff(before, after, "soul.md", "soul.md", lineterm="")))
 
     def last(self) -> datetime | None:
         """When the last round was."""
@@ -128,20 +118,16 @@ class Teaching:
 
     def _teach(self, agent_id: str) -> TeachingResult:
         file = self._agents.soul_file(agent_id)
-        for _ in range(MAX_ATTEMPTS):
-            before, after = self._change(file, agent_id)
-            if after == before:
-                return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
-            if read_plain(file, MAX_SOUL_BYTES) != before:
-                continue
-            write_atomic(file, after)
-            leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
-            event = SoulRewritten(subject=agent_id, leaders=leaders)
-            self._database.write(lambda tx, event=event: tx.record(event))  # type: ignore[misc]
-            return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
-        return TeachingResult(
-            agent_id, TeachingOutcome.SKIPPED, "its soul.md is being edited; the next round tries again"
-        )
+        before, after = self._change(file, agent_id)
+        if after == before:
+            return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
+        if read_plain(file, MAX_SOUL_BYTES) != before:
+            reason = "its soul.md is being edited; the next round tries again"
+            return TeachingResult(agent_id, TeachingOutcome.SKIPPED, reason)
+        write_atomic(file, after)
+        leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
+        self._database.write(lambda tx: tx.record(SoulRewritten(subject=agent_id, leaders=leaders)))
+        return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
 
     def _guidance(self, agent_id: str) -> Guidance:
         return self._cascade.guidance(agent_id, in_prompts=False)

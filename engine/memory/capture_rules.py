@@ -131,12 +131,15 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
 
 _SUBJECT = r"(?:I|we|they|the (?:team|owner|operator|user|project)|you)"
 
-_LABELLED = {
-    CaptureKind.DECISION: _any_of(r"^(?:decision|decided|agreed)\s*[:—–]"),
-    CaptureKind.CORRECTION: _any_of(r"^(?:correction|erratum)\s*[:—–]"),
-    CaptureKind.FACT: _any_of(r"^(?:fact|note|remember|important|reminder|fyi|keep in mind)\s*[:—–]"),
+_LABELS = {
+    CaptureKind.DECISION: "decision|decided|agreed",
+    CaptureKind.CORRECTION: "correction|erratum",
+    CaptureKind.FACT: "fact|note|remember|important|reminder|fyi|keep in mind",
 }
-"""Sentences that say themselves what they are: taken from program output too."""
+"""The words before a colon with which a sentence says itself what it is. Then it is taken from program output, too."""
+
+_LABELLED = {kind: _any_of(rf"^(?:{words})\s*[:—–]") for kind, words in _LABELS.items()}
+_LABELLED_LINE = _any_of(rf"^\W*(?:{'|'.join(_LABELS.values())})\s*[:—–]")
 
 _CORRECTION = _any_of(
     r"^(?:no,\s+)?actually\b",
@@ -180,7 +183,7 @@ _UNCERTAIN = _any_of(
     r"\b(?:if|unless|whether|in case)\b",
     r"\b(?:not (?:yet )?(?:sure|certain|clear|decided)|un(?:sure|clear|decided|certain))\b",
     r"\b(?:haven['’]?t|hasn['’]?t|have not|has not|not yet) (?:been )?(?:decided|agreed|settled|chosen)\b",
-    r"\b(?:I think|I guess|I believe|I assume|I suspect|we could|for example|for example|e\.g\.|say,|let['’]?s say)",
+    r"\b(?:I think|I guess|I believe|I assume|I suspect|we could|for example|e\.g\.|say,|let['’]?s say)",
     r"\b(?:needs? to|ha(?:ve|s) to|yet to|once|when|before|after|until) (?:be |we |I )?(?:have |has )?decide[ds]?\b",
 )
 
@@ -209,7 +212,6 @@ _TOPICS = {
     "configuration": r"\b(?:config\w*|setting|environment|default\w*|port)\b",
     "api": r"\b(?:api|endpoint|route|http|json)\b",
 }
-_TOPIC = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.items()}
 _FILE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b")
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -232,9 +234,14 @@ def capture(
     for sentence in sentences(lines):
         kind = classify(sentence.text, operator=operator, output=output)
         if kind is not None and redact(sentence.text, secret_values) == sentence.text:
-            sentence_kept = _tagged(kind, sentence)
-            captured.setdefault(sentence_kept.digest, sentence_kept)
+            tagged = _tagged(kind, sentence)
+            captured.setdefault(tagged.digest, tagged)
     return list(captured.values())
+
+
+def has_label(line: str) -> bool:
+    """Whether a line says itself what it is (`Decision: …`)."""
+    return bool(_LABELLED_LINE.search(line))
 
 
 def classify(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
@@ -280,18 +287,17 @@ def corrected_by(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
     """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `MIN_OVERLAP` of the
     shorter one's words, and does not say the same. "" for none."""
     words, own_digest = content_words(sentence), digest(sentence)
-    best, corrected_id = 0.0, ""
+    shares = {"": 0.0}
     for id, text in candidates:
-        other = content_words(text)
-        shorter = min(len(words), len(other))
-        share = len(words & other) / shorter if shorter else 0.0
-        if share >= MIN_OVERLAP and share > best and digest(text) != own_digest:
-            best, corrected_id = share, id
-    return corrected_id
+        candidate_words = content_words(text)
+        if digest(text) != own_digest and (shorter := min(len(words), len(candidate_words))):
+            shares[id] = len(words & candidate_words) / shorter
+    best = max(shares, key=lambda id: shares[id])
+    return best if shares[best] >= MIN_OVERLAP else ""
 
 
 def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
-    topics = [name for name, pattern in _TOPIC.items() if pattern.search(sentence.text)]
+    topics = [name for name, pattern in _TOPICS.items() if re.search(pattern, sentence.text, re.IGNORECASE)]
     files = list(dict.fromkeys(_FILE.findall(sentence.text)))
     return CapturedSentence(kind, sentence.text, tuple((topics + files)[:MAX_TAGS]), sentence.line)
 

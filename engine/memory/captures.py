@@ -8,7 +8,6 @@ said it or it is a quote (SPEC 6.8).
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -18,9 +17,9 @@ from sqlmodel import Field, Session, col, desc, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.frozen import frozen
-from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest
+from engine.memory.capture_rules import CapturedSentence, CaptureKind, capture, corrected_by, digest, has_label
 from engine.model import Capture, ChangeSet, NewMemory, Refusal, SessionView, Task, TranscriptLine, Trust
-from engine.model import base as trusts
+from engine.model.base import trust_of_line
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
@@ -73,12 +72,6 @@ OPERATOR_LINE = "reply"
 OUTPUT_LINES = ("output", "note")
 READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
 """The kinds of lines of a transcript that are searched."""
-
-_LABEL = re.compile(
-    r"^\W*(?:decision|decided|agreed|correction|erratum|fact|note|remember|important|reminder|fyi|keep in mind)"
-    r"\s*[:—–]",
-    re.IGNORECASE,
-)
 
 
 class CaptureRow(Row, table=True):
@@ -175,7 +168,7 @@ class Captures:
                 previous = by_digest.get(sentence.digest)
                 if previous is None and len(by_digest) >= MAX_PER_SESSION and not is_operator:
                     continue
-                if previous is None or trusts.trust_of_line(previous[1].kind) is not Trust.OPERATOR:
+                if previous is None or trust_of_line(previous[1].kind) is not Trust.OPERATOR:
                     by_digest[sentence.digest] = (sentence, lines[-1])
         return list(by_digest.values())
 
@@ -235,7 +228,7 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
     block: list[TranscriptLine] = []
     for line in lines:
         if line.kind in OUTPUT_LINES:
-            if _LABEL.match(line.text):
+            if has_label(line.text):
                 yield line.kind, [line]
             continue
         if block and line.kind != block[-1].kind:
@@ -248,7 +241,7 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 
 
 def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
-    trust = trusts.trust_of_line(line.kind)
+    trust = trust_of_line(line.kind)
     spoken: dict[str, Any] = {
         "text": captured.text,
         "tags": [*captured.tags, view.outcome],

@@ -172,7 +172,7 @@ def last_heard(core: Services) -> datetime | None:
 def _heartbeat_pages(core: Services) -> tuple[list[HeartbeatPage], list[str]]:
     pages, unread = core.agents.heartbeats()
     about = next(iter(core.workspaces), "")
-    return [HeartbeatPage(page.agent, page.text, page.written, page.channel, about) for page in pages], unread
+    return [HeartbeatPage(page.agent, page.text, page.written, page.channel, about) for page in pages], [*unread]
 
 
 def _imports_transcripts(core: Services) -> bool:
