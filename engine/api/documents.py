@@ -1,27 +1,24 @@
-"""Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1), and the values that an id means.
+"""Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1).
 
 A field has its name in camelCase; `_RULES` has the exceptions of a class. Money is in dollars, instants are in ISO 8601
-and UTC. The id of a card, a session or a change set will do for any of them, and so will the beginning of one that
-nothing else begins with; the prefix before the underscore may be left out.
+and UTC.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from pydantic.alias_generators import to_camel
 
 from engine.activity import ActivitySince, BlockedWork, LearnedCounts
-from engine.frozen import frozen
 from engine.model import (
     MICRO,
-    UNDONE,
     AcceptedFinding,
     AgentView,
     Bubble,
@@ -49,8 +46,6 @@ from engine.model import (
     Mute,
     ParaFact,
     RecallMatch,
-    Refusal,
-    SessionState,
     SessionView,
     Shift,
     Signal,
@@ -58,14 +53,10 @@ from engine.model import (
     Task,
     TeachingState,
     Waiting,
-    sanitise,
 )
 from engine.model.adaptation import Candidate, LearningRecord, Lift, Overlay
 from engine.model.base import label
 from engine.prediction.kinds import kind_title
-
-if TYPE_CHECKING:
-    from engine.services import Services
 
 Document = dict[str, Any]
 
@@ -341,163 +332,3 @@ _RULES: Mapping[type, _FieldRules] = {
     Lift: _FieldRules("overlay_id"),
     Overlay: _FieldRules("candidate_id type agent_id run_kind workspace effect trust"),
 }
-
-
-# Status
-
-
-def trigger_figures(engine: Services) -> Document:
-    """Triggers, loops and costs against caps. `enabled` says what the settings and this run say."""
-    triggers, last_trigger = engine.safety.triggers()
-    return {
-        "enabled": all(not level.thrown for level in engine.safety.levels() if level.name in ("config", "api")),
-        "lastTriggerAt": instant(last_trigger),
-        "totalTriggers": triggers,
-        "loopDetectionCount": engine.safety.loop_detection_count(),
-        **document(engine.safety.costs.state()),
-    }
-
-
-def status(engine: Services) -> Document:
-    """The figures with the state, the holds, and the number of pending cards."""
-    state = engine.autonomy.state()
-    return trigger_figures(engine) | {
-        "state": str(state.state),
-        "cause": state.cause,
-        "holds": document(engine.safety.holds()),
-        "pending": len(engine.cards.pending()),
-    }
-
-
-# Ids
-
-
-T = TypeVar("T")
-
-SHOWN_TRANSCRIPT_LINES = 40
-"""Lines of a transcript that are shown by default."""
-
-
-@frozen
-class Target:
-    """A card, its session and its change set, as far as they exist."""
-
-    card: Card | None
-    session: SessionView | None
-    change_set: ChangeSet | None
-
-    @property
-    def card_id(self) -> str:
-        """The id of the card. Raises `Refusal` `no_card`."""
-        if self.card is None:
-            raise Refusal("no_card", "that session belongs to no card", "see `clawpy cards --all`")
-        return self.card.id
-
-    @property
-    def change_set_id(self) -> str:
-        """The id of the change set. Raises `Refusal` `no_change_set`, which says why there is none."""
-        if self.change_set is not None:
-            return self.change_set.id
-        if self.session is None:
-            raise Refusal("no_change_set", "this card has not run yet", "approve it first: clawpy approve ID")
-        if not self.session.state.over:
-            raise Refusal(
-                "no_change_set", f"{self.session.id} is still running", "wait until it finishes: clawpy work ID"
-            )
-        message = "changed no files"
-        if self.session.error == UNDONE:
-            message = "left no changes: they were discarded when its card was undone"
-        elif self.session.state is not SessionState.SUCCEEDED:
-            message = f"is {self.session.state} and left no changes"
-        raise Refusal("no_change_set", f"{self.session.id} {message}", "there is nothing to land or discard")
-
-
-def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:
-    """The target of `prefix`; `see` is the verb that lists candidates, for the error. Raises `Refusal` `unknown_id`,
-    `ambiguous_id`."""
-    card = get_or_none(engine.cards.get, prefix, "unknown_card")
-    if card is not None:
-        return _of_card(engine, card)
-    session = get_or_none(engine.sessions.get, prefix, "unknown_session")
-    if session is not None:
-        return _of_session(engine, session)
-    cards, sessions, changes = (
-        service.ids_with_prefix(prefix) for service in (engine.cards, engine.sessions, engine.changes)
-    )
-    match_id = match_prefix(prefix, [*cards, *sessions, *changes], see=see)
-    if match_id in cards:
-        return _of_card(engine, engine.cards.get(match_id))
-    return _of_session(
-        engine, engine.sessions.get(engine.changes.get(match_id).session_id if match_id in changes else match_id)
-    )
-
-
-def check_channel(engine: Services, name: str | None) -> str | None:
-    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
-    if name:
-        engine.settings.current.channel(name)
-    return name or None
-
-
-def match_prefix(
-    prefix: str, ids: Iterable[str], *, what: str = "card, session or changes", see: str = "clawpy cards"
-) -> str:
-    """The only id that equals `prefix` or begins with it. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
-    ids = list(dict.fromkeys(ids))
-    if prefix in ids:
-        return prefix
-    matches = (
-        [
-            candidate
-            for candidate in ids
-            if candidate.startswith(prefix) or candidate.partition("_")[2].startswith(prefix)
-        ]
-        if prefix
-        else []
-    )
-    if len(matches) == 1:
-        return matches[0]
-    shown_prefix = sanitise(prefix)[:60]
-    if not matches:
-        if prefix.startswith("cand_"):
-            see = f"clawpy candidates show {shown_prefix}"
-        raise Refusal("unknown_id", f"there is no {what} with the id {shown_prefix}", f"see `{see}`")
-    examples = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
-    raise Refusal("ambiguous_id", f"{shown_prefix} begins {len(matches)} ids: {examples}", "give more of the id")
-
-
-def target_document(target: Target) -> Document:
-    """A card with its session and its change set."""
-    return {
-        "prediction": document(target.card),
-        "session": document(target.session),
-        "changeSet": document(target.change_set),
-    }
-
-
-def document_with_transcript(engine: Services, target: Target, lines: int) -> Document:
-    """The same, with the last `lines` of the transcript."""
-    reply = target_document(target)
-    if target.session is not None and lines:
-        after = max(0, target.session.lines - lines)
-        reply["transcript"] = document(engine.sessions.transcript(target.session.id, after=after, limit=lines))
-    return reply
-
-
-def get_or_none(get: Callable[[str], T], wanted_id: str, unknown_code: str) -> T | None:
-    try:
-        return get(wanted_id)
-    except Refusal as error:
-        if error.code != unknown_code:
-            raise
-        return None
-
-
-def _of_card(engine: Services, card: Card) -> Target:
-    session = get_or_none(engine.sessions.get, card.session_id, "unknown_session") if card.session_id else None
-    return Target(card, session, engine.changes.for_session(session.id) if session else None)
-
-
-def _of_session(engine: Services, session: SessionView) -> Target:
-    card = get_or_none(engine.cards.get, session.prediction_id, "unknown_card")
-    return Target(card, session, engine.changes.for_session(session.id))

@@ -295,7 +295,7 @@ NO_JSON, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS, INTERNAL, REFUSED = -32700
 METHODS = {
     "pulse.crosspoll.trigger": "trigger",
     "pulse.predictions.latest": "latest",
-    "pulse.crosspoll.status": "crosspoll",
+    "pulse.crosspoll.status": "cross_poll_status",
 }
 """The operation of each method of JSON-RPC."""
 

@@ -23,11 +23,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
-from engine.api.documents import status as status_document
 from engine.api.gateway.access import Access, ClientCounts, Limits
 from engine.api.gateway.calls import INVALID_REQUEST, Calls, RpcCall, fault
 from engine.api.gateway.server import TokenBucket
 from engine.api.operations.operation import describe_fault
+from engine.api.operations.system import cross_poll_status
 from engine.events import Event
 from engine.model import Refusal
 from engine.storage.ledger import LedgerEntry
@@ -306,7 +306,7 @@ class _Client:
 def status_message(engine: Services, event_id: int) -> Document:
     """The message with the present status."""
     now = instant(engine.clock.now())
-    return {"type": "crosspoll.status", "id": event_id, "at": now, "status": status_document(engine)}
+    return {"type": "crosspoll.status", "id": event_id, "at": now, "status": cross_poll_status(engine)}
 
 
 def serialise(message: Document) -> str:

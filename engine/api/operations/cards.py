@@ -1,5 +1,5 @@
 """Operations on cards and tasks: predict, cards, propose, approve, dismiss, muted, snooze, undo, tasks (SPEC 2, 9.8);
-for phones, scripts and agents: latest, health, crosspoll, trigger, configure, twin (SPEC 10.1).
+for phones, scripts and agents: latest, trigger, twin (SPEC 10.1).
 
 A trigger without a card's id comes from a program, so it passes every rail like work that runs by itself (SPEC 3.1).
 """
@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from engine.api.documents import (
-    SHOWN_TRANSCRIPT_LINES,
-    Document,
-    check_channel,
-    document,
-    document_with_transcript,
-    find_target,
-    instant,
-    match_prefix,
-    status,
-    target_document,
-)
+from engine.api.documents import Document, document
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Seconds, Text, operation, require
+from engine.api.operations.system import cross_poll_status, timestamp_and_status
+from engine.api.targets import SHOWN_TRANSCRIPT_LINES, document_with_transcript, find_target, match_prefix
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
 from engine.prediction.predictors import UnusableReply
 
@@ -33,6 +24,14 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 Reason = Annotated[DismissReason, Field(strict=False)]
+
+
+def check_channel(engine: Services, name: str | None) -> str | None:
+    """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
+    known = engine.settings.current.channels
+    if name and name not in known:
+        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(known)}")
+    return name or None
 
 
 @operation(marks_presence=True)
@@ -184,7 +183,7 @@ def undo(engine: Services, id: NonEmptyText) -> Document:
 
 def _decision_document(engine: Services, card: Card) -> Document:
     """A card that was decided, with the note of the decision."""
-    reply = target_document(find_target(engine, card.id))
+    reply = find_target(engine, card.id).document()
     return reply | {"prediction": reply["prediction"] | {"note": card.note}} if card.note else reply
 
 
@@ -221,8 +220,6 @@ TRIGGER_SOURCE = "gateway"
 
 CARD_REASONING = "requested over the gateway"
 
-Hour = Annotated[int, Field(ge=0, le=23), ACCEPT_WHOLE_FLOAT]
-
 
 class ChatMessage(BaseModel, extra="forbid", strict=True):
     """One message of a chat."""
@@ -242,23 +239,7 @@ def latest(
     pending = engine.cards.pending(channel=channel)[:count]
     if shown:
         engine.cards.mark_shown([card.id for card in pending])
-    return {"predictions": document(pending), "count": len(pending), **_timestamp_and_status(engine)}
-
-
-@operation()
-def health(engine: Services) -> Document:
-    """That the engine answers, and how it stands."""
-    return {"status": "ok", "version": engine.version, **_timestamp_and_status(engine)}
-
-
-@operation()
-def crosspoll(engine: Services) -> Document:
-    """The state, costs and triggers."""
-    return status(engine)
-
-
-def _timestamp_and_status(engine: Services) -> Document:
-    return {"timestamp": instant(engine.clock.now()), "crossPollStatus": status(engine)}
+    return {"predictions": document(pending), "count": len(pending), **timestamp_and_status(engine)}
 
 
 @operation()
@@ -326,7 +307,7 @@ def _card_of_hint(engine: Services, hint: str, channel: str | None, workspace: s
 def _trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:
     about: Document = {"prediction": None, "session": None}
     if card_id:
-        about = target_document(find_target(engine, card_id))
+        about = find_target(engine, card_id).document()
         channel = about["prediction"]["targetChannel"]
     return {
         "triggered": not obstacle,
@@ -334,44 +315,7 @@ def _trigger_document(engine: Services, card_id: str | None, channel: str | None
         "targetChannel": channel,
         "message": obstacle or f"Cross-pollination prompt started on #{channel}",
         "session": about["session"],
-        "status": status(engine),
-    }
-
-
-@operation(marks_presence=True)
-def configure(
-    engine: Services,
-    enabled: bool | None = None,
-    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), ACCEPT_WHOLE_FLOAT] | None = None,
-    cost_cap_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None = None,
-    auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] | None = None,
-    quiet_hours_start: Hour | None = None,
-    quiet_hours_end: Hour | None = None,
-) -> Document:
-    """Change settings for this run only, all or none; a restart brings the file's back. Dollars, milliseconds, hours of
-    the local day. Holds stay until they are resumed."""
-    values = {
-        "cross_poll_interval_ms": interval_ms,
-        "cross_poll_cost_cap_per_hour": cost_cap_per_hour,
-        "cross_poll_auto_execute_threshold": auto_execute_threshold,
-        "quiet_hours_start": quiet_hours_start,
-        "quiet_hours_end": quiet_hours_end,
-    }
-    if changed := {name: value for name, value in values.items() if value is not None}:
-        engine.settings.set_for_this_run(changed)
-    if enabled is not None:  # last, for it cannot fail
-        engine.safety.kill_switch.set_enabled(enabled)
-    now, settings = status(engine), engine.settings.current
-    return {
-        "config": {
-            "enabled": now["enabled"],
-            "intervalMs": settings.cross_poll_interval_ms,
-            "costCapPerHour": settings.cross_poll_cost_cap_per_hour,
-            "autoExecuteThreshold": settings.cross_poll_auto_execute_threshold,
-            "quietHoursStart": settings.quiet_hours_start,
-            "quietHoursEnd": settings.quiet_hours_end,
-        },
-        "crossPollStatus": now,
+        "status": cross_poll_status(engine),
     }
 
 

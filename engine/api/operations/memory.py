@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from engine.api.documents import Document, document, match_prefix
+from engine.api.documents import Document, document
 from engine.api.operations.operation import (
     ACCEPT_WHOLE_FLOAT,
     NonEmptyText,
@@ -25,6 +25,7 @@ from engine.api.operations.operation import (
     operation,
     require,
 )
+from engine.api.targets import match_prefix
 from engine.frozen import frozen
 from engine.memory.store import check_memory
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, Retention, sanitise

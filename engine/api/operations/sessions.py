@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from engine.api.documents import (
-    SHOWN_TRANSCRIPT_LINES,
-    Document,
-    Target,
-    document,
-    document_with_transcript,
-    find_target,
-    match_prefix,
-    target_document,
-)
+from engine.api.documents import Document, document
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
+from engine.api.targets import SHOWN_TRANSCRIPT_LINES, Target, document_with_transcript, find_target, match_prefix
 from engine.model import (
     ChangeState,
     FilePart,
@@ -78,7 +70,7 @@ def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Docume
     target = _find_target_of_work(engine, id)
     engine.changes.land(target.change_set_id, [_parse_file_part(part) for part in only])
     engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
-    return target_document(find_target(engine, target.change_set_id))
+    return find_target(engine, target.change_set_id).document()
 
 
 @operation(marks_presence=True)
@@ -87,7 +79,7 @@ def branch(engine: Services, id: NonEmptyText) -> Document:
     target = _find_target_of_work(engine, id)
     engine.changes.branch(target.change_set_id)
     engine.cards.follow_landings()
-    return target_document(find_target(engine, target.change_set_id))
+    return find_target(engine, target.change_set_id).document()
 
 
 @operation(marks_presence=True)
@@ -97,10 +89,10 @@ def discard(engine: Services, id: NonEmptyText) -> Document:
     if target.session is not None and target.session.state is SessionState.INTERRUPTED:
         engine.acknowledge(target.session.id)
         if target.change_set is None:
-            return target_document(target)
+            return target.document()
     engine.changes.discard(target.change_set_id)
     engine.cards.follow_landings()
-    return target_document(find_target(engine, target.change_set_id))
+    return find_target(engine, target.change_set_id).document()
 
 
 @operation(marks_presence=True)
@@ -122,7 +114,7 @@ def comment(
         comments.add(change_id, file, line, text, old=old)
     if remove:
         comments.remove(change_id, remove)
-    reply = target_document(find_target(engine, change_id))
+    reply = find_target(engine, change_id).document()
     if send:
         session = target.session
         assert session is not None  # it has a change set

@@ -1,16 +1,18 @@
-"""Operations on the engine as a whole: check, status, stop, resume, dnd, config, notify, doctor, key (SPEC 3.5, 3.7,
-7.3, 7.6, 9.8, 10.2, 11.1)."""
+"""Operations on the engine as a whole: check, status, stop, resume, dnd, config, notify, doctor, key; for programs:
+health, cross_poll_status, configure (SPEC 3.5, 3.7, 7.3, 7.6, 9.8, 10, 11.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from engine.api import model_checks
 from engine.api.doctor import examine
-from engine.api.documents import Document, document, instant, trigger_figures
-from engine.api.operations.operation import Seconds, Text, operation, require
+from engine.api.documents import Document, document, instant
+from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
 from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal
@@ -18,6 +20,7 @@ from engine.safety.content import check_command, check_prompt
 
 if TYPE_CHECKING:
     from engine.api.operations.operation import ApiServices, OfflineServices
+    from engine.services import Services
 
 
 # The content filter
@@ -33,6 +36,30 @@ def check(engine: OfflineServices, command: Text = "", prompt: Text | None = Non
 
 
 # Status
+
+
+def trigger_figures(engine: Services) -> Document:
+    """Triggers, loops and costs against caps. `enabled` says what the settings and this run say."""
+    triggers, last_trigger = engine.safety.triggers()
+    return {
+        "enabled": all(not level.thrown for level in engine.safety.levels() if level.name in ("config", "api")),
+        "lastTriggerAt": instant(last_trigger),
+        "totalTriggers": triggers,
+        "loopDetectionCount": engine.safety.loop_detection_count(),
+        **document(engine.safety.costs.state()),
+    }
+
+
+@operation()
+def cross_poll_status(engine: Services) -> Document:
+    """State, holds, costs and triggers, and the number of pending cards."""
+    state = engine.autonomy.state()
+    return trigger_figures(engine) | {
+        "state": str(state.state),
+        "cause": state.cause,
+        "holds": document(engine.safety.holds()),
+        "pending": len(engine.cards.pending()),
+    }
 
 
 @operation()
@@ -87,6 +114,17 @@ def status(engine: ApiServices) -> Document:
     }
 
 
+def timestamp_and_status(engine: Services) -> Document:
+    """The time, and the state, costs and triggers, as replies to programs have them."""
+    return {"timestamp": instant(engine.clock.now()), "crossPollStatus": cross_poll_status(engine)}
+
+
+@operation()
+def health(engine: Services) -> Document:
+    """That the engine answers, and how it stands."""
+    return {"status": "ok", "version": engine.version, **timestamp_and_status(engine)}
+
+
 # Holds
 
 
@@ -102,7 +140,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
         fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
         raise Refusal(error.code, message, fix) from error
     holds = document(engine.safety.holds())
-    # `killed` and `left` are for `calling.stop`, which ends processes that this engine does not.
+    # `killed` and `left` are for `control.stop`, which ends processes that this engine does not.
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
 
@@ -152,6 +190,46 @@ def config(
         "value": current_value,
         "origin": settings.origin(key),
         "accepted": describe_accepted(parse_key(key)),
+    }
+
+
+Hour = Annotated[int, Field(ge=0, le=23), ACCEPT_WHOLE_FLOAT]
+
+
+@operation(marks_presence=True)
+def configure(
+    engine: Services,
+    enabled: bool | None = None,
+    interval_ms: Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000), ACCEPT_WHOLE_FLOAT] | None = None,
+    cost_cap_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] | None = None,
+    auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] | None = None,
+    quiet_hours_start: Hour | None = None,
+    quiet_hours_end: Hour | None = None,
+) -> Document:
+    """Change settings for this run only, all or none; a restart brings the file's back. Dollars, milliseconds, hours of
+    the local day. Holds stay until they are resumed."""
+    values = {
+        "cross_poll_interval_ms": interval_ms,
+        "cross_poll_cost_cap_per_hour": cost_cap_per_hour,
+        "cross_poll_auto_execute_threshold": auto_execute_threshold,
+        "quiet_hours_start": quiet_hours_start,
+        "quiet_hours_end": quiet_hours_end,
+    }
+    if changed := {name: value for name, value in values.items() if value is not None}:
+        engine.settings.set_for_this_run(changed)
+    if enabled is not None:  # last, for it cannot fail
+        engine.safety.kill_switch.set_enabled(enabled)
+    now, settings = cross_poll_status(engine), engine.settings.current
+    return {
+        "config": {
+            "enabled": now["enabled"],
+            "intervalMs": settings.cross_poll_interval_ms,
+            "costCapPerHour": settings.cross_poll_cost_cap_per_hour,
+            "autoExecuteThreshold": settings.cross_poll_auto_execute_threshold,
+            "quietHoursStart": settings.quiet_hours_start,
+            "quietHoursEnd": settings.quiet_hours_end,
+        },
+        "crossPollStatus": now,
     }
 
 
