@@ -88,22 +88,12 @@ class Contexts(Protocol):
     """Reads workspaces. The real one is `engine.prediction.context_reader.ContextReader`."""
 
     def read_all(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+        self, workspaces: Sequence[str], *, last_input: datetime | None, ours: Mapping[str, Sequence[OurWrite]]
     ) -> list[WorkspaceContext]:
         """The context of each workspace, in their order."""
 
-    def last_activity(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
-    ) -> datetime | None:
-        """When anyone but us last did anything there; None if nothing is known of it."""
+    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+        """When anyone but us last wrote there; None if nothing is known of it."""
 
 
 @frozen

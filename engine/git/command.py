@@ -46,10 +46,6 @@ _OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
 """Options of all these commands: no program, and no look into a repository below the folder."""
 
 
-def _check_nothing() -> None:
-    """No session, nothing to check."""
-
-
 class RunOptions(TypedDict, total=False):
     """The options of `Git.run`, for the methods that call it."""
 
@@ -72,7 +68,7 @@ class Git:
     timeout: float = 60.0
     environment: Mapping[str, str] = field(default_factory=dict)
     pinned: Repository | None = None
-    check: Callable[[], None] = _check_nothing
+    check: Callable[[], object] = lambda: None
 
     @property
     def repository(self) -> Repository:

@@ -92,14 +92,6 @@ class PullRequest:
 
 
 @frozen
-class FailingCheck:
-    """A CI check that failed on a branch."""
-
-    branch: str
-    name: str
-
-
-@frozen
 class GitHubState:
     """The last answer of the server, or the reason for none."""
 
@@ -107,9 +99,9 @@ class GitHubState:
     error: str = ""
 
     @property
-    def failing(self) -> tuple[FailingCheck, ...]:
-        """Every failing check of every open pull request."""
-        return tuple(FailingCheck(request.branch, name) for request in self.pull_requests for name in request.failing)
+    def failing(self) -> tuple[tuple[str, str], ...]:
+        """Every failing check of every open pull request, as (branch, name)."""
+        return tuple((request.branch, name) for request in self.pull_requests for name in request.failing)
 
 
 class GitHub:

@@ -74,12 +74,12 @@ def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[C
     return commits
 
 
-def read_changes(git: Git, head: str = "HEAD", limit: int = MAX_CHANGES) -> tuple[Change, ...]:
-    """The newest `limit` commits of `head` with their files, oldest first. A renamed file is a deleted one and a new
-    one. Raises `GitError`, also where there is no commit yet."""
+def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
+    """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file is a deleted one and a
+    new one. Raises `GitError`, also where there is no commit yet."""
     tags = tags_by_commit(git)
     output = git.output(
-        "log", "-z", f"-n{limit}", "--no-renames", "--name-status", "--no-show-signature",
+        "log", "-z", f"-n{MAX_CHANGES}", "--no-renames", "--name-status", "--no-show-signature",
         f"--format={_COMMIT_MARK}%H%x00%ct%x00%P%x00%s", head, "--",
     )  # fmt: skip
     words = iter(output.decode(errors="surrogateescape").split("\0"))

@@ -35,8 +35,6 @@ _GENERATED_FILE = re.compile(
     re.I,
 )
 """Data and what programs write: nobody leaves debugging in it."""
-_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r",
-            b'"': b'"', b"\\": b"\\"}  # fmt: skip
 
 
 @frozen
@@ -178,10 +176,5 @@ def unquoted(name: str) -> str:
     """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
     if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
         return name
-
-    def plain(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
-
-    raw = name[1:-1].encode(errors="surrogateescape")
-    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")
+    raw = name[1:-1].encode(errors="surrogateescape").decode("unicode_escape").encode("latin-1")
+    return raw.decode(errors="surrogateescape")

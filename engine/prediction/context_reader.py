@@ -118,14 +118,10 @@ class ContextReader:
         self._calendars = CalendarReader()
 
     def read_all(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+        self, workspaces: Sequence[str], *, last_input: datetime | None, ours: Mapping[str, Sequence[OurWrite]]
     ) -> list[WorkspaceContext]:
-        """The contexts of all `workspaces`, in their order, read side by side."""
-        ours = ours or {}
+        """The contexts of all `workspaces`, in their order, read side by side. `ours`: by workspace, what our landings
+        wrote there."""
         with ThreadPoolExecutor(8, thread_name_prefix="context") as pool:
             return list(
                 pool.map(lambda path: self.read(path, last_input=last_input, ours=ours.get(path, ())), workspaces)
@@ -199,24 +195,18 @@ class ContextReader:
             fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
         )
 
-    def last_activity(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
-    ) -> datetime | None:
-        """When anyone but us last wrote in these workspaces, or the last input was (SPEC 2.2). Costs two git
+    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+        """When anyone but us last wrote in these workspaces (SPEC 2.2); `ours` as in `read_all`. Costs two git
         processes a workspace; one that cannot be read tells nothing here, the next cycle names its error."""
         now = self._clock.now()
-        signs = [last_activity(now, last_input, ())]
+        signs = []
         for workspace in workspaces:
             try:
                 touches: Sequence[Touch] = self._git.read(Path(workspace)).touches
             except Refusal:
                 continue
             sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
-            writes = [*(ours or {}).get(workspace, ()), *writes_of_sessions(sessions, workspace, now)]
+            writes = [*ours.get(workspace, ()), *writes_of_sessions(sessions, workspace, now)]
             signs.append(last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 

@@ -131,7 +131,7 @@ def describe_switch_off(mute: Mute) -> str:
 
 
 class MuteIndex:
-    """Answers for many cards whether they are muted."""
+    """Says of many cards whether they are muted."""
 
     def __init__(self, muted: Iterable[Mute]) -> None:
         self._tiers = {(mute.workspace, mute.kind, mute.subject): mute.tier for mute in muted}

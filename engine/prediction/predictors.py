@@ -112,21 +112,10 @@ Ask = Callable[[str, Question], Answer]
 """Asks a model by its id; raises `NoAnswer`."""
 
 
-@frozen
-class TwinModelId:
-    """A model and its provider; `twinModelId` without the name of a known provider before it is one of Together's."""
-
-    provider: str
-    model: str
-
-    @classmethod
-    def read(cls, text: str, providers: Collection[str]) -> TwinModelId:
-        """`PROVIDER:MODEL` or `MODEL`."""
-        provider, _, model = text.partition(":")
-        return cls(provider, model) if model and provider in providers else cls("together", text)
-
-    def __str__(self) -> str:
-        return f"{self.provider}:{self.model}"
+def full_model_id(text: str, providers: Collection[str]) -> str:
+    """`twinModelId` as PROVIDER:MODEL; without the name of a known provider it is one of Together's."""
+    provider, _, model = text.partition(":")
+    return text if model and provider in providers else f"together:{text}"
 
 
 def read_reply(text: str, channels: Collection[str]) -> PredictedWork:
@@ -162,16 +151,16 @@ class ModelTwin:
         self._last: dict[str, tuple[tuple[str, str], list[Proposal]]] = {}
 
     @property
-    def named(self) -> TwinModelId | None:
-        """The model that the settings name, None when they name none."""
+    def named(self) -> str:
+        """The model that the settings name, as PROVIDER:MODEL; "" when they name none."""
         settings = self._settings.current
-        return TwinModelId.read(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else None
+        return full_model_id(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else ""
 
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
         """The model's proposals for this situation; none if it is off, failed, or gave no usable answer."""
-        if self.named is None or not self._settings.current.twin_model_enabled or self._phase() == 0:
+        model = self.named
+        if not model or not self._settings.current.twin_model_enabled or self._phase() == 0:
             return []
-        model = str(self.named)
         situation = (model, _situation(context))
         last = self._last.get(context.workspace)
         if last is None or last[0] != situation:
@@ -247,7 +236,7 @@ class TwinAccess:
     def _own(self, provider: str) -> bool:
         """Whether it is the provider of the model that the settings name; Together while they name none."""
         settings = self.settings.current
-        return provider == TwinModelId.read(settings.twin_model_id, settings.provider_names()).provider
+        return full_model_id(settings.twin_model_id, settings.provider_names()).startswith(f"{provider}:")
 
 
 class HookLine(PredictedWork):

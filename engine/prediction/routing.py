@@ -277,11 +277,6 @@ CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
 """Mornings plan, afternoons work, evenings write up (SPEC 2.1); a channel that is not named here weighs 1."""
 
 
-def place_nowhere(prompt: str, channel: str = "") -> Route:
-    """Place no prompt: for an engine without an embedder."""
-    return Route(channel)
-
-
 class Router:
     """Routes by the channels of the settings. `place(prompt, channel)`: see `PromptPlacer.place`."""
 
@@ -290,7 +285,7 @@ class Router:
         settings: SettingsSource,
         clock: Clock,
         randomness: Randomness,
-        place: Callable[[str, str], Route] = place_nowhere,
+        place: Callable[[str, str], Route],
     ) -> None:
         self._settings = settings
         self._clock = clock

@@ -238,7 +238,7 @@ def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> 
         (0.5, files, count(files, "uncommitted file")),
         (0.3, state.ahead, count(state.ahead, "unpushed commit")),
         (0.3, state.behind_base, f"{count(state.behind_base, 'commit')} behind {plain(state.base, 30)}"),
-        (0.7, failing, f"CI fails: {plain(failing[0].name, 30)}" if failing else ""),
+        (0.7, failing, f"CI fails: {plain(failing[0][1], 30)}" if failing else ""),
         (0.2, requests, count(len(requests), "open pull request")),
         (0.4, tests_stale, ""),
         (0.1, state.open_branches, ""),

@@ -179,22 +179,12 @@ class SimulatedContexts:
         self._clock = clock
 
     def read_all(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+        self, workspaces: Sequence[str], *, last_input: datetime | None, ours: Mapping[str, Sequence[OurWrite]]
     ) -> list[WorkspaceContext]:
         return [self._read(self._projects[workspace], last_input) for workspace in workspaces]
 
-    def last_activity(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
-    ) -> datetime | None:
-        return self._sign([self._projects[workspace] for workspace in workspaces], last_input)
+    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+        return self._sign([self._projects[workspace] for workspace in workspaces], None)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: it is now one of the recent conversations."""

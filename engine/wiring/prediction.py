@@ -117,13 +117,13 @@ class _TwinTraining:
     def plan(self) -> TrainingPlan:
         """The plan, from the present settings."""
         settings = self.settings.current
-        training, current = settings.training, self.twin.named
+        training = settings.training
         provider_settings = settings.provider(training.provider)
         return TrainingPlan(
             training.provider,
             training.base_model,
             microusd(training.cost_cap),
-            "" if current is None else str(current),
+            self.twin.named,
             automatic=training.automatic,
             enabled=settings.twin_model_enabled,
             base_url="" if provider_settings is None else provider_settings.base_url,
@@ -256,9 +256,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
 
 def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:
     """The time when anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
-    return core.contexts.last_activity(
-        workspaces, last_input=None, ours={path: _own_writes(core, path) for path in workspaces}
-    )
+    return core.contexts.last_activity(workspaces, {path: _own_writes(core, path) for path in workspaces})
 
 
 def _own_writes(core: Services, workspace: str) -> list[OurWrite]:

@@ -48,10 +48,7 @@ def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
     state = ask_github("github.com/shop/cart", answering(tmp_path))
     assert [request.number for request in state.pull_requests] == [7, 8]
     assert state.pull_requests[0].title == "Carts"
-    assert [(check.branch, check.name) for check in state.failing] == [
-        ("feature/x", "tests"),
-        ("feature/x", "old/status"),
-    ]
+    assert state.failing == (("feature/x", "tests"), ("feature/x", "old/status"))
 
 
 def waiting(**entry: object) -> str:

@@ -39,7 +39,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
-from engine.prediction.routing import Route, Router, place_nowhere
+from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -208,7 +208,7 @@ class World:
     state: GitState | None = field(default_factory=GitState)
     errors: tuple[str, ...] = ()
     calibrator: Calibrator | None = None
-    place: Callable[[str, str], Route] = place_nowhere
+    place: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()

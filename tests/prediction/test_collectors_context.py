@@ -62,7 +62,6 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_told(world: W
     world.threads = Talks(str(world.path), AFTER)
     context = world.sense(last_input=RUN)
     assert context.silence == timedelta(minutes=5)
-    assert world.reader().last_activity([], last_input=RUN) == RUN  # nothing was written anywhere
     signal = context.signal("conversations")
     assert signal.evidence == ("Claude Code asks “Shall I test it?”, 5 min ago",)
     assert signal.relevance > 0.99
@@ -76,13 +75,12 @@ def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:
     touch(edited, AFTER)
     paths = [str(world.path), str(tmp_path / "gone"), str(other.path)]
     reader = world.reader()
-    assert reader.last_activity(paths, last_input=None) == AFTER
-    assert reader.last_activity(paths, last_input=NOW - timedelta(minutes=1)) == NOW - timedelta(minutes=1)
-    assert reader.last_activity(paths[:1], last_input=None) == BEFORE
-    assert reader.last_activity([], last_input=None) is None
+    assert reader.last_activity(paths, {}) == AFTER
+    assert reader.last_activity(paths[:1], {}) == BEFORE
+    assert reader.last_activity([], {}) is None
     ran_there = dataclasses.replace(session(ended_at=None), cwd=str(other.path))
     world.sessions = [ran_there]
-    assert world.reader().last_activity(paths, last_input=None) == BEFORE
+    assert world.reader().last_activity(paths, {}) == BEFORE
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from engine.prediction.predictors import (
     TEMPERATURE,
     ModelTwin,
     PredictorHook,
-    TwinModelId,
     UnusableReply,
+    full_model_id,
     read_line,
     read_reply,
 )
@@ -159,7 +159,7 @@ def test_off_it_is_not_asked(context: WorkspaceContext, settings: dict[str, obje
      ("me/twin", "together:me/twin"), ("openai:ft:gpt:me", "openai:ft:gpt:me")],
 )  # fmt: skip
 def test_together_is_the_default_provider(text: str, is_: str) -> None:
-    assert str(TwinModelId.read(text, ("openai", "ollama", "together"))) == is_
+    assert full_model_id(text, ("openai", "ollama", "together")) == is_
 
 
 LINE = {"prediction": "Run the tests", "confidence": 0.72, "channel": "koji-core", "reasoning": "red",

@@ -362,9 +362,8 @@ def train(
             training.restore_former()
         case _:
             training.step()
-    model = engine.model_twin.named
     return reply | {
-        "twinModel": None if model is None else str(model),
+        "twinModel": engine.model_twin.named or None,
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
         "runs": [_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],

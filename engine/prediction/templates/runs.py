@@ -141,7 +141,7 @@ def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
     part = next((part for part in context.parts if part.tool), None)
     if part is None or context.github is None:
         return
-    checks = [check.name for check in context.github.failing if check.branch == git.branch]
+    checks = [name for branch, name in context.github.failing if branch == git.branch]
     if not checks or any(run.head == git.head and run.full for run in part.runs):
         return
     yield Offer(
