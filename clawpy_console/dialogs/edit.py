@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static, TextArea
@@ -38,6 +38,8 @@ class EditDialog(Dialog[bool]):
 
     _confirming_close = False
 
+    _editor = getters.query_one("#text", TextArea)
+
     def editor(self, *, line_numbers: bool = False) -> TextArea:
         """The widget of the text."""
         return TextArea(self.original, id="text", soft_wrap=True, show_line_numbers=line_numbers, tab_behavior="focus")
@@ -45,7 +47,7 @@ class EditDialog(Dialog[bool]):
     @property
     def text(self) -> str:
         """The text in the editor."""
-        return self.query_one("#text", TextArea).text
+        return self._editor.text
 
     @on(TextArea.Changed, "#text")
     def _edited(self) -> None:
@@ -133,7 +135,7 @@ class EditFile(EditDialog):
     def action_theirs(self) -> None:
         """Go on with the other program's text; ours can be taken back with the editor's own undo."""
         if self._theirs is not None:
-            area = self.query_one("#text", TextArea)
+            area = self._editor
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
 
 

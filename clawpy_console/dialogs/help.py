@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.cells import cell_len
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -31,6 +31,9 @@ class Help(Dialog[None]):
     Help Filter { margin: 0; }
     """
 
+    _filter = getters.query_one(Filter)
+    _pane = getters.query_one("#all", VerticalScroll)
+
     def __init__(self, here: Iterable[str]) -> None:
         """`here`: ids of the actions that work in the focused pane."""
         super().__init__()
@@ -43,14 +46,14 @@ class Help(Dialog[None]):
                 yield ReflowingText(id="keys")
 
     def on_mount(self) -> None:
-        self.query_one(Filter).open()
+        self._filter.open()
         self._draw()
 
     def _subtitle(self, escape_hint: str) -> str:
         return f"esc {escape_hint} · change a key: clawpy config set 'keys.\"ID\"' KEY"
 
     def _draw(self) -> None:
-        terms = self.query_one(Filter).words
+        terms = self._filter.words
         self.query_one("#keys", ReflowingText).show(lambda width: list(self._lines(width, terms)))
 
     def _lines(self, width: int, terms: list[str]) -> Iterable[Content]:
@@ -89,10 +92,10 @@ class Help(Dialog[None]):
             return
         self._draw()
         self.query_one(".dialog").border_subtitle = Content(self._subtitle("clear" if event.value else "close"))
-        self.query_one("#all").scroll_home(animate=False)
+        self._pane.scroll_home(animate=False)
 
     def on_key(self, event: events.Key) -> None:
-        pane, line = self.query_one("#all", VerticalScroll), self.query_one(Filter)
+        pane, line = self._pane, self._filter
         match event.key:
             case "escape" if line.value:
                 line.value = ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
@@ -106,6 +106,8 @@ class OwnPrompt(Dialog[Card | None]):
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
+    _area = getters.query_one("#text", PromptArea)
+
     def __init__(self, workspaces: Sequence[str], workspace: str, text: str) -> None:
         super().__init__()
         self._workspaces = list(workspaces) or [""]
@@ -149,10 +151,6 @@ class OwnPrompt(Dialog[Card | None]):
     def _workspace(self) -> str:
         """The workspace that the prompt is for."""
         return self._workspaces[self._workspace_index]
-
-    @property
-    def _area(self) -> PromptArea:
-        return self.query_one("#text", PromptArea)
 
     def _show_flows(self, forms: list[FlowForm]) -> None:
         self._flows = sorted(forms, key=lambda form: sum(required for _, _, required in form.parameters))

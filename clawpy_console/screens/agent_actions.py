@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -70,10 +70,12 @@ class AgentActions(ConsoleScreen):
     _last_change: tuple[str, Callable[[Engine], object]] | None = None
     """The message of the last change, and the call that undoes it."""
 
+    _tree = getters.query_one("#tree", Tree)
+
     @property
     def node(self) -> Node | None:
         """The node under the cursor."""
-        return self.query_one("#tree", Tree).node
+        return self._tree.node
 
     @property
     def agent(self) -> AgentView | None:
@@ -302,6 +304,8 @@ class MoveAgent(PreviewDialog[str | None]):
     MoveAgent #leader-filter { height: 3; }
     """
 
+    _rows = getters.query_one("#leaders", Rows)
+
     def __init__(self, agent: AgentView, leaders: Sequence[AgentView]) -> None:
         """`leaders`: the agents that it may be moved under, besides the owner."""
         super().__init__()
@@ -327,17 +331,13 @@ class MoveAgent(PreviewDialog[str | None]):
         self._show_leaders("")
         self._rows.select(self._agent.reports_to)
 
-    @property
-    def _rows(self) -> Rows:
-        return self.query_one("#leaders", Rows)
-
-    def _show_leaders(self, needle: str) -> None:
-        """List the leaders that have all words of `needle`."""
-        candidates = [(OWNER, OWNER, "")]
+    def _show_leaders(self, text: str) -> None:
+        """List the leaders that have all words of `text`."""
+        words, candidates = text.lower().split(), [(OWNER, OWNER, "")]
         candidates += [(leader.id, search_text(leader), f"{leader.tier}") for leader in self._leaders]
         rows = []
-        for id, text, tier in candidates:
-            if has_words(text, needle.lower().split()):
+        for id, searched, tier in candidates:
+            if has_words(searched, words):
                 is_present = id == self._agent.reports_to
                 rows.append(Row(id, id, "●" if is_present else " ", tier, "grey" if is_present else "ink", "grey"))
         self._rows.show(rows)

@@ -81,19 +81,19 @@ class Folds:
 
 
 def tree_nodes(
-    agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, needle: Sequence[str] = ()
+    agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, words: Sequence[str] = ()
 ) -> list[Node]:
-    """The rows of the tree. With `needle`, words in lower case, only the agents that match them, and their leaders."""
+    """The rows of the tree. With `words`, in lower case, only the agents that match them, and their leaders."""
     below, reasons = _place_agents(agents, retired)
-    matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), needle)}
-    visible = matching if needle else {agent.id for agent in agents if is_busy(agent)}
+    matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), words)}
+    visible = matching if words else {agent.id for agent in agents if is_busy(agent)}
     visible = visible.union(leaders(agents, visible))
-    fold_unused = not needle and not folds.show_all and len(agents) > FOLD_ABOVE
+    fold_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
 
     def children(node: Node) -> list[Node]:
         if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
             return []
-        members = [agent for agent in below.get(node.id, ()) if not needle or agent.id in visible]
+        members = [agent for agent in below.get(node.id, ()) if not words or agent.id in visible]
         rows = [
             Node(member.id, node.depth + 1, member, None, reasons.get(member.id, ""), member.id in matching, node.id)
             for member in members
@@ -114,7 +114,7 @@ def tree_nodes(
         node = todo.pop()
         members = children(node)
         if members or node.id == OWNER:
-            node = replace(node, open=bool(needle) or folds.is_open(node.id))
+            node = replace(node, open=bool(words) or folds.is_open(node.id))
         elif node.id.startswith(GROUP):
             continue
         rows.append(node)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
@@ -57,6 +57,8 @@ class ConsoleScreen(BaseScreen[None]):
     """True once everything that was composed is mounted."""
 
     _key_line: KeyLine
+
+    filter = getters.query_one(Filter)
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,11 +224,7 @@ class ConsoleScreen(BaseScreen[None]):
         """Show the rows that match the words of the filter, which changed."""
 
     @property
-    def filter(self) -> Filter:
-        return self.query_one(Filter)
-
-    @property
-    def needle(self) -> list[str]:
+    def filter_words(self) -> list[str]:
         """The words of the filter, in lower case; none before the filter is mounted."""
         return next((line.words for line in self.query(Filter)), [])
 
@@ -240,7 +238,7 @@ class ConsoleScreen(BaseScreen[None]):
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
-        self.filter.set_class(bool(self.needle), "-shown")
+        self.filter.set_class(bool(self.filter_words), "-shown")
         self.go_to(self.FILTER_PANE)
 
     def on_key(self, event: events.Key) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -174,6 +175,9 @@ class Details(Dialog[None]):
 
     app: CardConsole
 
+    _pane = getters.query_one("#details", VerticalScroll)
+    _editor = getters.query_one("#editor", TextArea)
+
     def __init__(self, card: Card) -> None:
         super().__init__()
         self._card = card
@@ -199,12 +203,12 @@ class Details(Dialog[None]):
     def on_mount(self) -> None:
         flow = self._card.assignment.flow
         self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT")
-        editor = self.query_one("#editor", TextArea)
+        editor = self._editor
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
         editor.load_text(self._editable_text)
         self._draw()
         self._read_again()
-        pane = self.query_one("#details")
+        pane = self._pane
         for changed in ("virtual_size", "scroll_y"):
             self.watch(pane, changed, self._scrolled)
 
@@ -213,7 +217,7 @@ class Details(Dialog[None]):
 
     def _show_whether_more(self) -> None:
         """Say in the frame whether there is more below, beside the id of the card."""
-        pane = self.query_one("#details")
+        pane = self._pane
         more = "▼ more below: PgDn  " if pane.scroll_y < pane.max_scroll_y else ""
         self.query_one(".dialog").border_subtitle = Content.assemble((more, "$wants"), self._card.id)
 
@@ -242,15 +246,15 @@ class Details(Dialog[None]):
         line = self.query_one("#refusal", Static)
         line.display = True
         line.update(Content(f"✗ {reason}"))
-        self.query_one("#details").scroll_home(animate=False)
+        self._pane.scroll_home(animate=False)
 
     def action_edit(self) -> None:
-        self.query_one("#editor").focus()
+        self._editor.focus()
 
     def action_close(self) -> None:
-        editor = self.query_one("#editor")
+        editor = self._editor
         if editor.has_focus:
-            self.query_one("#details").focus()
+            self._pane.focus()
         else:
             self.dismiss()
 
@@ -269,14 +273,14 @@ class Details(Dialog[None]):
         elif not self._armed:
             self._armed = True
             self._show_refusal(f"risky: {risk}; A approves it anyway")
-            self.query_one("#details").focus()
+            self._pane.focus()
 
     def action_insist(self) -> None:
         if self._armed:
             self._approve()
 
     def _approve(self) -> None:
-        card, text = self._card, self.query_one("#editor", TextArea).text.strip()
+        card, text = self._card, self._editor.text.strip()
         is_edited = text != self._editable_text.strip()
         parameters = parse_parameters(text) if is_edited and card.assignment.flow else None
         edit = text if is_edited and parameters is None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -53,6 +53,9 @@ class Changes(Vertical):
 
     app: Console
 
+    _files = getters.query_one(Files)
+    view = getters.query_one(DiffView)
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._change: ChangeSet | None = None
@@ -74,11 +77,6 @@ class Changes(Vertical):
         yield Static(id="verdict", markup=False)
         yield Files(id="files", classes="-fit")
         yield DiffView(id="diff")
-
-    @property
-    def view(self) -> DiffView:
-        """The diff."""
-        return self.query_one(DiffView)
 
     @property
     def parts(self) -> list[FilePart]:
@@ -113,7 +111,7 @@ class Changes(Vertical):
         """Show the change set of `session`. False when there is nothing to show, not even a test result."""
         self._session, self._change = session, change
         files = change.files if change else ()
-        self.query_one(Files).display = self.view.display = bool(files)
+        self._files.display = self.view.display = bool(files)
         diff_key = (change.id, change.state, change.landed, files) if change else ()
         if diff_key != self._diff_key:
             if self.view.files:
@@ -201,7 +199,7 @@ class Changes(Vertical):
             self._head = head
             self.query_one("#verdict", Static).update(head)
         shown = self.view.files or [diff.DiffFile(file, [], [], True) for file in files]
-        self.query_one(Files).show(diff.tree_rows(shown, self.view.marked))
+        self._files.show(diff.tree_rows(shown, self.view.marked))
 
     def _preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
         """The effect of landing, as lines with their style."""
@@ -237,7 +235,7 @@ class Changes(Vertical):
 
     @on(DiffView.Moved, "#diff")
     def _select_file(self) -> None:
-        self.query_one(Files).select(self.view.path)
+        self._files.select(self.view.path)
 
     @on(Files.Marked)
     def _mark_file(self, message: Files.Marked) -> None:

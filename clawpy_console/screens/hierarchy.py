@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -47,6 +47,9 @@ class HierarchyScreen(AgentActions):
     BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTER_PANE = "tree"
+
+    _items = getters.query_one("#items", Rows)
+    _story = getters.query_one("#story", ScrollPane)
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,23 +93,23 @@ class HierarchyScreen(AgentActions):
 
     def apply_filter(self) -> None:
         self._draw_tree()
-        rows = self.query_one("#tree", Tree)
+        rows = self._tree
         matches = [node.id for node in rows.nodes.values() if node.agent and node.matches]
-        if self.needle and matches and rows.current not in matches:
+        if self.filter_words and matches and rows.current not in matches:
             rows.select(matches[0])
 
     def _draw_tree(self) -> None:
-        state, tree, agent_id = self.state, self.query_one("#tree", Tree), self._agent_to_select
+        state, tree, agent_id = self.state, self._tree, self._agent_to_select
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
             self._folds = self._folds.showing(agent, [OWNER, *leaders(state.agents, [agent_id])])
-        nodes = tree_nodes(state.agents, state.retired, folds=self._folds, needle=self.needle)
-        tree.show_nodes(nodes, empty="No match." if self.needle else "No agents yet.")
+        nodes = tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
+        tree.show_nodes(nodes, empty="No match." if self.filter_words else "No agents yet.")
         if agent is not None:
             tree.select(agent_id)
             self._agent_to_select = ""
         total = f"{len(state.agents):,}"
-        if self.needle:
+        if self.filter_words:
             total = f"{sum(node.agent is not None and node.matches for node in nodes):,} of {total}"
         badges = []
         for status in ("running", "waiting", "broken"):
@@ -151,13 +154,13 @@ class HierarchyScreen(AgentActions):
             title = f"{formats.count(agent.sessions, 'session')}  {agent.used:,} tokens  {formats.money(agent.spent)}"
             groups[title] = [session_row(session, now) for session in detail["work"]]
         rows = grouped(groups)
-        items = self.query_one("#items", Rows)
+        items = self._items
         items.show(rows)
         items.display = bool(rows)
 
     def _draw_story(self) -> None:
         self.show_fields("#detail", self._fields())
-        self.query_one("#story").display = self.tab != "work" or not self._detail["work"]
+        self._story.display = self.tab != "work" or not self._detail["work"]
 
     def _fields(self) -> Iterable[Field]:
         now, content = self.app.now(), self._detail.get(self.tab)
@@ -173,7 +176,7 @@ class HierarchyScreen(AgentActions):
             case "teaching":
                 return agent_fields.teaching_fields(content, now)
             case "findings":
-                current = self.query_one("#items", Rows).current
+                current = self._items.current
                 finding = next((finding for finding in content if finding["id"] == current), None)
                 return agent_fields.finding_fields(finding, now)
             case "work":
@@ -201,7 +204,7 @@ class HierarchyScreen(AgentActions):
         self._detail = detail
         self._draw_detail()
         if not is_same:
-            self.query_one("#story").scroll_home(animate=False)
+            self._story.scroll_home(animate=False)
 
     # Moving about
 
@@ -222,7 +225,7 @@ class HierarchyScreen(AgentActions):
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
-        node = self.query_one("#tree", Tree).nodes[message.row_id]
+        node = self._tree.nodes[message.row_id]
         can_fold = node.open is not None or node.id.startswith(FOLD)
         if can_fold and message.unfold in (None, not node.open):
             self._folds = replace(self._folds, toggled=self._folds.toggled ^ {node.id})
@@ -252,7 +255,7 @@ class HierarchyScreen(AgentActions):
         self._tab = name
         had_focus = self.pane not in ("tree", "")
         self._draw_detail()
-        self.query_one("#story").scroll_home(animate=False)
+        self._story.scroll_home(animate=False)
         if had_focus:
             self._go_to_detail()
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -121,6 +121,9 @@ class LearningScreen(ConsoleScreen):
     PANES = {"list": "left", "detail": "right", "links": "right"}
     FILTER_PANE = "list"
 
+    _list = getters.query_one("#list", Rows)
+    _links = getters.query_one("#links", Rows)
+
     def __init__(self) -> None:
         super().__init__()
         self._items: list[Item] | None = None
@@ -165,14 +168,14 @@ class LearningScreen(ConsoleScreen):
 
     def read_again(self, wait: float = 0.0) -> None:
         """Read the list again, after `wait` seconds."""
-        needle, id = " ".join(self.needle), self._id_to_select
-        self.read(lambda engine: read_items(engine, needle, id), self._show_items, group="items", wait=wait)
+        words, id = " ".join(self.filter_words), self._id_to_select
+        self.read(lambda engine: read_items(engine, words, id), self._show_items, group="items", wait=wait)
 
     def _show_items(self, items: list[Item]) -> None:
         self._items = items
         self._draw_list()
         if self._id_to_select:
-            self.query_one("#list", Rows).select(self._id_to_select)
+            self._list.select(self._id_to_select)
             if self.current != self._id_to_select:
                 self.app.show_toast(f"{self._id_to_select} no longer exists.", "warning")
             self._id_to_select = ""
@@ -201,7 +204,7 @@ class LearningScreen(ConsoleScreen):
     @property
     def current(self) -> str:
         """The id of the row under the cursor, "" for none."""
-        return self.query_one("#list", Rows).current
+        return self._list.current
 
     @property
     def view(self) -> Document | None:
@@ -222,10 +225,10 @@ class LearningScreen(ConsoleScreen):
         self.read_again(TYPING_DEBOUNCE_S)
 
     def _draw_list(self) -> None:
-        groups = shown_rows(self._items or (), self.needle, self._group_filter)
-        empty = "No match." if self.needle or self._group_filter else "Nothing yet."
+        groups = shown_rows(self._items or (), self.filter_words, self._group_filter)
+        empty = "No match." if self.filter_words or self._group_filter else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
-        self.query_one("#list", Rows).show(rows, empty=empty)
+        self._list.show(rows, empty=empty)
         _, only = learning_fields.KINDS.get(self._group_filter, ("", self._group_filter))
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
         title = Content.assemble("LEARNING", (total, "$grey"), (only and f"  only: {only}", "not bold $accent"))
@@ -243,7 +246,7 @@ class LearningScreen(ConsoleScreen):
         elif self._items is not None and not current:
             fields = [Field("", EMPTY_TEXT, "faint")]
         self.show_fields("#detail-text", fields)
-        links = self.query_one("#links", Rows)
+        links = self._links
         prompts = {session.id: one_line(session.prompt) for session in self.state.sessions}
         links.show(list(link_rows(view, prompts, now)) if view else [])
         links.display = bool(links.current)
@@ -255,7 +258,7 @@ class LearningScreen(ConsoleScreen):
     @property
     def _record(self) -> Document | None:
         """The record of a candidate under the cursor of the links, None for another link."""
-        id = self.query_one("#links", Rows).current.removeprefix("record:")
+        id = self._links.current.removeprefix("record:")
         return next((record for record in (self.view or {}).get("records", ()) if record["id"] == id), None)
 
     @on(Rows.Moved, "#links")

@@ -43,7 +43,7 @@ class Item(NamedTuple):
     row: Row
 
 
-def read_items(engine: Engine, needle: str, required_id: str) -> list[Item]:
+def read_items(engine: Engine, words: str, required_id: str) -> list[Item]:
     """The items in their order, with the learning `required_id` however old it is. Blocking: call it in a thread."""
     now = engine.clock.now()
     items: list[Item] = []
@@ -53,7 +53,7 @@ def read_items(engine: Engine, needle: str, required_id: str) -> list[Item]:
         harms = lift is not None and lift["verdict"] == "harms"
         text = _texts(item, fields.CANDIDATE_STATUS)
         items.append(Item(YOURS if harms else GROUPS[item["status"]], "", text, candidate_row(item, lift)))
-    learnings = list(engine.learnings.entries(words=needle, limit=MAX_ITEMS))
+    learnings = list(engine.learnings.entries(words=words, limit=MAX_ITEMS))
     if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in learnings}:
         learnings.append(engine.learnings.view(required_id).entry)
     for item in sorted(map(document, learnings), key=lambda learning: SCOPES.index(learning["scope"])):
@@ -72,12 +72,12 @@ def _needs_review(learning: Document) -> bool:
     return bool(learning["review"]) and learning["status"] == "active"
 
 
-def shown_rows(items: Sequence[Item], needle: Sequence[str], only: str) -> dict[str, list[Row]]:
-    """The rows by their headings: those that match `needle`, and the heading or kind of learning `only`, if any."""
+def shown_rows(items: Sequence[Item], words: Sequence[str], only: str) -> dict[str, list[Row]]:
+    """The rows by their headings: those that have `words`, and the heading or kind of learning `only`, if any."""
     groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
     for group, kind, text, row in items:
         is_fault = row.id.startswith(FAULT)
-        if only in ("", group, kind) and (is_fault or has_words(text, needle)):
+        if only in ("", group, kind) and (is_fault or has_words(text, words)):
             groups.setdefault(group, []).append(row)
     return {title: rows for title, rows in groups.items() if rows}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -56,6 +56,10 @@ class MemoryScreen(ConsoleScreen):
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
     FILTER_PANE = "entries"
+
+    _layer_rows = getters.query_one("#layers", Rows)
+    _entry_rows = getters.query_one("#entries", Rows)
+    _link_rows = getters.query_one("#links", Rows)
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +119,7 @@ class MemoryScreen(ConsoleScreen):
         """Draw the layers, and the entries of the selected one."""
         states = {layer: LayerState(layer, 0, None, "off", "not read yet") for layer in Layer}
         states |= {layer.layer: layer for layer in self.state.layers}
-        self.query_one("#layers", Rows).show([_layer_row(state, now) for state in states.values()])
+        self._layer_rows.show([_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
         self.show_fields("#layer", layer_fields(state, now))
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
@@ -123,14 +127,14 @@ class MemoryScreen(ConsoleScreen):
         filter_text, empty = "", "None yet."
         if self._is_single:
             filter_text = "  from another screen"
-        elif self.needle:
-            filter_text = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.needle)}”"
+        elif self.filter_words:
+            filter_text = f"  {'meaning' if self._by_meaning else 'with'} “{' '.join(self.filter_words)}”"
         if self._by_meaning:
             empty = "Nothing similar."
-        elif self.needle:
+        elif self.filter_words:
             empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
         self.update_static("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
-        self.query_one("#entries", Rows).show(_rows(self._entries, now), empty=empty)
+        self._entry_rows.show(_rows(self._entries, now), empty=empty)
         self.draw_columns()
 
     def columns(self) -> Mapping[str, str]:
@@ -139,7 +143,7 @@ class MemoryScreen(ConsoleScreen):
     def _draw_detail(self) -> None:
         """Draw the entry under the cursor, and its links."""
         self.show_fields("#detail", self._fields())
-        links = self.query_one("#links", Rows)
+        links = self._link_rows
         links.show(_rows(self._links, self.app.now()))
         links.display = bool(self._links)
         self.set_class(links.display, "-links")
@@ -156,16 +160,16 @@ class MemoryScreen(ConsoleScreen):
 
     def read_again(self, wait: float = 0.0, *, leave_single: bool = False) -> None:
         """Read the entries of the layer that match the filter. `leave_single`: also while a single one is shown."""
-        layer, needle = self._layer, " ".join(self.needle)
+        layer, words = self._layer, " ".join(self.filter_words)
         self._is_single = self._is_single and not leave_single
         if self._is_single:
             return
-        by_meaning = self._by_meaning and bool(needle)
+        by_meaning = self._by_meaning and bool(words)
 
         def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
             if by_meaning:
-                return memory_entries.search_by_meaning(engine, layer, needle)
-            return memory_entries.read_page(engine, layer, needle), ()
+                return memory_entries.search_by_meaning(engine, layer, words)
+            return memory_entries.read_page(engine, layer, words), ()
 
         self.read(read, self._show_found, group="entries", wait=wait)
 
@@ -187,7 +191,7 @@ class MemoryScreen(ConsoleScreen):
 
     @on(Rows.Moved, "#layers")
     def _layer_moved(self) -> None:
-        current = self.query_one("#layers", Rows).current
+        current = self._layer_rows.current
         if current and Layer(current) is not self._layer:
             self._go_to_layer(Layer(current))
             self.read_again(TYPING_DEBOUNCE_S)
@@ -203,16 +207,16 @@ class MemoryScreen(ConsoleScreen):
     @property
     def entry(self) -> Entry | None:
         """The entry under the cursor."""
-        current = self.query_one("#entries", Rows).current
+        current = self._entry_rows.current
         return next((entry for entry in self._entries if entry.key == current), None)
 
     @on(Rows.Moved, "#entries")
     def _entry_moved(self) -> None:
         self._read_detail()
-        layer, before, needle = self._layer, self._entries, " ".join(self.needle)
+        layer, before, words = self._layer, self._entries, " ".join(self.filter_words)
         if self._has_more and self.entry is before[-1]:
             self.read(
-                lambda engine: [*before, *memory_entries.read_page(engine, layer, needle, before)],
+                lambda engine: [*before, *memory_entries.read_page(engine, layer, words, before)],
                 self._show_entries,
                 group="entries",
             )
@@ -258,7 +262,7 @@ class MemoryScreen(ConsoleScreen):
             self.workers.cancel_group(self, "entries")  # a reading of other entries
             self._go_to_layer(layer)
             with self.prevent(Rows.Moved):
-                self.query_one("#layers", Rows).select(layer.value)
+                self._layer_rows.select(layer.value)
             self._is_single = True
             self._show_entries([entry])
             self.go_to("entries")

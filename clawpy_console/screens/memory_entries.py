@@ -225,28 +225,27 @@ RELATIONS = {
 """An edge in words, from this task and towards it."""
 
 
-def read_page(engine: Engine, layer: Layer, needle: str, after: Sequence[Entry] = ()) -> list[Entry]:
-    """A page of the entries of a layer that have all words of `needle`, newest first; the page that follows `after`."""
+def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] = ()) -> list[Entry]:
+    """A page of the entries of a layer that have all `words`, newest first; the page that follows `after`."""
     memory, knowledge, last = engine.memory, engine.knowledge, after[-1].value if after else None
     before = getattr(last, "seq", None) or getattr(last, "id", None)
     match layer:
         case Layer.LEDGER:
-            return _read_ledger_page(engine, needle, before)
+            return _read_ledger_page(engine, words, before)
         case Layer.VECTORS | Layer.CONTEXT:
-            return [to_entry(item) for item in memory.entries(layer, words=needle, before=before, limit=PAGE_SIZE)]
+            return [to_entry(item) for item in memory.entries(layer, words=words, before=before, limit=PAGE_SIZE)]
         case Layer.CAPTURE:
-            return [to_entry(item) for item in knowledge.captures.entries(words=needle, before=before, limit=PAGE_SIZE)]
+            return [to_entry(item) for item in knowledge.captures.entries(words=words, before=before, limit=PAGE_SIZE)]
         case Layer.GRAPH:
-            nodes = knowledge.graph.newest(words=needle, limit=len(after) + PAGE_SIZE)
+            nodes = knowledge.graph.newest(words=words, limit=len(after) + PAGE_SIZE)
             return [to_entry(item) for item in nodes[len(after) :]]
     if after:
         return []  # all files and facts are on the first page
-    words = needle.split()
     if layer is Layer.PARA:
-        drafts = [draft for draft in knowledge.drafts.waiting() if has_words(draft.fact, words)]
-        return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=needle))]
+        drafts = [draft for draft in knowledge.drafts.waiting() if has_words(draft.fact, words.split())]
+        return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=words))]
     files = (file for file in engine.agent_files.list() if file.digest or file.problem)
-    return [to_entry(file) for file in files if has_words(f"{file.agent} {file.name} {file.text}", words)]
+    return [to_entry(file) for file in files if has_words(f"{file.agent} {file.name} {file.text}", words.split())]
 
 
 def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
@@ -255,11 +254,11 @@ def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Ent
     return [to_entry(item) for item in recall.items], recall.left_out
 
 
-def _read_ledger_page(engine: Engine, needle: str, before: int | None) -> list[Entry]:
+def _read_ledger_page(engine: Engine, words: str, before: int | None) -> list[Entry]:
     entries: list[Entry] = []
-    for _ in range(MAX_SCANNED_PAGES if needle else 1):
+    for _ in range(MAX_SCANNED_PAGES if words else 1):
         rows = engine.ledger.latest(PAGE_SIZE, before=before)
-        entries += [item for item in map(to_entry, rows) if has_words(f"{item.label} {item.text}", needle.split())]
+        entries += [item for item in map(to_entry, rows) if has_words(f"{item.label} {item.text}", words.split())]
         if len(rows) < PAGE_SIZE or len(entries) >= PAGE_SIZE:
             break
         before = rows[-1].id
@@ -299,6 +298,8 @@ def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
         entry = find_entry(engine, entry.layer, entry.id)
     value, links = entry.value, []
     match value:
+        case AgentFile():
+            return entry, []
         case Memory():
             if value.superseded_by:
                 links.append(Entry(value.layer, value.superseded_by, value.superseded_by, "", None, "CORRECTED BY"))
@@ -309,15 +310,13 @@ def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
                 links.append(Entry(Layer.CAPTURE, value.corrects, value.corrects, "", None, "CORRECTS"))
         case GraphNode():
             links += [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
-        case FactDraft() if value.supersedes:
-            links += _correction_links(engine, value.supersedes, "IT WOULD REPLACE")
+        case FactDraft():
+            links += _correction_links(engine, value.supersedes, "IT WOULD REPLACE") if value.supersedes else []
         case ParaFact():
             chain = _correction_links(engine, value.id, "CORRECTIONS, OLDEST FIRST")
             links += chain if len(chain) > 1 else []
-    if isinstance(entry.value, AgentFile):
-        return entry, []
-    if entry.layer is Layer.LEDGER:
-        return entry, _session_link(value.subject, "ABOUT")
+        case _:  # a row of the ledger
+            return entry, _session_link(value.subject, "ABOUT")
     return entry, [*links, *_using_sessions(engine, entry.id)]
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual import events, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -71,6 +71,10 @@ class MissionScreen(ConsoleScreen):
         "stack": "middle", "queue": "right", "tasks": "right", "agents": "right", "sessions": "right", "live": "live",
     }  # fmt: skip
 
+    _stack = getters.query_one("#stack", CardStack)
+    _live = getters.query_one("#live", Transcript)
+    _message = getters.query_one("#message", Static)
+
     def __init__(self) -> None:
         super().__init__()
         self._workspace = self.app.workspace_filter  # "" for all
@@ -110,14 +114,6 @@ class MissionScreen(ConsoleScreen):
         with Vertical(id=f"pane-{name}", classes="pane"):
             yield Static(name.upper(), id=f"{name}-title", classes="heading", markup=False)
             yield rows
-
-    @property
-    def _stack(self) -> CardStack:
-        return self.query_one("#stack", CardStack)
-
-    @property
-    def _live(self) -> Transcript:
-        return self.query_one("#live", Transcript)
 
     # Drawing
 
@@ -300,7 +296,7 @@ class MissionScreen(ConsoleScreen):
     def _on_decision(self, message: CardStack.Decided) -> None:
         card = message.card
         label = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.decision]
-        prompt_width = self.query_one("#message").size.width - len(label) - len(self._undo_hint) - 1
+        prompt_width = self._message.size.width - len(label) - len(self._undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{self._undo_hint}", "$grey")
 
@@ -331,7 +327,7 @@ class MissionScreen(ConsoleScreen):
         self._is_stop_message = False
         text = text.replace("\n", " ")
         if style == "$grey":
-            text = crop(text, max(20, self.query_one("#message").size.width))
+            text = crop(text, max(20, self._message.size.width))
         self.update_static("#message", Content.styled(text, style))
         if self._message_timer is not None:
             self._message_timer.stop()

@@ -1,12 +1,12 @@
-"""What prompts hold, each line with its source: the X-ray of those that a session sent to models (SPEC 9.6), and a
-preview of what would be recalled for a task (SPEC 9.5)."""
+"""Dialogs over the lines of a prompt, each with its source: the X-ray of the prompts that a session sent to models
+(SPEC 9.6), and a preview of what would be recalled for a task (SPEC 9.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -45,15 +45,38 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-# A preview of what would be recalled for a task (SPEC 9.5): the block as it would be sent, and the reasons.
+Answer = TypeVar("Answer")
 
 
-class RecallPreview(PreviewDialog[RecallMatch | None]):
+class PromptDialog(Dialog[Answer]):
+    """Shows the lines of a prompt beside the pane `AUTO_FOCUS`; Tab goes from one to the other."""
+
+    DEFAULT_CLASSES = "-alone"
+
+    prompt = getters.query_one(PromptLines)
+
+    def action_next_pane(self) -> None:
+        self.set_focus(self.query_one(str(self.AUTO_FOCUS)) if self.prompt.has_focus else self.prompt)
+
+    action_previous_pane = action_next_pane
+
+    def copy(self, text: str, name: str) -> None:
+        """Copy `text`, which the toast calls `name`; nothing where there is no text."""
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.app.show_toast(f"Copied {name}.")
+
+
+# What would be recalled for a task (SPEC 9.5)
+
+
+class RecallPreview(
+    PreviewDialog[RecallMatch | None], PromptDialog[RecallMatch | None]
+):  # styles come by the first base
     """Asks for a task and shows its recall. Gives the memory that the operator opens, None on Escape."""
 
     BINDINGS = bindings("recalled", "panes", "zoom")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal")]
-    DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#task"
     DEFAULT_CSS = """
     RecallPreview #task { margin: 0; }
@@ -86,14 +109,14 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one("#block", PromptLines).clear(empty="The block as it would be sent appears here.")
+        self.prompt.clear(empty="The block as it would be sent appears here.")
         self._recall_for(self._request.task)
 
     @on(Input.Submitted, "#task")
     def _submitted(self, event: Input.Submitted) -> None:
         if event.value.strip():
             self._recall_for(event.value)
-            self.set_focus(self.query_one("#block"))
+            self.set_focus(self.prompt)
 
     def _recall_for(self, task: str) -> None:
         if task.strip():
@@ -119,15 +142,14 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
             lines = tuple(line for memory in recall.dropped for line in _prompt_lines(memory))
             tokens = sum(memory.tokens for memory in recall.dropped)
             parts.append(PromptPart("left out (budget)", lines, "not sent", tokens))
-        block = self.query_one("#block", PromptLines)
-        block.show(parts)
-        block.seek(SourceKind.MEMORY)
+        self.prompt.show(parts)
+        self.prompt.seek(SourceKind.MEMORY)
         self._show_reasons()
 
     @property
     def current(self) -> RecallMatch | None:
         """The memory under the cursor."""
-        source, recall = self.query_one("#block", PromptLines).source, self._recall
+        source, recall = self.prompt.source, self._recall
         if source is None or recall is None:
             return None
         return next((memory for memory in (*recall.items, *recall.dropped) if memory.id == source.ref), None)
@@ -158,23 +180,20 @@ class RecallPreview(PreviewDialog[RecallMatch | None]):
         if (memory := self.current) is not None:
             self.dismiss(memory)
 
-    def action_next_pane(self) -> None:
-        self.set_focus(self.query_one("#task" if self.focused and self.focused.id == "block" else "#block"))
-
-    action_previous_pane = action_next_pane
-
     def action_ask(self) -> None:
         self.set_focus(self.query_one("#task"))
 
     def action_copy_block(self) -> None:
         if self._recall is not None and self._recall.part is not None:
-            self.app.copy_to_clipboard(self._recall.part.text)
-            self.app.show_toast("Copied the block.")
+            self.copy(self._recall.part.text, "the block")
 
 
 def _prompt_lines(memory: RecallMatch) -> list[PromptLine]:
     source = PromptSource(SourceKind.MEMORY, memory.id, f"{memory.layer.value} {memory.source or memory.id}")
     return [PromptLine(line, source) for line in sanitise(memory.text)[:2_000].split("\n")]
+
+
+# The prompts of a session (SPEC 9.6)
 
 
 CALL_SIGNS = {
@@ -192,11 +211,10 @@ SentPrompt = tuple[tuple[PromptPart, ...], str, list[list[str]]]
 """The arguments of `PromptLines.show`: the parts of a prompt, the reply, the objections to each line of each part."""
 
 
-class XRay(Dialog[PromptSource | None]):
+class XRay(PromptDialog[PromptSource | None]):
     """The calls of one session. Gives the source that the operator wants to see, None on Escape."""
 
     BINDINGS = bindings("xray", "panes", "zoom")
-    DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#calls"
     DEFAULT_CSS = """
     XRay #body { height: 1fr; }
@@ -210,6 +228,8 @@ class XRay(Dialog[PromptSource | None]):
         #calls { width: 1fr; height: auto; max-height: 4; margin: 0 0 1 0; }
     }
     """
+
+    _call_rows = getters.query_one("#calls", Rows)
 
     def __init__(self, session: SessionView) -> None:
         super().__init__()
@@ -234,7 +254,7 @@ class XRay(Dialog[PromptSource | None]):
     @property
     def call(self) -> ModelCall | None:
         """The call under the cursor."""
-        return self.query_one("#calls", Rows).find(self._calls)
+        return self._call_rows.find(self._calls)
 
     def _read_calls_if_running(self) -> None:
         running_sessions = {session.id for session in self.app.state.running}
@@ -247,12 +267,12 @@ class XRay(Dialog[PromptSource | None]):
     def _show_calls(self, calls: list[ModelCall]) -> None:
         is_first_reading = not self._calls
         self._calls = tuple(calls)
-        rows = self.query_one("#calls", Rows)
-        rows.show([_row(number, call) for number, call in enumerate(calls, 1)], empty="it has made no call yet")
+        rows = [_row(number, call) for number, call in enumerate(calls, 1)]
+        self._call_rows.show(rows, empty="it has made no call yet")
         if is_first_reading and self._calls:
-            rows.select(self._calls[-1].id)
+            self._call_rows.select(self._calls[-1].id)
         if not self._calls:
-            self.query_one("#prompt", PromptLines).clear(empty="nothing was sent to a model")
+            self.prompt.clear(empty="nothing was sent to a model")
         self._show_call()
 
     @on(Rows.Moved, "#calls")
@@ -272,22 +292,21 @@ class XRay(Dialog[PromptSource | None]):
             return parts, engine.calls.reply(call.id), engine.objections(parts)
 
         def show_prompt(sent: SentPrompt) -> None:
-            view = self.query_one("#prompt", PromptLines)
-            cursor = view.cursor
-            view.show(*sent)
+            cursor = self.prompt.cursor
+            self.prompt.show(*sent)
             if is_same_call:
-                view.move_cursor(cursor, 1)
+                self.prompt.move_cursor(cursor, 1)
 
         self.read(read_prompt, show_prompt, group="prompt")
 
     @on(Rows.Opened, "#calls")
     def _call_opened(self) -> None:
-        self.set_focus(self.query_one("#prompt"))
+        self.set_focus(self.prompt)
 
     @on(PromptLines.Moved, "#prompt")
     def _line_moved(self) -> None:
         """Show below the prompt how far the line under the cursor may be followed."""
-        standing = self.query_one("#prompt", PromptLines).standing
+        standing = self.prompt.standing
         self.query_one("#standing", ReflowingText).show(
             lambda width: [Content.styled(crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
         )
@@ -296,21 +315,11 @@ class XRay(Dialog[PromptSource | None]):
     def _line_opened(self, message: PromptLines.Opened) -> None:
         self.dismiss(message.source)
 
-    def action_next_pane(self) -> None:
-        self.set_focus(self.query_one("#calls" if self.focused and self.focused.id == "prompt" else "#prompt"))
-
-    action_previous_pane = action_next_pane
-
     def action_copy_line(self) -> None:
-        self._copy(self.query_one("#prompt", PromptLines).line, "the line")
+        self.copy(self.prompt.line, "the line")
 
     def action_copy_all(self) -> None:
-        self._copy(self.query_one("#prompt", PromptLines).prompt_text, "the whole prompt")
-
-    def _copy(self, text: str, what: str) -> None:
-        if text:
-            self.app.copy_to_clipboard(text)
-            self.app.show_toast(f"copied {what}")
+        self.copy(self.prompt.prompt_text, "the whole prompt")
 
 
 def _row(number: int, call: ModelCall) -> Row:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -259,6 +259,8 @@ class SafetyScreen(ConsoleScreen):
     _read_at: datetime | None = None
     """When the rails were read last."""
 
+    _blocked_rows = getters.query_one("#blocked", Rows)
+
     def body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
@@ -331,13 +333,13 @@ class SafetyScreen(ConsoleScreen):
         return {"left": "rails", "right": f"blocked {len(self.state.blocked)}", "third": "switches"}
 
     def _draw_blocked(self, now: datetime) -> None:
-        needle, total = self.needle, len(self.state.blocked)
-        shown = [entry for entry in self.state.blocked if has_words(search_text(entry), needle)]
-        count = f"{len(shown)} of {total}" if needle else f"{total}" if total else ""
+        words, total = self.filter_words, len(self.state.blocked)
+        shown = [entry for entry in self.state.blocked if has_words(search_text(entry), words)]
+        count = f"{len(shown)} of {total}" if words else f"{total}" if total else ""
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
         rows = [blocked_row(entry, now) for entry in shown]
-        self.query_one("#blocked", Rows).show(rows, empty="No match." if needle else NOTHING_BLOCKED)
+        self._blocked_rows.show(rows, empty="No match." if words else NOTHING_BLOCKED)
         self._draw_why()
 
     @on(Rows.Moved, "#blocked")
@@ -361,7 +363,7 @@ class SafetyScreen(ConsoleScreen):
     @property
     def _blocked_entry(self) -> LogEntry | None:
         """The entry under the cursor of the blocked work."""
-        return self.query_one("#blocked", Rows).find(self.state.blocked) if self.ready else None
+        return self._blocked_rows.find(self.state.blocked) if self.ready else None
 
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a question."""

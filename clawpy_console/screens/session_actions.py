@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -62,6 +62,8 @@ class PermissionPane(Vertical):
     }
     """
 
+    _detail = getters.query_one("#asked-detail", LinesView)
+
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
         self.clock = clock
@@ -116,7 +118,7 @@ class PermissionPane(Vertical):
         self.query_one("#asked-keys", ReflowingText).show(lambda width: _key_lines(keymap, len(self.requests), width))
 
     def _show_detail(self, request: PermissionRequest) -> None:
-        view = self.query_one("#asked-detail", LinesView)
+        view = self._detail
         view.clear()
         view.display = bool(request.detail.strip()) and request.detail.strip() != request.title
         is_diff = request.detail.startswith(("@@", "--- ", "diff "))  # or looks like one: every line is shown whole
@@ -128,7 +130,7 @@ class PermissionPane(Vertical):
         """Give the detail the room that head and keys leave, so that these are always in sight. Returns the number of
         its lines that are out of sight."""
         room = max(1, min(MAX_DETAIL_LINES, self.screen.size.height * MAX_HEIGHT_PERCENT // 100 - OTHER_LINES))
-        self.query_one("#asked-detail", LinesView).styles.height = max(1, min(room, self._detail_line_count))
+        self._detail.styles.height = max(1, min(room, self._detail_line_count))
         return max(0, self._detail_line_count - room)
 
     def select_next(self) -> None:
@@ -217,6 +219,10 @@ class ReplyLine(Input):
 class SessionActions(ConsoleScreen):
     """Base of a screen that has a `PermissionPane`, a `DiffView`, a `ReplyLine` and a session under the cursor."""
 
+    _permission_pane = getters.query_one(PermissionPane)
+    _reply_line = getters.query_one(ReplyLine)
+    _diff = getters.query_one(DiffView)
+
     @property
     def session(self) -> SessionView | None:
         """The session under the cursor."""
@@ -230,7 +236,7 @@ class SessionActions(ConsoleScreen):
     # Permissions
 
     def action_answer(self, answer: str) -> None:
-        if (request := self.query_one(PermissionPane).answerable) is None:
+        if (request := self._permission_pane.answerable) is None:
             return
         permission = PermissionAnswer(answer)
         label = ("allowed" if permission.allows else "denied") + (" for this session" if permission.lasts else "")
@@ -246,7 +252,7 @@ class SessionActions(ConsoleScreen):
         )
 
     def action_next_request(self) -> None:
-        self.query_one(PermissionPane).select_next()
+        self._permission_pane.select_next()
         self.refresh_state(frozenset({"permissions"}))
 
     # Replies
@@ -263,7 +269,7 @@ class SessionActions(ConsoleScreen):
             placeholder = "what should it do next?"
         else:
             title, enter_hint, placeholder = f"tell {agent}", "send", "read at its next turn"
-        self.query_one(ReplyLine).open(
+        self._reply_line.open(
             session.id,
             title,
             lambda reply: self._send_reply(session, reply),
@@ -311,7 +317,7 @@ class SessionActions(ConsoleScreen):
     # Comments
 
     def action_comment(self) -> None:
-        change, commented = self.change, self.query_one(DiffView).comment_at
+        change, commented = self.change, self._diff.comment_at
         if change is None or commented is None:
             return
         path, line, old = commented
@@ -324,7 +330,7 @@ class SessionActions(ConsoleScreen):
                 "changes",
             )
 
-        self.query_one(ReplyLine).open(
+        self._reply_line.open(
             f"{change.id} {place}",
             f"comment on {place}",
             add_comment,

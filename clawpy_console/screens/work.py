@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -35,6 +35,9 @@ OLDER = "=older"
 ASKING, TO_LAND = "ASKING YOU", "WAITING TO LAND"
 """The headings of the sessions that wait for you."""
 
+WAITING_MARKS = {ASKING: "▲", TO_LAND: "▼"}
+"""The signs of the sessions below them."""
+
 CHANGE_ACTIONS = frozenset({"land", "branch", "discard", "undo"})
 """Actions that do something with a change set."""
 
@@ -50,6 +53,10 @@ class WorkScreen(SessionActions):
         "sessions": "left", "transcript": "middle", "files": "right", "diff": "right", "asked-detail": "",
     }  # fmt: skip
     FILTER_PANE = "sessions"
+
+    _rows = getters.query_one("#sessions", Rows)
+    _transcript = getters.query_one("#transcript", Transcript)
+    _changes = getters.query_one(Changes)
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,10 +83,6 @@ class WorkScreen(SessionActions):
                 yield Transcript(id="transcript")
             yield Changes(id="right", classes="pane")
         yield ReplyLine(id="reply")
-
-    @property
-    def _rows(self) -> Rows:
-        return self.query_one("#sessions", Rows)
 
     @property
     def session(self) -> SessionView | None:
@@ -126,7 +129,7 @@ class WorkScreen(SessionActions):
 
     def _draw_sessions(self, now: datetime) -> None:
         rows, state = self._rows, self.state
-        rows.show(self._session_rows(now), empty="No match." if self.needle else None)
+        rows.show(self._session_rows(now), empty="No match." if self.filter_words else None)
         self._select_waiting_session(rows)
         count = f"  {len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
         self.update_static("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
@@ -158,7 +161,7 @@ class WorkScreen(SessionActions):
         groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
         for session in self.state.sessions:
             text = f"{session.prompt} {session.channel} {session.state} {session.workspace}"
-            if not has_words(text, self.needle):
+            if not has_words(text, self.filter_words):
                 continue
             if session.id in asking:
                 heading = ASKING
@@ -174,17 +177,13 @@ class WorkScreen(SessionActions):
         rows = {
             heading: [
                 session_row(
-                    session,
-                    now,
-                    has_changes_to_land=heading == TO_LAND,
-                    has_permission_request=heading == ASKING,
-                    with_workspace=several_workspaces,
+                    session, now, waiting_mark=WAITING_MARKS.get(heading, ""), with_workspace=several_workspaces
                 )
                 for session in sessions
             ]
             for heading, sessions in self._groups().items()
         }
-        more = "looks further" if self.needle else f"lists {SESSION_PAGE} more"
+        more = "looks further" if self.filter_words else f"lists {SESSION_PAGE} more"
         older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.has_older else []
         return grouped({**rows, "": older})
 
@@ -193,13 +192,13 @@ class WorkScreen(SessionActions):
         self._read_calls()
         self._draw_about(self.app.now())
         self._draw_asked(self.app.now())
-        transcript = self.query_one("#transcript", Transcript)
+        transcript = self._transcript
         if session is None:
             transcript.clear(empty="Select a session.")
         else:
             transcript.follow(session)
             self._mark_viewed(session)
-        has_changes = self.query_one(Changes).show(session, self.change)
+        has_changes = self._changes.show(session, self.change)
         self.set_class(not has_changes, "-no-changes")
         self.draw_columns()
         self.refresh_bindings()
@@ -219,7 +218,7 @@ class WorkScreen(SessionActions):
 
     def _draw_asked(self, now: datetime) -> None:
         requests = self.state.requests_of(self.session.id) if self.session else ()
-        pane = self.query_one(PermissionPane)
+        pane = self._permission_pane
         before = pane.current
         pane.show(requests, now, self.app.keymap)
         if before != pane.current:
@@ -258,7 +257,7 @@ class WorkScreen(SessionActions):
         self.app.load_older_sessions()
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
-        transcript = self.query_one("#transcript", Transcript)
+        transcript = self._transcript
         if transcript.session_id in sessions:
             transcript.pull()
 
@@ -276,11 +275,11 @@ class WorkScreen(SessionActions):
         if action == "undo":
             return self.change is not None and bool(self.change.landings)
         if action == "send_comments":
-            return self.query_one(Changes).has_comments_to_send
+            return self._changes.has_comments_to_send
         if action == "stop":
             return self.session is not None and not self.session.state.over
         if action in ("answer", "next_request"):
-            return len(self.query_one(PermissionPane).requests) > (action == "next_request")
+            return len(self._permission_pane.requests) > (action == "next_request")
         if action in ("reply", "xray"):
             return self.session is not None and self.session.flow is None  # a flow uses no model
         if action == "open_folder":
@@ -288,7 +287,7 @@ class WorkScreen(SessionActions):
         return super().check_action(action, parameters)
 
     def action_land(self) -> None:
-        changes = self.query_one(Changes)
+        changes = self._changes
         if (change := self._idle_change()) is None:
             return
         if problem := changes.landing_problem(change):

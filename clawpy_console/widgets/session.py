@@ -38,24 +38,21 @@ def session_row(
     session: SessionView,
     now: datetime,
     *,
-    has_changes_to_land: bool = False,
-    has_permission_request: bool = False,
+    waiting_mark: str = "",
     with_workspace: bool = False,
 ) -> Row:
-    """A session in a list. `with_workspace` puts the name of its repository before the prompt."""
-    if has_permission_request:
-        mark, style = "▲", "wants"
-    elif has_changes_to_land:
-        mark, style = "▼", "wants"
-    else:
-        mark, style, _ = session_outcome(session)
+    """A session in a list. `waiting_mark` is the sign of what waits for the operator, "" where nothing does;
+    `with_workspace` puts the name of its repository before the prompt."""
+    mark, style, _ = session_outcome(session)
+    if waiting_mark:
+        mark, style = waiting_mark, "wants"
     if session.state is SessionState.RUNNING and session.started_at:
         right = formats.duration(now - session.started_at)
     else:
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
     workspace = f"{workspace_name(session.workspace)}: " if with_workspace else ""
     text = f"{workspace}{one_line(session.prompt)}"
-    return Row(session.id, text, mark, right, "ink" if has_changes_to_land or not session.state.over else "grey", style)
+    return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
 
 
 def file_row(file: FileChange) -> Row:

@@ -79,11 +79,11 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
         agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
     ]  # fmt: skip
-    found = tree_nodes(agents, folds=Folds(frozenset({"ceo"})), needle=["tier", "3"])
+    found = tree_nodes(agents, folds=Folds(frozenset({"ceo"})), words=["tier", "3"])
     assert [(item.id, item.matches) for item in found if item.agent] == [
         ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
     ]  # fmt: skip
-    assert drawn(tree_nodes(agents, folds=Folds(), needle=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
+    assert drawn(tree_nodes(agents, folds=Folds(), words=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
 
 
 def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
