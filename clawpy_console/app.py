@@ -378,12 +378,8 @@ class ConsoleApp(CardConsole):
         """Label everything that can be reached, and go to the one whose label is typed."""
         from clawpy_console.dialogs.jump import Jump, Spot, spots
 
-        def on_choice(spot: Spot | None) -> None:
-            if spot is not None:
-                spot.go()
-
         if not isinstance(self.screen, Jump):
-            self.push_screen(Jump(spots(self.screen)), on_choice)
+            self.ask(Jump(spots(self.screen)), Spot.go)
 
     def action_hire(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
@@ -401,15 +397,11 @@ class ConsoleApp(CardConsole):
             return
         from clawpy_console.dialogs.question import Answer, Question
 
-        def on_answer(answer: Answer | None) -> None:
-            if answer is not None:
-                self.leave(keep=answer.key == "k")
-
         stops = f"; that ends {formats.count(running, 'running session')}" if running else ""
         keep_running = Answer("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
         answers = [Answer("Q", "quit", f"the engine stops too{stops}"), *([] if self.demo else [keep_running])]
         if not isinstance(self.screen, Question):
-            self.push_screen(Question("Quit?", answers), on_answer)
+            self.ask(Question("Quit?", answers), lambda answer: self.leave(keep=answer.key == "k"))
 
     def leave(self, *, keep: bool) -> None:
         """Quit; `keep` lets the engine run on without a console."""

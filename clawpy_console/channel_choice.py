@@ -50,12 +50,11 @@ def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object
         app.show_toast(fault, "warning")
     details = {agent.name: _describe(agent) for agent in agents} | dict.fromkeys(models, "a model on this machine")
 
-    def on_choice(answer: Answer | None) -> None:
-        if answer is not None:
-            name = answer.label
-            app.call_engine(
-                lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent)
-            )
+    def on_choice(answer: Answer) -> None:
+        name = answer.label
+        app.call_engine(
+            lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent)
+        )
 
     def on_result(name: str, agent: FoundAgent | None) -> None:
         _show_result(app, name, agent)
@@ -63,7 +62,7 @@ def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object
 
     answers = [Answer(key, *choice) for key, choice in zip(KEYS, details.items(), strict=False)]
     title = "Which agent or model should serve koji-core?"
-    app.push_screen(Question(title, answers, present=options.served_by), on_choice)
+    app.ask(Question(title, answers, present=options.served_by), on_choice)
 
 
 def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
+from textual.screen import Screen
 from textual.worker import Worker
 
 from clawpy_console import state
@@ -205,6 +206,15 @@ class Console(App[None]):
     def carry_out(self, call: Callable[[Engine], object], message: str, *topics: str) -> None:
         """Call the engine in a thread; then show `message` as a toast, and read again the `topics` that changed."""
         self.call_engine(call, lambda _: self.report(message, *topics))
+
+    def ask(self, dialog: Screen[T | None], on_answer: Callable[[T], object]) -> None:
+        """Show `dialog`; `on_answer` gets its answer, unless it was cancelled."""
+
+        def on_close(answer: T | None) -> None:
+            if answer is not None:
+                on_answer(answer)
+
+        self.push_screen(dialog, on_close)
 
     def load_for_dialog(
         self,

@@ -12,7 +12,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Static, TextArea
 
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
-from clawpy_console.fields import Document, Field
+from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import edited_fields
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.bars import KeyLine
@@ -28,8 +28,8 @@ TYPING_DEBOUNCE_S = 0.3
 """Seconds without a key before the preview of an edit is computed."""
 
 
-class EditDialog(Dialog[bool]):
-    """Edits a text. Gives True when it was saved; an edit that is not saved needs the key that closes twice."""
+class EditDialog(Dialog[bool | None]):
+    """Edits a text. Gives True when it was saved, else None. An unsaved edit needs the key that closes twice."""
 
     AUTO_FOCUS = "#text"
 
@@ -55,7 +55,7 @@ class EditDialog(Dialog[bool]):
 
     def action_close(self) -> None:
         if self.text == self.original or self._confirming_close:
-            self.dismiss(False)
+            self.dismiss(None)
             return
         self._confirming_close = True
         self.show_status("▲ Not saved. Press the same key again to discard your edit.")
@@ -139,7 +139,7 @@ class EditFile(EditDialog):
             area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
 
 
-class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first base
+class EditProfile(PreviewDialog[bool | None], EditDialog):  # styles come by the first base
     """Edits the profile of a leader. Gives True when it was saved."""
 
     BINDINGS = bindings("profile", "preview")
@@ -166,7 +166,7 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
             yield KeyLine()
 
     def on_mount(self) -> None:
-        self.show([Field("", "Edit the text. The prompts that this changes are shown here.", "grey")])
+        self.show([text_line("Edit the text. The prompts that this changes are shown here.", "grey")])
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
@@ -201,11 +201,6 @@ class EditProfile(PreviewDialog[bool], EditDialog):  # styles come by the first 
 
 def edit_file(app: Console, agent: str, name: str, on_saved: Callable[[], object]) -> None:
     """Edit a file of an agent in the console; `on_saved` is called once it was saved."""
-
-    def on_close(saved: bool | None) -> None:
-        if saved:
-            on_saved()
-
     app.load_for_dialog(
-        lambda engine: engine.agent_files.read(agent, name), lambda file: app.push_screen(EditFile(file), on_close)
+        lambda engine: engine.agent_files.read(agent, name), lambda file: app.ask(EditFile(file), lambda _: on_saved())
     )

@@ -106,19 +106,15 @@ def show_muted(app: Console) -> None:
             return
         by_key = dict(zip(MUTE_KEYS, muted, strict=False))
 
-        def on_choice(answer: Answer | None) -> None:
-            if answer is not None:
-                mute = by_key[answer.key]
-                app.call_engine(
-                    lambda engine: engine.cards.unmute(mute.id),
-                    lambda item: app.show_toast(f"Unmuted: {_describe_mute(item)}"),
-                )
+        def unmute(answer: Answer) -> None:
+            mute = by_key[answer.key]
+            app.carry_out(lambda engine: engine.cards.unmute(mute.id), f"Unmuted: {_describe_mute(mute)}")
 
         answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
         question = "Muted: which should appear again?"
         if len(muted) > len(by_key):
             question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
-        app.push_screen(Question(question, answers), on_choice)
+        app.ask(Question(question, answers), unmute)
 
     app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
 

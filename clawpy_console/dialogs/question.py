@@ -124,16 +124,10 @@ def confirm(
     """Ask first: y calls `act`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
     Enter do nothing."""
     answers = [Answer("X" if risky else "y", verb)]
-    dialog = Question(title, answers, text=question, cancel=Answer("n", "cancel"))
-
-    def on_answer(answer: Answer | None) -> None:
-        if answer is not None:
-            act()
-
-    app.push_screen(dialog, on_answer)
+    app.ask(Question(title, answers, text=question, cancel=Answer("n", "cancel")), lambda _: act())
 
 
 def show_text(app: Console, title: str, text: str) -> None:
     """Show a few words that have to be read, and maybe copied, until they are closed."""
     dialog = Question(title, [Answer("c", "copy")], text=text, cancel=Answer("escape", "close"))
-    app.push_screen(dialog, lambda answer: app.copy_to_clipboard(text) if answer else None)
+    app.ask(dialog, lambda _: app.copy_to_clipboard(text))

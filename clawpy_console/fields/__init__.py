@@ -41,9 +41,14 @@ def label_width(fields: Iterable[Field]) -> int:
     return max((cell_len(field.name) for field in fields), default=0) + 2
 
 
+def text_line(text: str, tone: str = "ink") -> Field:
+    """A line without a name."""
+    return Field("", text, tone)
+
+
 def heading(text: str) -> Field:
     """The heading of a new part."""
-    return Field("", text, "heading")
+    return text_line(text, "heading")
 
 
 def present_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
@@ -65,9 +70,9 @@ def when(instant: str | None, now: datetime) -> str:
 def text_fields(body: str, limit: int = 20_000) -> Iterator[Field]:
     """A text line by line, headings of Markdown set off; at most `limit` characters of it."""
     for line in body[:limit].rstrip("\n").expandtabs(4).split("\n"):
-        yield Field("", line, "accent" if line.startswith("#") else "ink")
+        yield text_line(line, "accent" if line.startswith("#") else "ink")
     if len(body) > limit:
-        yield Field("", f"… {formats.count(len(body) - limit, 'character')} more", "faint")
+        yield text_line(f"… {formats.count(len(body) - limit, 'character')} more", "faint")
 
 
 def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
@@ -79,7 +84,7 @@ def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field
         if number < 2 or (number == 2 and line.startswith(("@@ -0,", "@@ -1,", "@@ -1 "))):
             continue  # the names of the files, and a first part that begins at the top
         text = "  ⋮" if line.startswith("@@") else f"{line[0]} {line[1:]}".expandtabs(4)
-        yield Field("", text, tones.get(line[0], "grey"))
+        yield text_line(text, tones.get(line[0], "grey"))
 
 
 def spark(values: Sequence[float | None], top_value: float | None = None) -> str:

@@ -10,7 +10,17 @@ from datetime import datetime
 from typing import Any
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, change_fields, heading, present_fields, text_fields, when
+from clawpy_console.fields import (
+    Document,
+    Field,
+    bar,
+    change_fields,
+    heading,
+    present_fields,
+    text_fields,
+    text_line,
+    when,
+)
 from clawpy_console.formats import one_line
 from engine.model.guidance import is_descriptive_key
 
@@ -30,14 +40,14 @@ REACHES_OWNER = "reaches the owner"
 def agent_fields(document: Document) -> Iterator[Field]:
     """An agent by its folder and the settings; what is wrong with it comes first."""
     view, folder = document["agent"], document["folder"]
-    yield Field("", f"{view['id']}  {one_line(view['title'])}", "title")
+    yield text_line(f"{view['id']}  {one_line(view['title'])}", "title")
     if view["broken"]:
         file = broken_file(view["broken"])
         fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
-        yield Field("", f"✗ {one_line(view['broken'])}", "wrong")
-        yield Field("", f"→ {fix}. It is read again when you save it.")
+        yield text_line(f"✗ {one_line(view['broken'])}", "wrong")
+        yield text_line(f"→ {fix}. It is read again when you save it.")
     if document.get("retired"):
-        yield Field("", "Retired: it runs nothing. Its folder is kept.", "wants")
+        yield text_line("Retired: it runs nothing. Its folder is kept.", "wants")
     yield Field("tier", f"{view['tier']}  by {view['tierRule']}")
     details = {"archetype": document["archetype"], "domain": view["domain"]}
     details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
@@ -85,12 +95,12 @@ def _channel_text(channel: Document) -> str:
 def problem_fields(messages: Sequence[str]) -> Iterator[Field]:
     """The problems of the organisation, or that there are none."""
     if not messages:
-        yield Field("", "✓ No problems.", "grey")
+        yield text_line("✓ No problems.", "grey")
         return
     yield heading(formats.count(len(messages), "problem"))
-    yield from (Field("", f"▲ {one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
+    yield from (text_line(f"▲ {one_line(problem)}", "wants") for problem in messages[:MAX_PROBLEMS])
     if len(messages) > MAX_PROBLEMS:
-        yield Field("", f"and {len(messages) - MAX_PROBLEMS:,} more", "faint")
+        yield text_line(f"and {len(messages) - MAX_PROBLEMS:,} more", "faint")
 
 
 # Guidance
@@ -98,7 +108,7 @@ def problem_fields(messages: Sequence[str]) -> Iterator[Field]:
 
 def guidance_fields(document: Document) -> Iterator[Field]:
     """The guidance that an agent gets from each leader, and what was left out; for a leader also its profile."""
-    yield Field("", budget_text(document), "title" if document["tokens"] else "wants")
+    yield text_line(budget_text(document), "title" if document["tokens"] else "wants")
     for hop in document["hops"]:
         share = bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
         amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
@@ -106,12 +116,12 @@ def guidance_fields(document: Document) -> Iterator[Field]:
         yield Field(f"{hop['hop'] + 1} up", f"{amount}  {leader}", "grey" if hop["why"] else "ink")
     omitted = [(hop["leader"], item) for hop in document["hops"] for item in hop["cut"]]
     if omitted:
-        yield Field("", "▼ left out (budget)", "wants")
+        yield text_line("▼ left out (budget)", "wants")
     for leader, item in omitted:
         section = item["section"].removeprefix("recent-")
-        yield Field("", f"  {leader}, {section}: {one_line(item['text'])} ({item['tokens']} tokens)", "faint")
+        yield text_line(f"  {leader}, {section}: {one_line(item['text'])} ({item['tokens']} tokens)", "faint")
     if document["chainEnd"] not in ("", REACHES_OWNER):
-        yield Field("", f"▲ The chain {document['chainEnd']}.", "wants")
+        yield text_line(f"▲ The chain {document['chainEnd']}.", "wants")
     if "profile" in document:
         yield from profile_fields(document["profile"])
 
@@ -128,11 +138,11 @@ def profile_fields(guidance: Document) -> Iterator[Field]:
     """The profile of a leader: the guidance that it gives."""
     sections = ("principles", "guardrails", "patterns", "decisions")
     if not any(guidance[name] for name in sections):
-        yield Field("", "It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
+        yield text_line("It gives no guidance: its soul.md has no principles, patterns or guardrails.", "grey")
     for name in sections:
         if guidance[name]:
             yield heading(name)
-        yield from (Field("", f"- {_profile_item(item)}") for item in guidance[name])
+        yield from (text_line(f"- {_profile_item(item)}") for item in guidance[name])
 
 
 def _profile_item(item: Any) -> str:
@@ -147,20 +157,20 @@ def _profile_item(item: Any) -> str:
 def edited_fields(document: Document) -> Iterator[Field]:
     """The prompts that edits of a leader's profile change, and how."""
     if not document["edits"]:
-        yield Field("", "No changes yet.", "grey")
+        yield text_line("No changes yet.", "grey")
         return
     for section in document["fromSoul"]:
-        yield Field("", f"▲ {section} is empty: what soul.md says of it is used again.", "wants")
+        yield text_line(f"▲ {section} is empty: what soul.md says of it is used again.", "wants")
     count = formats.count(len(document["edits"]), "change")
     if not document["prompts"]:
         no_prompts = "No prompt changes: it guides nobody, or the budget for guidance is used up."
-        yield Field("", f"{count}. {no_prompts}", "wants")
+        yield text_line(f"{count}. {no_prompts}", "wants")
         return
     agents = sum(len(prompt["agents"]) for prompt in document["prompts"])
-    yield Field("", f"{count}, in {formats.count(agents, 'prompt')}", "title")
+    yield text_line(f"{count}, in {formats.count(agents, 'prompt')}", "title")
     for prompt in document["prompts"]:
-        yield Field("", ", ".join(prompt["agents"]), "accent")
-        yield from (Field("", line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
+        yield text_line(", ".join(prompt["agents"]), "accent")
+        yield from (text_line(line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
 
 
 def moved_fields(document: Document) -> Iterator[Field]:
@@ -178,7 +188,7 @@ def moved_fields(document: Document) -> Iterator[Field]:
             yield Field(name, f"- {old}", "wrong")
             yield Field(" ", f"+ {new}", "good")
     diff = list(change_fields(before["guidance"].split("\n"), after["guidance"].split("\n")))
-    yield heading("its guidance") if diff else Field("", "Its guidance does not change.", "grey")
+    yield heading("its guidance") if diff else text_line("Its guidance does not change.", "grey")
     yield from diff
 
 
@@ -196,9 +206,9 @@ def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
     yield Field("last round", when(guidance["last"], now) or "never")
     yield Field("next", next_round)
     if guidance["reason"]:
-        yield Field("", one_line(guidance["reason"]), "wants")
+        yield text_line(one_line(guidance["reason"]), "wants")
     elif not guidance["diff"]:
-        yield Field("", "✓ No changes: soul.md has all guidance already.", "grey")
+        yield text_line("✓ No changes: soul.md has all guidance already.", "grey")
     else:
         yield heading("changes in the next round")
         yield from diff_fields(guidance["diff"])
@@ -208,7 +218,7 @@ def diff_fields(lines: str) -> Iterator[Field]:
     """The lines of a unified diff."""
     for line in lines.split("\n"):
         tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
-        yield Field("", line, tone)
+        yield text_line(line, tone)
 
 
 # Findings
@@ -217,9 +227,9 @@ def diff_fields(lines: str) -> Iterator[Field]:
 def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
     """A finding, its evidence, and the verdict of each gate."""
     if document is None:
-        yield Field("", "No findings yet. They appear here when tests or you confirm them.", "faint")
+        yield text_line("No findings yet. They appear here when tests or you confirm them.", "faint")
         return
-    yield Field("", one_line(document["text"]), "title")
+    yield text_line(one_line(document["text"]), "title")
     yield from finding_state_fields(document, now)
     for name in ("confidence", "importance"):
         yield Field(name, f"{bar(document[name])} {document[name]:.2f}")
@@ -237,15 +247,15 @@ def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """The state of a finding on its way up."""
     sign, tone, label = FINDINGS[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
-    yield Field("", f"{sign} {label}  {route}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
+    yield text_line(f"{sign} {label}  {route}, {when(finding['createdAt'], now)}, {finding['trust']}", tone)
     if finding["flushedAt"]:
         pattern = f"a pattern of {finding['leader']}"
         if is_descriptive_key(finding["pattern"]):
             pattern = f"the pattern {finding['pattern']}"
-        yield Field("", f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
+        yield text_line(f"as {pattern}, {when(finding['flushedAt'], now)}", "grey")
 
 
 def gate_field(verdict: Document) -> Field:
     """The verdict of a gate."""
     text = f"{verdict['number']} {verdict['name']}: {one_line(verdict['reason'])}"
-    return Field("", f"✓ {text}", "grey") if verdict["passed"] else Field("", f"✗ {text}", "wrong")
+    return text_line(f"✓ {text}", "grey") if verdict["passed"] else text_line(f"✗ {text}", "wrong")

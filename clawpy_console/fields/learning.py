@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, change_fields, heading, text_fields, when
+from clawpy_console.fields import Document, Field, bar, change_fields, heading, text_fields, text_line, when
 from clawpy_console.formats import crop, one_line, workspace_name
 
 # Memories
@@ -23,25 +23,25 @@ MAX_PLACES = 6
 def recalled_fields(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: score, layer and text, then its source and the reason why it was found."""
     excerpt = crop(one_line(memory["text"]), MAX_RECALLED_CHARS)
-    yield Field("", f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
+    yield text_line(f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
     origin = " · ".join(
         part for part in (memory["speaker"], (memory["timestamp"] or "")[:10], memory["source"]) if part
     )
-    yield Field("", f"  {origin or memory['id']}; {one_line(memory['reason'])}", "grey")
+    yield text_line(f"  {origin or memory['id']}; {one_line(memory['reason'])}", "grey")
 
 
 def forgetting_fields(report: Document) -> Iterator[Field]:
     """The places where forgetting removes a text, by store, and what stays."""
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
-    yield Field("", f"{formats.count(sum(report['counts'].values()), 'place')}: {counts}")
+    yield text_line(f"{formats.count(sum(report['counts'].values()), 'place')}: {counts}")
     if not report["forgotten"]:
         for place in report["places"][:MAX_PLACES]:
-            yield Field("", f"▸ {place['store']}: {crop(one_line(place['text']), 120)}", "grey")
+            yield text_line(f"▸ {place['store']}: {crop(one_line(place['text']), 120)}", "grey")
         if (more := sum(report["counts"].values()) - MAX_PLACES) > 0:
-            yield Field("", f"and {more:,} more", "faint")
-    yield from (Field("", f"stays: {one_line(remainder)}", "grey") for remainder in report["left"])
+            yield text_line(f"and {more:,} more", "faint")
+    yield from (text_line(f"stays: {one_line(remainder)}", "grey") for remainder in report["left"])
     if not report["forgotten"]:
-        yield Field("", "Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
+        yield text_line("Empty entries stay, so that graphs and chains stay complete. This cannot be undone.")
 
 
 # Candidates
@@ -84,8 +84,8 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     proposal = document["candidate"]
     sign, tone, label = CANDIDATE_STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
-    yield Field("", one_line(proposal["title"]), "title")
-    yield Field("", f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
+    yield text_line(one_line(proposal["title"]), "title")
+    yield text_line(f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
     yield Field("changes", f"{TYPES[proposal['type']][1]}, for {candidate_scope_words(proposal)}")
     yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {one_line(proposal['sourceLabel'])}")
     yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}")
@@ -122,7 +122,7 @@ def evidence_words(candidate: Document) -> str:
 def lift_fields(measured: Document | None) -> Iterator[Field]:
     """The lift of a candidate: runs with it, runs without it, and the interval of the difference."""
     if measured is None:
-        yield Field("", "Not measured yet: no run has tried it.", "grey")
+        yield text_line("Not measured yet: no run has tried it.", "grey")
         return
     yield Field("verdict", measured["verdict"], VERDICT_TONES.get(measured["verdict"], "grey"))
     for name, good, runs in (("with it", "withGood", "withRuns"), ("without it", "withoutGood", "withoutRuns")):
@@ -138,26 +138,26 @@ def effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field
     """The lines that a candidate changes; with `removed`, those that rolling it back changes."""
     before, after = preview["before"], preview["after"]
     lines = list(change_fields(after, before) if removed else change_fields(before, after))
-    yield from lines or [Field("", "It changes nothing right now.", "wants")]
+    yield from lines or [text_line("It changes nothing right now.", "wants")]
 
 
 def decision_fields(document: Document, move: str) -> Iterator[Field]:
     """The effect of a decision; `move` is a value of `CandidateMove`."""
     if move == "reject":
-        yield Field("", "Nothing changes in how agents act.")
-        yield Field("", "It is proposed again only if new evidence outweighs your decision.", "grey")
+        yield text_line("Nothing changes in how agents act.")
+        yield text_line("It is proposed again only if new evidence outweighs your decision.", "grey")
         return
     if move == "roll back":
-        yield Field("", "Its changes are removed:")
+        yield text_line("Its changes are removed:")
     else:
-        yield Field("", f"It becomes active for {candidate_scope_words(document['candidate'])}:")
+        yield text_line(f"It becomes active for {candidate_scope_words(document['candidate'])}:")
     yield from effect_fields(document["preview"], removed=move == "roll back")
 
 
 def record_fields(record: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score, and the reason for it."""
-    yield Field("", f"{record['sourceLabel']}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
-    yield Field("", one_line(record["reason"]), "grey")
+    yield text_line(f"{record['sourceLabel']}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
+    yield text_line(one_line(record["reason"]), "grey")
     parts = [record["targetAgent"]] if record["targetAgent"] else []
     parts += [workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []
     parts += [f"session {record['session']}"] if record["session"] else []
@@ -165,7 +165,7 @@ def record_fields(record: Document, now: datetime) -> Iterator[Field]:
         text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
         text = formats.money(value) if name in MONEY_DETAILS and isinstance(value, int) else one_line(text)
         parts += [f"{name.replace('_', ' ')} {crop(text, 120)}"] if text else []
-    yield Field("", " · ".join(parts), "faint")
+    yield text_line(" · ".join(parts), "faint")
 
 
 KINDS = {
@@ -214,10 +214,10 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     """The details of a learning without its links."""
     sign, tone, label = STATUS[learned["status"]]
     if not one_line(learned["text"]).startswith(title(learned).rstrip("…. ")):  # else the text repeats it
-        yield Field("", title(learned), "title")
-    yield Field("", f"{sign} {label}, {scope_words(learned)}, {learned['type']}", tone)
+        yield text_line(title(learned), "title")
+    yield text_line(f"{sign} {label}, {scope_words(learned)}, {learned['type']}", tone)
     if learned["review"]:
-        yield Field("", f"▲ check it: {one_line(learned['review'])}", "wants")
+        yield text_line(f"▲ check it: {one_line(learned['review'])}", "wants")
     if learned["because"]:
         yield Field("because", one_line(learned["because"]), "wants")
     yield from text_fields(learned["text"])
@@ -248,22 +248,22 @@ def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
 
 def retraction_fields(learning: Document) -> Iterator[Field]:
     """The effect of retracting a learning."""
-    yield Field("", title(learning), "title")
-    yield Field("", "No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
+    yield text_line(title(learning), "title")
+    yield text_line("No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
     active = [entry for entry in learning["became"] if entry["status"] == "active"]
     if not active:
-        yield Field("", "Nothing valid was promoted from it.", "grey")
+        yield text_line("Nothing valid was promoted from it.", "grey")
         return
-    yield Field("", f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
+    yield text_line(f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
     for entry in active[:MAX_AFFECTED]:
-        yield Field("", f"▸ {scope_words(entry)}: {title(entry)}")
+        yield text_line(f"▸ {scope_words(entry)}: {title(entry)}")
     if len(active) > MAX_AFFECTED:
-        yield Field("", f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
+        yield text_line(f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
 
 
 def promotion_fields(learning: Document) -> Iterator[Field]:
     """The effect of applying a learning in all projects."""
-    yield Field("", title(learning), "title")
-    yield from (Field("", line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])
+    yield text_line(title(learning), "title")
+    yield from (text_line(line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])
     explanation = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
-    yield Field("", f"It applies in {scope_words(learning)} now. {explanation} You can retract the copy.", "grey")
+    yield text_line(f"It applies in {scope_words(learning)} now. {explanation} You can retract the copy.", "grey")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, bar, heading, spark
+from clawpy_console.fields import Document, Field, bar, heading, spark, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 from engine.model import TrainingOffer, TrainingRunView, TrainingView
@@ -96,7 +96,7 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
         yield Field("acts from", f"{threshold:.2f}: {evidence}")
     yield Field("phase", f"{insights['phase']}: {one_line(insights['phaseReason'])}")
     if insights["calibrationWords"] not in insights["phaseReason"]:
-        yield Field("", one_line(insights["calibrationWords"]), "grey")
+        yield text_line(one_line(insights["calibrationWords"]), "grey")
 
 
 def calibration_verdict(bucket: Document) -> tuple[str, str]:
@@ -123,16 +123,16 @@ def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> It
             costs = any(group["costPerAccepted"] for group in groups)
             head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
             yield from blank
-            blank = [Field("", "")]
-            yield Field("", head.rstrip(), "faint")
+            blank = [text_line("")]
+            yield text_line(head.rstrip(), "faint")
         for group in groups[:limit]:
             label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
             cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
             decided = group["approved"] + group["rejected"]
             row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
-            yield Field("", f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
+            yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
         if len(groups) > limit:
-            yield Field("", f"and {len(groups) - limit} more", "faint")
+            yield text_line(f"and {len(groups) - limit} more", "faint")
 
 
 def hours_fields(insights: Document) -> Iterator[Field]:
@@ -188,7 +188,7 @@ def training_fields(view: TrainingView, now: datetime, train_key: str, swap_key:
         examples = f"{run.records:,} {METHOD_NAMES.get(run.method, run.method)}"
         yield Field(f"{sign} {label}", f"{formats.moment(run.created_at, now)} · {examples}{cost}", tone)
         if run.note:
-            yield Field("", one_line(run.note), "faint")
+            yield text_line(one_line(run.note), "faint")
     if (newest := view.swap) is not None:
         label = f"go back to the previous model: {newest.former_model or 'none'}"
         if newest.state == "kept_old":

@@ -16,7 +16,7 @@ from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.dialogs.edit import EditProfile, edit_file
 from clawpy_console.dialogs.question import Answer, Question, confirm
-from clawpy_console.fields import Document, Field
+from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import broken_file, moved_fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
@@ -118,18 +118,17 @@ class AgentActions(ConsoleScreen):
         if agent is None:
             return
 
-        def on_choice(leader: str | None) -> None:
-            if leader is not None:
-                self._change(
-                    f"{agent.id} reports to {leader} now",
-                    lambda engine: engine.agents.move(agent.id, leader),
-                    lambda engine, _: engine.agents.move(agent.id, agent.reports_to),
-                    select=agent.id,
-                )
+        def move(leader: str) -> None:
+            self._change(
+                f"{agent.id} reports to {leader} now",
+                lambda engine: engine.agents.move(agent.id, leader),
+                lambda engine, _: engine.agents.move(agent.id, agent.reports_to),
+                select=agent.id,
+            )
 
         subtree = {agent.id, *ids_below(self.state.agents, agent.id)}
         leaders = [other for other in self.state.agents if not other.broken and other.id not in subtree]
-        self.app.push_screen(MoveAgent(agent, leaders), on_choice)
+        self.app.ask(MoveAgent(agent, leaders), move)
 
     def action_tier(self) -> None:
         """Set the tier of the agent, or let the rules decide."""
@@ -138,9 +137,9 @@ class AgentActions(ConsoleScreen):
             return
         before = agent.tier if agent.tier_rule.startswith(ASSIGNED_RULE) else None
 
-        def on_choice(answer: Answer | None) -> None:
-            tier = int(answer.label) if answer is not None and answer.label.isdigit() else None
-            if answer is not None and tier != before:
+        def set_tier(answer: Answer) -> None:
+            tier = int(answer.label) if answer.label.isdigit() else None
+            if tier != before:
                 self._change(
                     f"{agent.id} is now tier {tier}" if tier else f"{agent.id}: tier set by the rules again",
                     lambda engine: engine.agents.assign_tier(agent.id, tier),
@@ -148,7 +147,7 @@ class AgentActions(ConsoleScreen):
                 )
 
         title = f"Which tier is {crop(agent.id, 40)}? Now {agent.tier}, by {crop(agent.tier_rule, 60)}"
-        self.app.push_screen(Question(crop(title, 70), TIER_ANSWERS, present=str(before or "auto")), on_choice)
+        self.app.ask(Question(crop(title, 70), TIER_ANSWERS, present=str(before or "auto")), set_tier)
 
     # Files of an agent
 
@@ -173,12 +172,10 @@ class AgentActions(ConsoleScreen):
             profile = engine.profiles.get(leader)
             return profile, engine.profiles.format(profile)
 
-        def on_close(saved: bool | None) -> None:
-            if saved:
-                message = f"Saved the guidance from {leader}"
-                self._on_changed(message, lambda engine: engine.profiles.undo(leader))
+        def on_saved(_: bool) -> None:
+            self._on_changed(f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader))
 
-        self.app.load_for_dialog(read_profile, lambda result: self.app.push_screen(EditProfile(*result), on_close))
+        self.app.load_for_dialog(read_profile, lambda result: self.app.ask(EditProfile(*result), on_saved))
 
     def action_editor(self) -> None:
         """Edit the file in the operator's own editor; what is saved there is shown by itself."""
@@ -193,11 +190,10 @@ class AgentActions(ConsoleScreen):
         agent = self.agent
         leader = agent.id if agent is not None and not agent.broken and agent.state != "retired" else OWNER
 
-        def on_created(new: AgentView | None) -> None:
-            if new is not None:
-                self._on_changed(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
+        def on_created(new: AgentView) -> None:
+            self._on_changed(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
 
-        self.app.push_screen(NewAgent(leader), on_created)
+        self.app.ask(NewAgent(leader), on_created)
 
     def action_retire(self) -> None:
         """Retire the agent, after a question; a reason against it is shown first."""
@@ -354,7 +350,7 @@ class MoveAgent(PreviewDialog[str | None]):
         if leader_id == self._leader_id:
             return
         self._leader_id, self._has_preview = leader_id, False
-        self.show([Field("", "Working out the preview…", "grey")] if leader_id else [])
+        self.show([text_line("Working out the preview…", "grey")] if leader_id else [])
         if leader_id:
             request = {"id": self._agent.id, "reportsTo": leader_id}
             self.preview(lambda engine: dispatch(engine, "guidance", request), self._show_move, wait=CURSOR_DEBOUNCE_S)
@@ -362,7 +358,7 @@ class MoveAgent(PreviewDialog[str | None]):
     def _show_move(self, document: Document) -> None:
         self._has_preview = True
         self.show_status("")
-        self.show([Field("", f"{self._agent.id} under {self._leader_id}", "title"), *moved_fields(document)])
+        self.show([text_line(f"{self._agent.id} under {self._leader_id}", "title"), *moved_fields(document)])
 
     def action_step(self, by: int) -> None:
         self._rows.action_step(by)

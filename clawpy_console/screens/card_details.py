@@ -15,7 +15,7 @@ from textual.widgets import Static, TextArea
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.fields import Field, bar, heading, present_fields, states
+from clawpy_console.fields import Field, bar, heading, present_fields, states, text_line
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import headline, signal_words, tier_label
@@ -50,7 +50,7 @@ def read_evidence(engine: Engine, card_id: str) -> Evidence:
 def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: datetime) -> Iterator[Field]:
     """The evidence for and against `card`."""
     if card.reasoning:
-        yield Field("", one_line(card.reasoning), "grey")
+        yield text_line(one_line(card.reasoning), "grey")
     yield heading("place in the stack")
     yield from _place_fields(card)
     yield from present_fields(_history_facts(card, evidence.similar, state, now), "grey")
@@ -78,12 +78,12 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
 def _place_fields(card: Card) -> Iterator[Field]:
     """The place of a card in the stack, and the reasons for it."""
     if card.source is Source.OPERATOR:
-        yield Field("", "your own prompts come first", "grey")
+        yield text_line("your own prompts come first", "grey")
         return
     place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
-    yield Field("", place, "wrong" if card.tier is Tier.BROKEN else "ink")
+    yield text_line(place, "wrong" if card.tier is Tier.BROKEN else "ink")
     reasons = card.parts.words[len(CONFIDENCE_WEIGHTS) :] if card.parts is not None else ()
-    yield from (Field("", one_line(reason), "grey") for reason in reasons)
+    yield from (text_line(one_line(reason), "grey") for reason in reasons)
 
 
 def _confidence_fields(card: Card) -> Iterator[Field]:
@@ -95,8 +95,8 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
     for number, (name, weight) in enumerate(CONFIDENCE_WEIGHTS.items()):
         value = getattr(parts, name)
         reason = one_line(parts.words[number]) if number < len(parts.words) else ""
-        yield Field("", f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {reason}", "grey")
-    yield Field("", f"sum         = {parts.total:.3f}  {card.band.value}")
+        yield text_line(f"{weight:.2f} · {value:.2f} = {weight * value:.3f}  {name:<8}  {reason}", "grey")
+    yield text_line(f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
 def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
@@ -106,7 +106,7 @@ def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
         if rail.reason or rail.verdict is not Verdict.ALLOW:
             yield Field(rail.rail, f"{sign} {one_line(rail.reason)}", tone)
     if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
-        yield Field("", f"✓ {', '.join(allowing)}: no objection", "grey")
+        yield text_line(f"✓ {', '.join(allowing)}: no objection", "grey")
 
 
 def _history_facts(
@@ -238,7 +238,7 @@ class Details(Dialog[None]):
         warning = Content.styled(f"▲ {states.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
         self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
         # The note names what is missing in the prompt, so it stands below the editor.
-        note = [Field("", f"▲ {one_line(card.note)}", "wants"), Field("", "")] if card.note else []
+        note = [text_line(f"▲ {one_line(card.note)}", "wants"), text_line("")] if card.note else []
         fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.app.now())]
         self.query_one("#why", ReflowingText).show_fields(fields)
 

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, present_fields
+from clawpy_console.fields import Field, present_fields, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
@@ -167,8 +167,8 @@ class HierarchyScreen(AgentActions):
         if content is None:  # folded agents, or the heading of a group
             text = self.node.text if self.node is not None and self.node.agent is None else ""
             return [
-                Field("", text),
-                Field("", f"{self.key_of('tree.unfold')} shows these agents", "grey"),
+                text_line(text),
+                text_line(f"{self.key_of('tree.unfold')} shows these agents", "grey"),
             ]
         match self.tab:
             case "guidance":
@@ -180,7 +180,7 @@ class HierarchyScreen(AgentActions):
                 finding = next((finding for finding in content if finding["id"] == current), None)
                 return agent_fields.finding_fields(finding, now)
             case "work":
-                return [Field("", "No sessions yet.", "grey")]
+                return [text_line("No sessions yet.", "grey")]
             case _:
                 return list(content)
 

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from clawpy_console.dialogs.question import confirm, show_text
-from clawpy_console.fields import Field, heading, predictions
+from clawpy_console.fields import Field, heading, predictions, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
@@ -91,7 +91,7 @@ class InsightsScreen(ConsoleScreen):
             self.draw(frozenset())
 
     def draw(self, changed: frozenset[str]) -> None:
-        columns: list[list[Field]] = [[Field("", "Loading…", "faint")], [], []]
+        columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
         if self._insights is not None:
             columns = self._columns(self._insights, self.app.now())
         elif self.app.engine is not None:
@@ -107,9 +107,9 @@ class InsightsScreen(ConsoleScreen):
         """The fields of the three columns."""
         insights = document(read)
         place = workspace_name(read.workspace) if read.workspace else "all workspaces"
-        plots = [Field("", f"Cards of {place}", "title"), *predictions.head_fields(insights)]
+        plots = [text_line(f"Cards of {place}", "title"), *predictions.head_fields(insights)]
         if not insights["approved"] + insights["rejected"]:
-            plots.append(Field("", empty_message(read), "grey"))
+            plots.append(text_line(empty_message(read), "grey"))
         plots += [
             *predictions.over_time_fields(insights),
             *predictions.calibration_fields(insights),
@@ -123,9 +123,9 @@ class InsightsScreen(ConsoleScreen):
             *predictions.hours_fields(insights),
         ]
         keys = [self.key_of(f"insights.{name}") for name in ("train", "swap")]
-        third = [heading(f"acting by itself{back}"), Field("", one_line(read.earning), "grey")]
+        third = [heading(f"acting by itself{back}"), text_line(one_line(read.earning), "grey")]
         third += predictions.training_fields(read.training, now, *keys)
-        return [plots, [heading(f"tables{more}"), *(tables or [Field("", NO_TABLES, "faint")])], third]
+        return [plots, [heading(f"tables{more}"), *(tables or [text_line(NO_TABLES, "faint")])], third]
 
     # Period and workspace
 

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from clawpy_console import formats
 from clawpy_console.dialogs.base import PreviewDialog
 from clawpy_console.dialogs.question import confirm
-from clawpy_console.fields import Document, Field
+from clawpy_console.fields import Document, Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
@@ -242,9 +242,9 @@ class LearningScreen(ConsoleScreen):
         elif view is not None:
             fields = [*learning_fields.learning_fields(view, now)]
         elif current.startswith(FAULT):
-            fields = [Field("", "A learning cannot be read", "title"), Field("", current.removeprefix(FAULT), "wants")]
+            fields = [text_line("A learning cannot be read", "title"), text_line(current.removeprefix(FAULT), "wants")]
         elif self._items is not None and not current:
-            fields = [Field("", EMPTY_TEXT, "faint")]
+            fields = [text_line(EMPTY_TEXT, "faint")]
         self.show_fields("#detail-text", fields)
         links = self._links
         prompts = {session.id: one_line(session.prompt) for session in self.state.sessions}
@@ -335,21 +335,19 @@ class LearningScreen(ConsoleScreen):
             return
         id = _id(view)
 
-        def on_answer(reason: str | None) -> None:
-            if reason is not None:
-                self.app.call_engine(
-                    lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
-                )
+        def decide(reason: str) -> None:
+            self.app.call_engine(
+                lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
+            )
 
         title = f"{decision.question} {crop(learning_fields.title(view.get('candidate', view)), 60)}"
         if not decision.question:
-            on_answer("")
+            decide("")
         elif decision.takes_reason:
-            dialog = DecisionDialog(title, preview_fields(view, name))
-            self.app.push_screen(dialog, on_answer)
+            self.app.ask(DecisionDialog(title, preview_fields(view, name)), decide)
         else:
             text = Content("\n").join(render_fields(preview_fields(view, name), UNWRAPPED_CELLS))
-            confirm(self.app, title, text, decision.verb, partial(on_answer, ""))
+            confirm(self.app, title, text, decision.verb, partial(decide, ""))
 
     def _on_decided(self, name: str, id: str, result: object) -> None:
         message = DECISIONS[name].message

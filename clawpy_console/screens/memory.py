@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.edit import edit_file
 from clawpy_console.dialogs.question import confirm
-from clawpy_console.fields import Document, Field
+from clawpy_console.fields import Document, Field, text_line
 from clawpy_console.fields.learning import forgetting_fields
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
@@ -152,7 +152,7 @@ class MemoryScreen(ConsoleScreen):
     def _fields(self) -> Iterator[Field]:
         engine = self.app.engine
         if self._detail_entry is None or engine is None:
-            yield Field("", "Select an entry.", "faint")
+            yield text_line("Select an entry.", "faint")
         else:
             yield from detail_fields(self._detail_entry, str(engine.agent_files.folder), self.app.now())
 
@@ -372,11 +372,7 @@ class MemoryScreen(ConsoleScreen):
             task = value.title
         request = PromptRequest(agent, channel, getattr(value, "workspace", "") or workspace, task)
 
-        def on_choice(memory: RecallMatch | None) -> None:
-            if memory is not None:
-                self.show(memory.layer, memory.id)
-
-        self.app.push_screen(RecallPreview(request), on_choice)
+        self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
 
 
 def _layer_row(state: LayerState, now: datetime) -> Row:

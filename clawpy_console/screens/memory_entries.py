@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, states, text_fields
+from clawpy_console.fields import Field, states, text_fields, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.widgets.bars import has_words
 from engine.frozen import frozen
@@ -155,12 +155,12 @@ def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
     """A layer: what it holds, its state and the number of its entries."""
     name, what = LAYER_NAMES[state.layer]
     sign, tone = LAYER_SIGNS.get(state.state, ("▲", "wants"))
-    yield Field("", f"{state.layer.value} {name}", "title")
-    yield Field("", what, "grey")
+    yield text_line(f"{state.layer.value} {name}", "title")
+    yield text_line(what, "grey")
     done = f" {state.progress:.0%}" if state.state == "building" else ""
-    yield Field("", f"{sign} {state.state}{done}{f': {state.words}' if state.words else ''}", tone)
+    yield text_line(f"{sign} {state.state}{done}{f': {state.words}' if state.words else ''}", tone)
     newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
-    yield Field("", f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
+    yield text_line(f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
 
 
 def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
@@ -168,18 +168,18 @@ def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     value = entry.value
     if entry.layer is not None:
         at = f"  {formats.moment(entry.at, now)}" if entry.at else ""
-        yield Field("", f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}{at}")
-    yield Field("", f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
+        yield text_line(f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}{at}")
+    yield text_line(f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
     for attribute, name in ATTRIBUTES.items():
         if shown := _attribute_text(getattr(value, attribute, None), attribute, now):
             yield Field(name, one_line(sanitise(shown)), "grey")
     if entry.is_old:
-        yield Field("", "· no longer valid", "wants")
+        yield text_line("· no longer valid", "wants")
     if problem := getattr(value, "problem", ""):
-        yield Field("", f"✗ {problem}", "wrong")
-    yield Field("", "")
+        yield text_line(f"✗ {problem}", "wrong")
+    yield text_line("")
     yield from text_fields(full_text(entry))
 
 

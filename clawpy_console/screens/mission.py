@@ -217,7 +217,7 @@ class MissionScreen(ConsoleScreen):
         self.call_after_refresh(self._mark_empty_stack)
         if card is None or not self.has_class("-wide"):
             return
-        from clawpy_console.fields import Field, heading
+        from clawpy_console.fields import heading, text_line
         from clawpy_console.screens.card_details import Evidence, evidence_fields, parameter_lines
 
         more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
@@ -227,7 +227,7 @@ class MissionScreen(ConsoleScreen):
             self._read_evidence(card)
         fields = [*evidence_fields(card, self._evidence or Evidence(), self.state, self.app.now())]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
-            fields += [heading("parameters"), *(Field("", item, "grey") for item in parameters.split("\n"))]
+            fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", fields)
 
     def _read_evidence(self, card: Card) -> None:

@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
-from clawpy_console.fields import Field, bar, heading
+from clawpy_console.fields import Field, bar, heading, text_line
 from clawpy_console.fields.learning import recalled_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -162,13 +162,13 @@ class RecallPreview(
     def _reason_fields(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
         """The source of a memory, and each part of its score."""
         if memory is None:
-            yield Field("", "Select a line of a memory.", "faint")
+            yield text_line("Select a line of a memory.", "faint")
             return
         yield Field(
             "", f"{memory.layer.value} {LAYER_NAMES[memory.layer][0]}, {formats.count(memory.tokens, 'token')}", "title"
         )
         if memory in recall.dropped:
-            yield Field("", "▼ left out (budget)", "wants")
+            yield text_line("▼ left out (budget)", "wants")
         yield from recalled_fields(document(memory))
         yield heading("score")
         for part in memory.parts:

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.dialogs.question import Answer, Question, confirm
-from clawpy_console.fields import Field, bar, heading, spark, states
+from clawpy_console.fields import Field, bar, heading, spark, states, text_line
 from clawpy_console.fields.states import hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -82,15 +82,15 @@ def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iter
     """The newest decision, and the rail under the cursor."""
     newest = state.log[0] if state.log else None
     if newest is None:
-        yield Field("", "No decisions yet.", "faint")
+        yield text_line("No decisions yet.", "faint")
     else:
         verdict = decisive_verdict(newest.verdicts)
         yield Field("last", f"{formats.moment(newest.at, now)} “{crop(one_line(newest.prompt), 80)}”")
         if verdict is None:
-            yield Field("", "✓ all rails allowed it", "grey")
+            yield text_line("✓ all rails allowed it", "grey")
         else:
             sign, tone = states.VERDICT_SIGNS[verdict.verdict]
-            yield Field("", f"{sign} {rail_name(verdict.rail)}: {one_line(verdict.reason)}", tone)
+            yield text_line(f"{sign} {rail_name(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
         sign, label, tone = rail_status(rail, now, state.acts_by_itself)
         yield Field(rail_name(rail.rail), f"{sign} {label}: {one_line(rail.reason)}", tone)
@@ -105,7 +105,7 @@ def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
         caps = ", ".join(
             f"${cap_amount(burn.cap)} {'an' if burn.window == 'hour' else 'a'} {burn.window}" for burn in burns
         )
-        yield Field("", f"Nothing spent. Caps: {caps}" if burns else "Loading…", "grey")
+        yield text_line(f"Nothing spent. Caps: {caps}" if burns else "Loading…", "grey")
         return
     for burn in burns:
         used = burn.spent + burn.reserved
@@ -135,7 +135,7 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         yield hold_field(hold.word, hold.reason, formats.moment(hold.since, now), f"Press {resume}", remaining)
     view = state.autonomy
     states = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
-    yield Field("", f"{states} (cap or 3 rejections)", "accent")
+    yield text_line(f"{states} (cap or 3 rejections)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", next_change(state, now))
@@ -182,7 +182,7 @@ def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
         level_text = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
         yield Field(LEVEL_NAMES.get(level.name, level.name), one_line(level_text), "wrong" if level.thrown else "grey")
     yield heading("sandbox")
-    yield Field("", state.sandbox or "not tested yet", "grey")
+    yield text_line(state.sandbox or "not tested yet", "grey")
     if state.chain:
         yield heading("work that triggered work, newest first")
     for step in state.chain:
@@ -198,20 +198,20 @@ def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
 
 def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """A blocked prompt, each rail that did not allow it with rule and reason, and what `key` can do."""
-    yield Field("", crop(one_line(entry.prompt), 400))
+    yield text_line(crop(one_line(entry.prompt), 400))
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
     place = f"{workspace_name(entry.workspace)} → {entry.channel}{sender}"
-    yield Field("", " · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
+    yield text_line(" · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
     for verdict in entry.verdicts:
         if verdict.verdict is not Verdict.ALLOW:
             sign, tone = states.VERDICT_SIGNS[verdict.verdict]
             rule = f"  rule {verdict.rule}" if verdict.rule else ""
-            yield Field("", f"{sign} {rail_name(verdict.rail)}{rule}", tone)
-            yield Field("", one_line(verdict.reason), "grey")
+            yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
+            yield text_line(one_line(verdict.reason), "grey")
     if entry.lifted:
-        yield Field("", "◌ Allowed once. Approve the card to run it.", "accent")
+        yield text_line("◌ Allowed once. Approve the card to run it.", "accent")
     elif content_block(entry) is not None:
-        yield Field("", f"{key}: allow exactly this once", "accent")
+        yield text_line(f"{key}: allow exactly this once", "accent")
 
 
 NOTHING_BLOCKED = "Nothing was blocked."
@@ -405,13 +405,13 @@ class SafetyScreen(ConsoleScreen):
     def _ask_for_autonomy(self, workspace: str) -> None:
         present = dict(self.state.autonomies).get(workspace, "")
 
-        def on_answer(answer: Answer | None) -> None:
-            if answer is not None and answer.label != present:
+        def on_answer(answer: Answer) -> None:
+            if answer.label != present:
                 key = f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy"
                 self.app.write_setting(key, answer.label)
 
         title = f"What may the engine do in {workspace_name(workspace)}?"
-        self.app.push_screen(Question(title, AUTONOMY_ANSWERS, present=present), on_answer)
+        self.app.ask(Question(title, AUTONOMY_ANSWERS, present=present), on_answer)
 
     # Holds
 

@@ -20,7 +20,7 @@ from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.transcript import LinesView
-from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, PromptSource, Refusal, SessionView
+from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, Refusal, SessionView
 
 GUARD_S = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
@@ -369,15 +369,8 @@ class SessionActions(ConsoleScreen):
     def action_xray(self) -> None:
         from clawpy_console.screens.prompt_views import XRay, open_source
 
-        session = self.session
-        if session is None:
-            return
-
-        def on_choice(source: PromptSource | None) -> None:
-            if source is not None:
-                open_source(self.app, source, session.id)
-
-        self.app.push_screen(XRay(session), on_choice)
+        if (session := self.session) is not None:
+            self.app.ask(XRay(session), lambda source: open_source(self.app, source, session.id))
 
     def action_open_folder(self) -> None:
         session = self.session

@@ -24,7 +24,7 @@ from clawpy_console.cli.printing.style import (
     time,
     wants,
 )
-from clawpy_console.fields import Field, predictions, states
+from clawpy_console.fields import Field, predictions, states, text_line
 from clawpy_console.fields.predictions import TRAINING_STATES
 from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field
 from clawpy_console.formats import one_line
@@ -287,7 +287,7 @@ def metrics(document: Document) -> Lines:
         *predictions.calibration_fields(document),
         *predictions.drift_fields(document["drift"]),
         Field("training", document["nextTraining"]),
-        Field("", ""),
+        text_line(""),
         *predictions.table_fields(document, ("sources", "channels", "kinds")),
     ]
     return field_lines(fields)

@@ -20,7 +20,7 @@ from clawpy_console.cli.printing.style import (
     time,
     wants,
 )
-from clawpy_console.fields import Field
+from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.learning import forgetting_fields, recalled_fields
@@ -47,7 +47,7 @@ def agents(document: Document) -> Lines:
 
 def guidance(document: Document) -> Lines:
     """The guidance of an agent by leader, and what was left out; or what another leader would change."""
-    title = Field("", f"{document['targetAgent']} → {agent_fields.chain(document)}", "title")
+    title = text_line(f"{document['targetAgent']} → {agent_fields.chain(document)}", "title")
     if "moved" in document:
         yield from field_lines([title, *agent_fields.moved_fields(document)])
         return
@@ -89,7 +89,7 @@ def bubbles(document: Document) -> Lines:
         refused = [agent_fields.gate_field(bubble["gates"][-1])] if bubble["refusedBy"] else []
         yield from field_lines(
             [
-                Field("", f"{bubble['id']}  {bubble['text']}", "title"),
+                text_line(f"{bubble['id']}  {bubble['text']}", "title"),
                 *agent_fields.finding_state_fields(bubble, now),
                 *refused,
             ]
