@@ -18,7 +18,7 @@ from engine.git.github import address_of
 from engine.git.reader import GitReader, workspace_label
 from engine.model import Refusal
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RealBench
+from tests.execution.flows.conftest import ProcessSession
 from tests.execution.landing_world import World
 from tests.support.forked import Nursery
 
@@ -92,7 +92,7 @@ def make_project(world: World) -> Repository:
 def run_flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
     scratch.mkdir(exist_ok=True)
     with contextlib.suppress(FlowError):
-        FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), RealBench(scratch)))
+        FLOWS[name](**parameters).run(Job(folder, folder, Git(folder), ProcessSession(scratch)))
 
 
 def read_tree(folder: Path, scratch: Path) -> list[str]:
@@ -144,7 +144,7 @@ def use_worktree(world: World, folder: Path, git: Git) -> None:
     """Do what flows do in a worktree between the tests that they run there."""
     scratch = world.folder / "scratch-worktree"
     scratch.mkdir(exist_ok=True)
-    job = Job(world.root, folder, git, RealBench(scratch))
+    job = Job(world.root, folder, git, ProcessSession(scratch))
     with contextlib.suppress(Refusal, FlowError):
         now = store_tree(job)
         reset_worktree(job, "other")

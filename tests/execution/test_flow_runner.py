@@ -109,7 +109,7 @@ def write(job: Job, name: str, text: str = "x\n") -> None:
 # Places
 
 
-def test_check_only_flow_works_in_the_operators_tree(world: World) -> None:
+def test_a_check_runs_in_the_operators_tree(world: World) -> None:
     seen: list[Job] = []
 
     def work(job: Job) -> FlowResult:
@@ -143,7 +143,7 @@ def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) 
     assert "new.py" in world.repository.git("ls-tree", "--name-only", run.tree)
 
 
-def test_a_tree_that_changed_meanwhile_is_no_known_state(world: World) -> None:
+def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: World) -> None:
     def work(job: Job) -> FlowResult:
         world.repository.write("cart.py", "total = 3\n")
         return FlowResult("fine", check=CHECK, full=True)
@@ -153,7 +153,7 @@ def test_a_tree_that_changed_meanwhile_is_no_known_state(world: World) -> None:
     assert (run.tree, run.clean) == ("", False)
 
 
-def test_worktree_has_the_present_files_and_goes_away(world: World) -> None:
+def test_a_worktree_has_the_present_files_and_is_removed(world: World) -> None:
     world.repository.write("draft.py", "draft\n")
     before = world.repository.git("status", "--porcelain")
     folders: list[Path] = []
@@ -179,7 +179,7 @@ def test_worktree_has_the_present_files_and_goes_away(world: World) -> None:
 
 
 @pytest.mark.long
-def test_change_set_waits_for_review(world: World) -> None:
+def test_a_diff_becomes_a_change_set_that_waits(world: World) -> None:
     def work(job: Job) -> FlowResult:
         write(job, "CHANGES.md", "# 1.0\n")
         return FlowResult("drafted", check=CHECK)
@@ -197,7 +197,7 @@ def test_change_set_waits_for_review(world: World) -> None:
 
 
 @pytest.mark.long
-def test_change_set_flow_that_changes_nothing_leaves_none(world: World) -> None:
+def test_a_flow_that_changes_nothing_leaves_no_change_set(world: World) -> None:
     view = world.script(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
     assert view.change_set_id is None
     assert world.changes.list() == []
@@ -235,7 +235,7 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
 
 
 @pytest.mark.long
-def test_setup_command_prepares_the_worktree(world: World) -> None:
+def test_the_setup_command_prepares_the_worktree(world: World) -> None:
     def settings(setup: str) -> Settings:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
 
@@ -273,7 +273,7 @@ def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPa
 # Launcher
 
 
-def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
+def test_the_launcher_reports_the_effects_of_an_assignment(world: World) -> None:
     info = world.sessions.check(world.flow("run_tests", paths=[]))
     assert info.available
     assert info.check_only
@@ -313,7 +313,7 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
 # Edited parameters
 
 
-def test_what_is_missing_is_said_in_words_with_what_it_means() -> None:
+def test_missing_parameters_are_named_with_their_meaning() -> None:
     with pytest.raises(Refusal) as refusal:
         validate_parameters(FLOWS["bisect"], {})
     assert refusal.value.message == "bisect needs test and good"
@@ -336,7 +336,7 @@ PRESENT = {"tests": ["a"], "times": 20}
         ("note=", {"note": ""}),
     ],
 )
-def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
+def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]) -> None:
     assert edit_parameters(Hunt, PRESENT, edit).model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
 
 
@@ -345,7 +345,7 @@ def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
     ["", "   ", "often=3", "often=3 please", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
      '{"often": 1}', "tests", "times=3.5"],
 )  # fmt: skip
-def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
+def test_a_refused_edit_names_what_is_accepted(edit: str) -> None:
     with pytest.raises(Refusal) as refusal:
         edit_parameters(Hunt, PRESENT, edit)
     assert refusal.value.code == "bad_parameters"
@@ -362,6 +362,6 @@ def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_edit_is_taken_or_refused(edit: str) -> None:
+def test_any_edit_is_accepted_or_refused(edit: str) -> None:
     with contextlib.suppress(Refusal):
         assert edit_parameters(Hunt, PRESENT, edit)

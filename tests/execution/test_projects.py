@@ -59,13 +59,13 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> Non
 @pytest.mark.parametrize(
     "folder", ["a/b/c/d/e", "node_modules/x", "vendor/x", "tests/fixtures/x", "pkg/testdata/x", "src/__fixtures__/x"]
 )
-def test_what_is_too_deep_or_not_the_projects_own_is_none(repository: Repository, folder: str) -> None:
+def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Repository, folder: str) -> None:
     repository.write(".gitignore", "")
     found = look(repository, {**below(folder, GO), **below("a/b/c/d", GO), ".gitignore": ".venv\n"})
     assert list(found) == ["", "a/b/c/d"]
 
 
-def test_a_test_file_not_yet_committed_counts(repository: Repository) -> None:
+def test_an_untracked_test_file_counts(repository: Repository) -> None:
     found = look(repository, {"packages/py/pyproject.toml": ""})
     assert names(found) == {"": [], "packages/py": []}
     repository.write("packages/py/tests/test_new.py", "")
@@ -84,7 +84,7 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
     assert tools["packages/other"].interpreter == str(repository.path / ".venv" / "bin" / "python")
 
 
-def test_the_top_runs_what_lies_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
+def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
     found = look(repository, {**PYTHON, **below("packages/py", PYTHON)})
     top = found[""].tool
     assert top is not None
@@ -128,7 +128,7 @@ def test_a_runner_that_collects_the_members_runs_them(
 @pytest.mark.parametrize(
     "script", ["npm test --workspaces", "npm test -ws", "pnpm -r test", "turbo run test", "nx run-many -t test"]
 )
-def test_a_script_that_hands_on_gives_way_to_the_members(repository: Repository, script: str) -> None:
+def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository, script: str) -> None:
     found = look(
         repository, {**node(script, workspaces=["p/*"]), "package-lock.json": "", **below("p/a", node("vitest"))}
     )
@@ -141,13 +141,13 @@ def test_a_script_that_hands_on_gives_way_to_the_members(repository: Repository,
 
 
 @pytest.mark.parametrize("script", ["mocha", "jest src", "node --test test/", "tsc && mocha"])
-def test_a_script_of_the_top_alone_leaves_the_members_theirs(repository: Repository, script: str) -> None:
+def test_a_script_of_the_top_leaves_the_members_their_tests(repository: Repository, script: str) -> None:
     found = look(repository, {**node(script), **below("p/a", node("vitest"))})
     assert names(found)["p/a"] == ["vitest"]
     assert len(names(found)[""]) == 1
 
 
-def test_what_is_not_there_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {**below("web", node("vitest", devDependencies={"vitest": "3"})), **below("srv", GO)}
     found = look(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
     assert (found["web"].missing_tool, found["web"].packages[0].installed) == ("node_modules", False)

@@ -58,7 +58,7 @@ def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> P
     return program
 
 
-def test_go_asks_for_one_test(tmp_path: Path) -> None:
+def test_go_runs_a_single_test(tmp_path: Path) -> None:
     argv = bound("go", tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
     assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
 
@@ -144,7 +144,9 @@ def test_the_package_manager_is_that_of_the_lock_file(
         ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
     ],
 )
-def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], manager: str, install: str) -> None:
+def test_the_install_command_of_each_package_manager(
+    tmp_path: Path, files: dict[str, str], manager: str, install: str
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     packages = project_at(tmp_path).packages[0]
@@ -207,7 +209,9 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
         ("Taskfile.yml", "version: '3'\ntasks:\n  build:\n    cmds: [go]\n  test:\n    cmds: [go]\n", "task test"),
     ],
 )
-def test_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str) -> None:
+def test_targets_of_makefiles_justfiles_and_taskfiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
+) -> None:
     (tmp_path / file).write_text(text)
     monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "just", "task")))
     tool = project_at(tmp_path).tool
@@ -273,7 +277,7 @@ def printed(reader: str, ended: FinishedRun) -> CheckResult:
     return check
 
 
-def test_junit_gives_node_ids(tmp_path: Path) -> None:
+def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
@@ -287,12 +291,12 @@ def test_junit_gives_node_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
-def test_a_run_without_its_report_is_not_green(exit_code: int, errors: int) -> None:
+def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
     check = printed("junit", ended(report="<testsuite", exit_code=exit_code))
     assert (check.passed, check.errors, check.green) == (0, errors, False)
 
 
-def test_cargo_that_does_not_compile() -> None:
+def test_cargo_that_does_not_compile_is_an_error() -> None:
     check = printed("cargo", ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
     assert (check.passed, check.failed, check.errors) == (0, 0, 1)
     assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
@@ -385,7 +389,7 @@ FAIL
 """
 
 
-def test_go_text() -> None:
+def test_go_output_is_read_by_package() -> None:
     check = printed("go", ended(GO))
     assert (check.passed, check.failed, check.skipped, check.errors) == (2, 1, 1, 1)
     assert check.failing == ("example.com/shop/cart::TestTax/gift_1.5", "example.com/shop/broken")
@@ -509,7 +513,7 @@ MOCHA = """
     ],
     ids=["tap", "spec", "jest", "vitest", "mocha"],
 )
-def test_javascript_runners(
+def test_the_output_of_javascript_runners_is_read(
     output: str, counts: tuple[int, int, int], failing: tuple[str, ...], seconds: float
 ) -> None:
     check = printed("words", ended(f"\x1b[32m> shop@1.0.0 test\x1b[0m\n{output}"))
@@ -518,13 +522,13 @@ def test_javascript_runners(
     assert check.seconds == pytest.approx(seconds, abs=0.001)
 
 
-def test_a_red_command_with_green_tests_is_red() -> None:
+def test_a_failed_command_with_passed_tests_is_an_error() -> None:
     check = printed("words", ended("Tests:       2 passed, 2 total\n", 1))
     assert (check.passed, check.errors, check.green) == (2, 1, False)
     assert output_readers.read_result("words", ended("compiled with great success\n", 0)) is None
 
 
-def test_eslint_stylish() -> None:
+def test_eslint_findings_are_read_by_file() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
     )
@@ -570,7 +574,7 @@ def test_eslint_stylish() -> None:
         ("prettier", "[warn] src/a.ts", Finding("src/a.ts", 0, "format", "is not formatted")),
     ],
 )
-def test_lines_of_linters(read: str, line: str, finding: Finding | None) -> None:
+def test_findings_of_linters_are_read_by_line(read: str, line: str, finding: Finding | None) -> None:
     assert output_readers.read_findings(read, f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
 
 
@@ -585,7 +589,7 @@ def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
     assert related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
 
 
-def test_what_a_package_hands_on(tmp_path: Path) -> None:
+def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path) -> None:
     package = tmp_path / "src" / "click"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")
@@ -593,7 +597,7 @@ def test_what_a_package_hands_on(tmp_path: Path) -> None:
     assert reexported_modules(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
 
 
-def test_related_tests() -> None:
+def test_a_changed_file_has_its_related_tests() -> None:
     tests = {
         "tests/a/test_cart.py": "",
         "tests/b/test_cart.py": "",
@@ -651,7 +655,7 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
     assert environment_command(ProjectFolder.of_operator(tmp_path, tmp_path)) == command
 
 
-def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
+def test_missing_pytest_is_named_with_the_command_that_installs_it(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

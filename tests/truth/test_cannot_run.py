@@ -123,9 +123,7 @@ def test_a_database_that_is_down(project: Repository, run_flow: RunFlow) -> None
 
 
 def run_tests(run_flow: RunFlow) -> CheckResult:
-    check = run_flow("run_tests").result.check
-    assert check is not None
-    return check
+    return run_flow("run_tests").check
 
 
 class TestFailures:
@@ -135,9 +133,9 @@ class TestFailures:
     def test_a_red_test_beside_one_without_network(self, project: Repository, run_flow: RunFlow) -> None:
         body = "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\ndef test_b(): assert 0\n"
         project.commit("tests", {"test_a.py": body})
-        ran = run_flow("run_tests")
-        assert ran.result.check.failed == 2
-        assert "1 test of 2 could not run" in ran.bench.text
+        run = run_flow("run_tests")
+        assert run.check.failed == 2
+        assert "1 test of 2 could not run" in run.transcript
 
     @pytest.mark.long
     def test_a_green_test_that_logs_a_refused_connection(self, project: Repository, run_flow: RunFlow) -> None:
@@ -172,7 +170,7 @@ class TestFailures:
 
     def test_a_script_of_the_projects_own_that_says_no(self, repository: Repository, run_flow: RunFlow) -> None:
         repository.commit("begin", {"Makefile": "test:\n\t@echo 3 carts are wrong; exit 1\n"})
-        ran = run_flow("run_tests")
-        assert (ran.result.check.failed, ran.result.check.counted) == (1, False)
-        assert ran.result.summary.startswith("Make test failed in ")
-        assert ran.result.summary.endswith("its output names no tests")
+        run = run_flow("run_tests")
+        assert (run.check.failed, run.check.counted) == (1, False)
+        assert run.summary.startswith("Make test failed in ")
+        assert run.summary.endswith("its output names no tests")

@@ -40,7 +40,9 @@ def stopped(world: AcpWorld, view: SessionView) -> float:
         ("--die", "cannot find my configuration"),
     ],
 )
-def test_an_agent_that_does_not_begin_says_why(make: Make, database: Database, mode: str, words: str) -> None:
+def test_an_agent_that_cannot_start_fails_with_its_reason(
+    make: Make, database: Database, mode: str, words: str
+) -> None:
     world = make(modes=[mode], start_seconds=2 if mode == "--silent" else 20, command=())
     view = world.run({"say": "never"})
     assert view.state is SessionState.CANNOT_RUN
@@ -51,7 +53,7 @@ def test_an_agent_that_does_not_begin_says_why(make: Make, database: Database, m
 
 
 @pytest.mark.long
-def test_how_to_log_in_is_told_with_the_folder_of_the_agent(make: Make) -> None:
+def test_the_login_hint_names_the_agents_own_home(make: Make) -> None:
     world = make(modes=["--login"])
     view = world.run({"say": "never"})
     assert "is not logged in" in view.error
@@ -60,7 +62,7 @@ def test_how_to_log_in_is_told_with_the_folder_of_the_agent(make: Make) -> None:
 
 
 @pytest.mark.long
-def test_rubbish_between_messages_is_shown_and_left_out(make: Make) -> None:
+def test_lines_that_are_no_messages_are_shown_and_ignored(make: Make) -> None:
     world = make(modes=["--garbage", "--chatter"])
     view = world.run({"say": "hello"})
     assert view.state is SessionState.SUCCEEDED
@@ -69,7 +71,7 @@ def test_rubbish_between_messages_is_shown_and_left_out(make: Make) -> None:
     assert len([line for line in world.texts(view, ["error"]) if "not messages" in line]) == 1
 
 
-def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Make) -> None:
+def test_an_agent_that_is_not_installed_or_configured_is_no_runner(make: Make) -> None:
     from dataclasses import replace
 
     from engine.model import Assignment
@@ -88,7 +90,7 @@ def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Mak
 
 
 @pytest.mark.long
-def test_an_agent_that_dies_leaves_its_last_words_and_what_it_had_changed(world: AcpWorld) -> None:
+def test_an_agent_that_dies_leaves_its_last_output_and_its_changes(world: AcpWorld) -> None:
     view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"die": 9})
     assert view.state is SessionState.FAILED
     assert "ended in the middle" in view.error
@@ -98,7 +100,7 @@ def test_an_agent_that_dies_leaves_its_last_words_and_what_it_had_changed(world:
 
 
 @pytest.mark.long
-def test_a_flood_of_requests_is_refused_beyond_a_number(world: AcpWorld) -> None:
+def test_more_than_64_open_requests_are_refused(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
     view = world.start({"flood_requests": 500})
@@ -124,7 +126,7 @@ def test_an_agent_that_does_not_read_is_ended(world: AcpWorld) -> None:
 
 
 @pytest.mark.long
-def test_text_that_is_no_text_is_made_harmless(world: AcpWorld) -> None:
+def test_control_characters_of_an_agent_are_sanitised(world: AcpWorld) -> None:
     chunk = '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "%s"}}'
     head = '{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "agent-1", "update": '
     view = world.run(
@@ -136,7 +138,7 @@ def test_text_that_is_no_text_is_made_harmless(world: AcpWorld) -> None:
 
 
 @pytest.mark.long
-def test_updates_that_are_not_ours_are_left_out_and_told_once(world: AcpWorld) -> None:
+def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
     view = world.run(
         {"foreign": "psst"},
         {"foreign": "psst"},
@@ -159,7 +161,7 @@ def test_updates_that_are_not_ours_are_left_out_and_told_once(world: AcpWorld) -
         {"method": "_secret/backdoor", "params": {}},
     ],
 )
-def test_a_request_that_cannot_be_is_answered_with_an_error(world: AcpWorld, request_: dict[str, Any]) -> None:
+def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, request_: dict[str, Any]) -> None:
     view = world.run({"request": request_}, {"say": "on"})
     assert '"code": -32' in world.texts(view)[0]
     assert world.texts(view)[-1] == "on"
@@ -169,7 +171,7 @@ def test_a_request_that_cannot_be_is_answered_with_an_error(world: AcpWorld, req
 
 
 @pytest.mark.long
-def test_an_agent_that_hangs_is_gone_within_a_second(world: AcpWorld) -> None:
+def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     view = world.start({"say": "now\n"}, {"child": True}, {"hang": True})
     until(lambda: world.texts(view))
     until(lambda: len(marked_processes(view.id)) >= 2)
@@ -181,7 +183,7 @@ def test_an_agent_that_hangs_is_gone_within_a_second(world: AcpWorld) -> None:
 
 
 @pytest.mark.long
-def test_cancel_is_told_pending_permissions_are_answered_and_later_requests_refused(make: Make) -> None:
+def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_requests(make: Make) -> None:
     world = make(modes=["--stubborn"])
     world.answer = lambda title: None
     heard, answer, late = (str(world.root / name) for name in ("heard", "answer", "late"))
@@ -216,7 +218,7 @@ def usage(used: int, amount: float | None = None, currency: str = "USD") -> dict
 
 
 @pytest.mark.long
-def test_what_it_says_it_cost_is_charged_once(world: AcpWorld) -> None:
+def test_a_reported_cost_is_charged_once(world: AcpWorld) -> None:
     total = {"totalTokens": 1_500, "inputTokens": 1_000, "outputTokens": 500}
     view = world.run(usage(900, 0.01), usage(1_200, 0.03), usage(1_100, 0.02), {"usage": total})
     assert (view.cost, view.tokens) == (30_000, 1_500)
@@ -226,14 +228,14 @@ def test_what_it_says_it_cost_is_charged_once(world: AcpWorld) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("report", [usage(100), usage(100, 5.0, "EUR"), usage(100, float("nan")), usage(100, -1.0)])
-def test_an_unknown_price_keeps_the_estimate_and_is_marked(world: AcpWorld, report: dict[str, Any]) -> None:
+def test_an_unknown_price_is_charged_at_the_estimate_and_marked(world: AcpWorld, report: dict[str, Any]) -> None:
     view = world.run(report)
     assert (view.cost, view.tokens) == (50_000, 100)
     assert world.calls.ended[0]["price_known"] is False
 
 
 @pytest.mark.long
-def test_a_cap_of_the_ledger_ends_it_in_the_middle_too(make: Make) -> None:
+def test_a_cost_cap_ends_the_session_in_the_middle_of_a_turn(make: Make) -> None:
     world = make(purse=lambda session_id, total: "the hour's $2.00 are spent" if total > 60_000 else "")
     view = world.run(usage(10, 0.07), {"hang": True})
     assert view.state is SessionState.FAILED
@@ -241,7 +243,7 @@ def test_a_cap_of_the_ledger_ends_it_in_the_middle_too(make: Make) -> None:
 
 
 @pytest.mark.long
-def test_no_turn_begins_that_the_caps_do_not_let(make: Make) -> None:
+def test_no_turn_begins_beyond_the_caps(make: Make) -> None:
     world = make(purse=lambda session_id, total: "the day's $20.00 are spent")
     view = world.run({"say": "never"})
     assert "the day's $20.00" in view.error
@@ -250,7 +252,7 @@ def test_no_turn_begins_that_the_caps_do_not_let(make: Make) -> None:
 
 
 @pytest.mark.long
-def test_an_agent_that_runs_by_itself_has_its_tokens_counted_while_it_runs(make: Make) -> None:
+def test_tokens_are_counted_while_the_turn_runs(make: Make) -> None:
     class Holding:
         """A sandbox as far as sessions ask."""
 

@@ -25,7 +25,7 @@ from tests.execution.session_world import until
 
 
 @pytest.mark.long
-def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) -> None:
+def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) -> None:
     view = world.run(
         {"say": "I look "},
         {"say": "around.\nThen"},
@@ -69,7 +69,7 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
 
 
 @pytest.mark.long
-def test_the_rails_judge_all_that_a_request_names(world: AcpWorld) -> None:
+def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> None:
     asked: list[tuple[dict[str, Any], tuple[str, dict[str, Any]]]] = [
         ({"kind": "other", "rawInput": {"command": "curl x"}}, ("execute", {"paths": [], "command": "curl x"})),
         ({"kind": "execute", "title": "`make test`"}, ("execute", {"paths": [], "command": "make test"})),
@@ -118,7 +118,7 @@ def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
 
 
 @pytest.mark.long
-def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> None:
+def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld) -> None:
     ask = {"permission": {"title": "hello", "kind": "execute", "rawInput": {"command": "echo hello"}}}
     view = world.run(ask, terminal("bash", "-c", "echo hello"), terminal("bash", "-c", "echo hello"))
     assert [entry[2] for entry in world.asked] == ["echo hello", "echo hello"]  # the second run asks
@@ -126,7 +126,7 @@ def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> N
 
 
 @pytest.mark.long
-def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorld) -> None:
+def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: AcpWorld) -> None:
     world.answer = lambda title: "rm" not in title
     view = world.run(terminal("rm", "-rf", "a.txt"), terminal("ls", cwd="/etc"), terminal("no-such-program"))
     lines = world.texts(view)

@@ -32,7 +32,7 @@ from engine.model.secrets import redact
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
 )
-def test_what_is_no_message(line: bytes) -> None:
+def test_invalid_lines_are_no_messages(line: bytes) -> None:
     assert parse_message(line) is None
 
 
@@ -46,7 +46,7 @@ MESSAGES = st.dictionaries(st.sampled_from(["id", "method", "result", "error", "
 
 @given(st.binary(max_size=200) | (JSON | MESSAGES).map(lambda value: json.dumps(value).encode()))
 @settings(max_examples=60, deadline=None)
-def test_any_line_is_a_message_or_none(line: bytes) -> None:
+def test_any_line_parses_to_a_message_or_none(line: bytes) -> None:
     """And what is a message has what the library expects of it."""
     message = parse_message(line)
     if message is None:
@@ -85,7 +85,7 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     assert counter.cost == sum(money for money, _ in charged) == (max(good) if good else estimate)
 
 
-def test_a_price_that_comes_late_counts_against_what_was_estimated() -> None:
+def test_a_late_price_is_reduced_by_the_estimate() -> None:
     charged: list[tuple[int, int]] = []
     counter = counting(charged, 50_000)
     counter.end_turn(None)
@@ -112,7 +112,7 @@ KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_once", "
 
 
 @given(KINDS, st.booleans())
-def test_what_is_chosen_never_says_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
+def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
     chosen = choose_option([option(kind) for kind in kinds], allowed)
     if allowed:
         assert chosen == ("id-allow_once" if "allow_once" in kinds else None)
@@ -123,7 +123,7 @@ def test_what_is_chosen_never_says_more_than_was_decided(kinds: list[str], allow
 
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
-def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> None:
+def test_streamed_chunks_are_written_in_whole(pieces: list[tuple[str, str]]) -> None:
     written: dict[str, str] = {"say": "", "thought": ""}
 
     def write(kind: str, text: str) -> None:
@@ -181,7 +181,7 @@ def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
     assert find_agents(tmp_path, str(tmp_path)) == []
 
 
-def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Path) -> None:
+def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Path) -> None:
     user = tmp_path / "home"
     for folder in (".ssh", ".local/bin", ".local/share/clawpy/acp/claude", ".cargo/bin", "notes", ".npm-global/bin"):
         (user / folder).mkdir(parents=True)

@@ -116,7 +116,9 @@ def test_cancel_and_kill(talk: AcpWorld) -> None:
 
 
 @pytest.mark.parametrize("command", [("claude-agent-acp",), ("opencode", "acp")])
-def test_others_begin_and_say_what_they_lack(make: Make, node_agents: Path, command: tuple[str, ...]) -> None:
+def test_agents_without_a_login_start_and_report_what_is_missing(
+    make: Make, node_agents: Path, command: tuple[str, ...]
+) -> None:
     world = make(command=[str(node_agents / command[0]), *command[1:]], prompts=TaskAlone(), start_seconds=90)
     view = world.finish(world.start(prompt="hello"), 120)
     said = "\n".join(world.texts(view, None))

@@ -64,7 +64,7 @@ def run(command: str, title: str = "run it") -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_what_the_policy_allows_needs_nobody_and_what_it_denies_is_refused(rails: Rails) -> None:
+def test_the_policy_allows_and_denies_without_asking(rails: Rails) -> None:
     railed = rails(deny=["exec:curl*"])
     view = railed.world.run(
         run("make test"),
@@ -81,7 +81,7 @@ def test_what_the_policy_allows_needs_nobody_and_what_it_denies_is_refused(rails
 
 
 @pytest.mark.long
-def test_what_looks_like_a_secret_blinds_no_rail_and_is_shown_to_nobody(rails: Rails) -> None:
+def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(rails: Rails) -> None:
     railed = rails(deny=["exec:*forbidden*"])
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     shapes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
@@ -109,7 +109,7 @@ def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
 
 
 @pytest.mark.long
-def test_each_of_many_requests_gets_its_own_answer(rails: Rails) -> None:
+def test_parallel_requests_get_their_own_answers(rails: Rails) -> None:
     railed = rails(ask=["exec"])
     wants = [run(f"make part{n}")["permission"] for n in range(5)]
     view = railed.world.start({"permissions": wants})
@@ -122,7 +122,7 @@ def test_each_of_many_requests_gets_its_own_answer(rails: Rails) -> None:
 
 
 @pytest.mark.long
-def test_a_stop_withdraws_what_was_asked(rails: Rails) -> None:
+def test_a_stop_withdraws_a_pending_question(rails: Rails) -> None:
     railed = rails(ask=["exec"])
     view = railed.world.start(run("make test"))
     (request,) = railed.waiting(1)
@@ -132,7 +132,7 @@ def test_a_stop_withdraws_what_was_asked(rails: Rails) -> None:
 
 
 @pytest.mark.long
-def test_by_itself_it_is_refused_what_a_person_would_be_asked(rails: Rails) -> None:
+def test_a_session_by_itself_is_refused_instead_of_asking(rails: Rails) -> None:
     railed = rails(ask=["exec:make *"])
     view = railed.world.run(run("make test"), run("ls"), mode="autonomous")
     assert railed.said(view) == ["answer reject_once", "answer allow_once"]
@@ -162,7 +162,7 @@ def test_files_go_through_the_jail(rails: Rails) -> None:
 
 
 @pytest.mark.long
-def test_it_reaches_its_provider_and_nothing_else(make: Make) -> None:
+def test_an_agent_reaches_only_its_provider(make: Make) -> None:
     """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
     world = make(sandbox=best_sandbox(), settings={"hosts": ("api.example.com",)})
     ask = "echo proxy=$HTTPS_PROXY"

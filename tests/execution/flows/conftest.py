@@ -1,4 +1,4 @@
-"""What flow tests share: a bench of real processes, real repositories, the pytest that runs these tests."""
+"""What tests of flows share: a session with real processes, repositories, the pytest that runs these tests."""
 
 from __future__ import annotations
 
@@ -17,63 +17,72 @@ from engine.clock import Clock, SystemClock
 from engine.execution.runners.flow import CommandResult, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
+from engine.model import CheckResult
 from tests.conftest import Repository
 
 
 @dataclass
-class RealBench:
-    """A session's bench without sandbox and transcript: keeps what was said and run."""
+class ProcessSession:
+    """A session without sandbox and transcript file: it remembers its lines and its commands."""
 
     scratch: Path
-    said: list[str] = field(default_factory=list)
-    ran: list[list[str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    commands: list[list[str]] = field(default_factory=list)
 
     def say(self, text: str, *, error: bool = False) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
     def execute(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        quiet: bool = False,
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, quiet: bool = False
     ) -> CommandResult:
-        self.ran.append(list(argv))
-        begun = time.monotonic()
+        self.commands.append(list(argv))
+        start = time.monotonic()
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 argv,
                 cwd=cwd,
-                env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | env,
+                env=inherited | dict(env or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                timeout=timeout or 120,
+                timeout=120,
                 check=False,
             )
         except FileNotFoundError as error:
             raise FlowError(f"{argv[0]} is not there") from error
-        return CommandResult(done.returncode, done.stdout, time.monotonic() - begun)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.said)
+        return CommandResult(process.returncode, process.stdout, time.monotonic() - start)
 
 
 @dataclass
-class Ran:
-    """A finished flow with what it said and the folder it worked in."""
+class FlowRun:
+    """A flow that ran to its end, and the folder in which it worked."""
 
     result: FlowResult
-    bench: RealBench
+    session: ProcessSession
     folder: Path
 
+    @property
+    def summary(self) -> str:
+        return self.result.summary
 
-RunFlow = Callable[..., Ran]
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self.result.facts
+
+    @property
+    def check(self) -> CheckResult:
+        assert self.result.check is not None
+        return self.result.check
+
+    @property
+    def transcript(self) -> str:
+        return "\n".join(self.session.lines)
+
+
+RunFlow = Callable[..., FlowRun]
 
 
 @pytest.fixture
@@ -90,7 +99,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
     """Runs a flow by name on `repository`, in a worktree of its present files where the flow's place asks for one."""
     number = 0
 
-    def run(name: str, *, clock: Clock | None = None, **parameters: Any) -> Ran:
+    def run(name: str, *, clock: Clock | None = None, **parameters: Any) -> FlowRun:
         nonlocal number
         number += 1
         flow = FLOWS[name]
@@ -99,15 +108,15 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
         folder = repository.path
         if flow.place in (Place.WORKTREE, Place.CHANGE_SET):
             folder = _worktree(repository, tmp_path / f"worktree-{number}")
-        bench = RealBench(scratch)
+        session = ProcessSession(scratch)
         job = Job(
             workspace=repository.path,
             folder=folder,
             git=Git(folder),
-            session=bench,
+            session=session,
             clock=clock or SystemClock(),
         )
-        return Ran(flow(**parameters).run(job), bench, folder)
+        return FlowRun(flow(**parameters).run(job), session, folder)
 
     return run
 

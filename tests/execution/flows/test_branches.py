@@ -17,8 +17,8 @@ def test_merged_applied_and_stale_branches(repository: Repository, run_flow: Run
     repository.git("branch", "done", "main")
     repository.commit("moves on", {"c.txt": "c"})
     repository.git("cherry-pick", "docs")
-    ran = run_flow("report_branches", days=30)
-    states = {fact["name"]: (fact["state"], fact["command"]) for fact in ran.result.facts["branches"]}
+    run = run_flow("report_branches", days=30)
+    states = {fact["name"]: (fact["state"], fact["command"]) for fact in run.facts["branches"]}
     assert states == {
         "done": ("merged", "git branch -d -- done"),
         "docs": ("applied", "git branch -D -- docs"),
@@ -33,7 +33,7 @@ def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: R
     repository.commit("second", {"a.txt": "three\n"})
     repository.git("checkout", "-q", "main")
     repository.commit("feature (#1)", {"a.txt": "three\n"})
-    [fact] = run_flow("report_branches").result.facts["branches"]
+    [fact] = run_flow("report_branches").facts["branches"]
     assert (fact["name"], fact["state"], fact["ahead"]) == ("feature", "applied", 2)
 
 
@@ -41,11 +41,11 @@ def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: R
 def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool) -> None:
     commit_branches(repository)
     clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
-    ran = run_flow("report_branches", clock=clock, days=30)
-    names = {fact["name"] for fact in ran.result.facts["branches"]}
+    run = run_flow("report_branches", clock=clock, days=30)
+    names = {fact["name"] for fact in run.facts["branches"]}
     assert names == ({"left", "right", "docs"} if stale else set())
 
 
-def test_commands_quote_what_a_shell_would_read() -> None:
+def test_branch_names_are_quoted_in_commands() -> None:
     branch = ComparedBranch("a;rm -rf ~", "0" * 40, 1, 0, 0, is_checked_out=False, state="merged")
     assert branch.command == "git branch -d -- 'a;rm -rf ~'"

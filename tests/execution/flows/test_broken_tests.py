@@ -26,9 +26,9 @@ def history(project: Repository) -> list[str]:
 @pytest.mark.long
 def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow) -> None:
     shas = history(project)
-    ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=shas[0], bad="HEAD")
-    assert ran.result.facts["skipped"] == [shas[2]]
-    assert set(ran.result.facts["candidates"]) == {shas[2], shas[3]}
+    run = run_flow("bisect", test="tests/test_cart.py::test_total", good=shas[0], bad="HEAD")
+    assert run.facts["skipped"] == [shas[2]]
+    assert set(run.facts["candidates"]) == {shas[2], shas[3]}
     assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
 
 
@@ -57,7 +57,7 @@ def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow
     repository.commit("main docs", {"README.md": "a shop"})
     repository.git("merge", "-q", "--no-ff", "-m", "merge", "side")
     repository.commit("more docs", {"README.md": "a big shop"})
-    assert run_flow("bisect", test="make test", good=first).result.facts["culprit"] == culprit
+    assert run_flow("bisect", test="make test", good=first).facts["culprit"] == culprit
 
 
 @pytest.mark.parametrize(

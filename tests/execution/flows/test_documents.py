@@ -44,7 +44,7 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
         ("note: spelling", "Changed", "Note: spelling"),
     ],
 )
-def test_commits_are_sorted(subject: str, section: str, entry: str) -> None:
+def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
     assert classify(subject) == (section, entry)
 
 
@@ -63,11 +63,11 @@ def test_commits_are_sorted(subject: str, section: str, entry: str) -> None:
         "",
     ],
 )
-def test_commits_that_no_user_notices(subject: str) -> None:
+def test_commits_that_no_user_notices_are_left_out(subject: str) -> None:
     assert classify(subject) is None
 
 
-def test_mentioned_by_id_or_in_the_same_words() -> None:
+def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words() -> None:
     assert is_mentioned("- things (0123456)", SHA, "Other")
     assert is_mentioned("* **Add** gifts, at last", SHA, "Add gifts")
     assert not is_mentioned("- Add gifts", SHA, "Add gift")
@@ -137,14 +137,14 @@ def test_the_files_own_style_is_kept(before: str, after: str) -> None:
         st.lists(st.from_regex(r"[A-Z][a-z]{3,9} \d", fullmatch=True), min_size=1),
     ),
 )
-def test_what_was_there_stays_and_everything_new_is_mentioned(before: str, entries: dict[str, list[str]]) -> None:
+def test_old_lines_stay_and_new_entries_are_mentioned(before: str, entries: dict[str, list[str]]) -> None:
     after = add_entries(before, entries)
     left = iter(after.splitlines())
     assert all(any(line == other for other in left) for line in before.splitlines() if line.strip())
     assert all(is_mentioned(after, "f" * 40, entry) for each in entries.values() for entry in each)
 
 
-def test_a_new_change_log(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_missing_change_log_is_created_only_on_request(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"a.txt": "1"})
     repository.git("tag", "v1.0")
     repository.commit("feat(cart): totals are rounded", {"a.txt": "2"})
@@ -152,17 +152,17 @@ def test_a_new_change_log(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("chore: format", {"a.txt": "4"})
     with pytest.raises(CannotRun, match="has no change log"):
         run_flow("draft_changelog", since="v1.0")
-    ran = run_flow("draft_changelog", since="v1.0", create=True)
-    text = (ran.folder / "CHANGELOG.md").read_text()
+    run = run_flow("draft_changelog", since="v1.0", create=True)
+    text = (run.folder / "CHANGELOG.md").read_text()
     assert text.endswith(
         "## [Unreleased]\n\n### Added\n\n- Cart: totals are rounded\n\n### Fixed\n\n- Fix the tax of gifts\n"
     )
     assert not (repository.path / "CHANGELOG.md").exists()
-    assert ran.result.summary == "CHANGELOG.md: 2 entries under Unreleased"
-    assert ran.result.facts["left_out"] == ["chore: format"]
+    assert run.summary == "CHANGELOG.md: 2 entries under Unreleased"
+    assert run.facts["left_out"] == ["chore: format"]
 
 
-def test_a_finished_section_is_not_written_into(repository: Repository, run_flow: RunFlow) -> None:
+def test_entries_go_into_a_new_unreleased_section(repository: Repository, run_flow: RunFlow) -> None:
     log = "# Log\n\n## 1.1\n\n### Features\n\n- Gifts\n\n### Bug fixes\n\n- Tax\n"
     repository.commit("begin", {"CHANGELOG.md": log})
     repository.git("tag", "v1.1")
@@ -211,7 +211,9 @@ FOREIGN = st.lists(
 @pytest.mark.long
 @given(FOREIGN, LESSONS, LESSONS)
 @example(b"", HOSTILE, [])
-def test_what_is_written_is_read_back_and_the_rest_stays(data: bytes, lessons: list[str], others: list[str]) -> None:
+def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
+    data: bytes, lessons: list[str], others: list[str]
+) -> None:
     once = write_section(data, format_section(lessons), LEARNT)
     assert lessons_in(once) == lessons
     assert write_section(once, format_section(lessons), LEARNT) == once
@@ -238,16 +240,18 @@ def test_no_lesson_is_anything_but_an_item_of_the_list(lessons: list[str]) -> No
         assert "<!--" not in item
 
 
-def test_a_new_file_and_an_old_one(repository: Repository, run_flow: RunFlow) -> None:
+def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(
+    repository: Repository, run_flow: RunFlow
+) -> None:
     repository.commit("begin", {"a.txt": "1"})
-    ran = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
-    text = (ran.folder / FILE).read_text()
+    run = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
+    text = (run.folder / FILE).read_text()
     assert text == (
         "<!-- clawpy:learnt -->\n## What was learned here\n\n"
         "Written by Clawpy with your approval; the text between the marks is overwritten.\n\n"
         "- Run the migrations first\n- Use Decimal for money\n<!-- /clawpy:learnt -->\n"
     )
-    assert ran.result.summary == "AGENTS.md: 2 lessons, 2 of them new"
+    assert run.summary == "AGENTS.md: 2 lessons, 2 of them new"
     assert not (repository.path / FILE).exists()
     (repository.path / FILE).write_bytes(b"# Ours\r\n\r\nUse tabs.\r\n" + text.encode() + b"tail without end")
     repository.commit("theirs")
@@ -255,18 +259,18 @@ def test_a_new_file_and_an_old_one(repository: Repository, run_flow: RunFlow) ->
     data = (again.folder / FILE).read_bytes()
     assert data.startswith(b"# Ours\r\n\r\nUse tabs.\r\n<!-- clawpy:learnt -->\r\n")
     assert data.endswith(b"<!-- /clawpy:learnt -->\ntail without end")
-    assert again.result.facts["new"] == ["Test at midnight"]
-    assert again.result.facts["gone"] == ["Run the migrations first"]
+    assert again.facts["new"] == ["Test at midnight"]
+    assert again.facts["gone"] == ["Run the migrations first"]
 
 
-def test_what_it_says_already_changes_nothing(repository: Repository, run_flow: RunFlow) -> None:
+def test_lessons_that_are_there_already_change_nothing(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {FILE: write_section(b"", format_section(["Use tabs"]), LEARNT).decode()})
-    ran = run_flow("write_agents_md", lessons=["Use tabs"])
-    assert ran.result.summary == "AGENTS.md already contains all of it"
-    assert (ran.folder / FILE).read_bytes() == (repository.path / FILE).read_bytes()
+    run = run_flow("write_agents_md", lessons=["Use tabs"])
+    assert run.summary == "AGENTS.md already contains all of it"
+    assert (run.folder / FILE).read_bytes() == (repository.path / FILE).read_bytes()
 
 
-def test_what_is_written_goes_into_the_next_prompt_as_material(tmp_path: Path) -> None:
+def test_the_section_is_quoted_in_the_next_prompt(tmp_path: Path) -> None:
     """Out and in again: the prompt carries the section, and no lesson can close its element."""
     (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", format_section(HOSTILE), LEARNT))
     part = ProjectPart().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
@@ -277,6 +281,6 @@ def test_what_is_written_goes_into_the_next_prompt_as_material(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])
-def test_what_says_nothing_or_too_much_is_refused(lessons: list[str]) -> None:
+def test_empty_and_too_long_lessons_are_refused(lessons: list[str]) -> None:
     with pytest.raises(ValidationError):
         WriteAgentsMd(lessons=lessons)

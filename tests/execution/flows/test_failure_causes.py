@@ -29,7 +29,7 @@ from engine.execution.runners.flows.failure_causes import Cause, cause_of
         ("", Cause("", "", "")),
     ],
 )
-def test_causes(text: str, expected: Cause) -> None:
+def test_the_cause_is_read_from_the_output(text: str, expected: Cause) -> None:
     assert cause_of(text, "/repo") == expected
 
 
@@ -42,7 +42,7 @@ def test_causes(text: str, expected: Cause) -> None:
         (Cause("", "", "src/cart.py:7"), ""),
     ],
 )
-def test_the_signature_is_the_error_and_its_file_or_the_test_where_it_is_an_assertion(
+def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
     cause: Cause, signature: str
 ) -> None:
     assert cause.signature_of("tests/test_cart.py::test_a") == signature

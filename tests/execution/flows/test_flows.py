@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from engine.execution.runners.flow import FlowError, FlowResult, Job
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
-from tests.execution.flows.conftest import RealBench
+from tests.execution.flows.conftest import ProcessSession
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -91,7 +91,7 @@ def test_every_flow_is_described() -> None:
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_words_of_a_flow(name: str) -> None:
+def test_a_flow_describes_its_parameters(name: str) -> None:
     flow, (parameters, words) = FLOWS[name], EXAMPLES[name]
     request = flow(**parameters)
     assert request.describe() == words
@@ -138,6 +138,6 @@ def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path
     assert result.summary == "Reverts evil name"
     assert result.facts == {"files": ["a.py"], "caf\ufffd.py": ["b", 1]}
     assert FlowError("no \x1b[31mfile\nhere", "look").message == "no file here"
-    bench = RealBench(tmp_path)
-    Job(workspace=tmp_path, folder=tmp_path, git=Git(tmp_path), session=bench).say("  a  evil\nname\x07")
-    assert bench.said == ["  a  evil name"]
+    session = ProcessSession(tmp_path)
+    Job(workspace=tmp_path, folder=tmp_path, git=Git(tmp_path), session=session).say("  a  evil\nname\x07")
+    assert session.lines == ["  a  evil name"]

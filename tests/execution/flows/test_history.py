@@ -13,7 +13,9 @@ from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
 
-def test_the_day_in_words(repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_is_summarised_by_branch(
+    repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-04T18:00:00+01:00")
     repository.commit("yesterday", {"a.txt": "one\n"})
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-05T09:00:00+01:00")
@@ -21,13 +23,13 @@ def test_the_day_in_words(repository: Repository, run_flow: RunFlow, monkeypatch
     repository.git("checkout", "-q", "-b", "feature")
     repository.commit("try a tax", {"tax.txt": "x\n"})
     repository.write("new file.txt", "not yet")
-    ran = run_flow(
+    run = run_flow(
         "summarise_day",
         since="2026-01-05T00:00:00+01:00",
         sessions=["full test run: succeeded"],
         checks=["pytest: 23 passed"],
     )
-    assert ran.result.facts["text"].splitlines() == [
+    assert run.facts["text"].splitlines() == [
         "Monday 05 January: 2 commits, +3 -1 lines",
         "  feature (Test)",
         "    - try a tax",
@@ -39,13 +41,13 @@ def test_the_day_in_words(repository: Repository, run_flow: RunFlow, monkeypatch
         "  - pytest: 23 passed",
         "Not committed yet: new file.txt.",
     ]
-    assert ran.result.summary == "2 commits, 2 files changed, 1 session, 1 file not committed"
+    assert run.summary == "2 commits, 2 files changed, 1 session, 1 file not committed"
 
 
-def test_a_quiet_day(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"a.txt": "one\n"})
     since = datetime.fromtimestamp(time.time() + 3600, UTC).isoformat()
-    assert run_flow("summarise_day", since=since).result.facts["text"] == "No commits.\nEverything is committed."
+    assert run_flow("summarise_day", since=since).facts["text"] == "No commits.\nEverything is committed."
 
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
@@ -55,28 +57,28 @@ def day(number: int) -> str:
     return f"2026-01-{number:02}T10:00:00+00:00"
 
 
-def test_the_last_commits_of_both_and_what_the_partner_looked_like(repository: Repository, run_flow: RunFlow) -> None:
+def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: Repository, run_flow: RunFlow) -> None:
     for number in range(1, 6):
         repository.commit(
             f"Price {number}", {"price.py": f"{number}\n", "rules.toml": f"rate = {number}\n"}, at=day(number)
         )
     repository.commit("Alone", {"price.py": "6\n"}, at=day(6))
     repository.commit("Other", {"rules.toml": "rate = 5\nnew = 1\n"}, at=day(7))
-    ran = run_flow("look_together", path="price.py", partner="rules.toml")
-    assert ran.result.summary == (
+    run = run_flow("look_together", path="price.py", partner="rules.toml")
+    assert run.summary == (
         "5 commits changed both price.py and rules.toml, the last on 2026-01-05: “Price 5”, 2 lines of rules.toml"
     )
-    assert [fact["subject"] for fact in ran.result.facts["commits"]] == ["Price 5", "Price 4", "Price 3"]
-    assert "-rate = 4\n+rate = 5" in ran.bench.text
-    assert "2026-01-04" in ran.bench.text
-    assert ran.bench.ran == []
+    assert [fact["subject"] for fact in run.facts["commits"]] == ["Price 5", "Price 4", "Price 3"]
+    assert "-rate = 4\n+rate = 5" in run.transcript
+    assert "2026-01-04" in run.transcript
+    assert run.session.commands == []
 
 
-def test_a_name_is_no_pattern_and_no_option(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=day(1))
     repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=day(2))
-    ran = run_flow("look_together", path="a[1].py", partner="--output=x")
-    assert ran.result.facts["together"] == 1
+    run = run_flow("look_together", path="a[1].py", partner="--output=x")
+    assert run.facts["together"] == 1
     assert not (repository.path / "x").exists()
     with pytest.raises(ValidationError):
         run_flow("look_together", path="../a.py", partner="b.py")
@@ -84,19 +86,19 @@ def test_a_name_is_no_pattern_and_no_option(repository: Repository, run_flow: Ru
 
 def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("Key", {"a.py": "1\n", "settings.py": f'TOKEN = "{TOKEN}"\n'})
-    ran = run_flow("look_together", path="a.py", partner="settings.py")
-    assert TOKEN not in ran.bench.text
-    assert "a likely secret, not shown" in ran.bench.text
+    run = run_flow("look_together", path="a.py", partner="settings.py")
+    assert TOKEN not in run.transcript
+    assert "a likely secret, not shown" in run.transcript
 
 
-def test_what_a_release_would_hold(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_release_lists_the_commits_that_users_notice(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"a.py": "1\n"})
     repository.git("tag", "v1.0")
     for number, subject in enumerate(("feat: gift cards", "Fix the total", "Bump version to 1.1", "fix: rounding")):
         repository.commit(subject, {"a.py": f"new {number}\n"})
-    ran = run_flow("look_at_release", since="v1.0")
-    assert ran.result.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
-    assert ran.result.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
-    assert "Added:\n- Gift cards" in ran.bench.text
+    run = run_flow("look_at_release", since="v1.0")
+    assert run.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
+    assert run.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
+    assert "Added:\n- Gift cards" in run.transcript
     with pytest.raises(FlowError, match="names no commit"):
         run_flow("look_at_release", since="v9")

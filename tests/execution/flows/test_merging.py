@@ -12,11 +12,11 @@ from tests.execution.flows.conftest import CART, TEST_CART, RunFlow, commit_bran
 def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
     commit_branches(repository)
     objects = set((repository.path / ".git" / "objects").rglob("*"))
-    ran = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
-    bad = [fact for fact in ran.result.facts["merges"] if fact["conflicts"]]
+    run = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
+    bad = [fact for fact in run.facts["merges"] if fact["conflicts"]]
     assert [({fact["from"], fact["into"]}, fact["conflicts"]) for fact in bad] == [({"left", "right"}, ["a.txt"])]
-    assert len(ran.result.facts["merges"]) == 6
-    assert "left → main   ✓ clean" in ran.bench.text
+    assert len(run.facts["merges"]) == 6
+    assert "left → main   ✓ clean" in run.transcript
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
 
 
@@ -33,7 +33,7 @@ def test_the_best_order_is_compared_with_the_worst(best: int, worst: int, words:
 
 
 @pytest.mark.long
-def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow) -> None:
+def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, run_flow: RunFlow) -> None:
     commit_shop(project)
     project.git("checkout", "-q", "-b", "feature")
     project.commit("callers want 3", {"tests/test_more.py": TEST_CART.replace("test_total", "test_more")})
@@ -42,10 +42,10 @@ def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow
                                      "tests/test_cart.py": TEST_CART.replace("== 3", "== 4")})  # fmt: skip
     project.write("shop/cart.py", "uncommitted rubbish(")
     heads = project.git("rev-parse", "main", "feature")
-    ran = run_flow("rehearse_merge", source="feature", target="main")
-    assert "merges cleanly" in ran.result.summary
-    assert "but 1 of 3 tests failed" in ran.result.summary
-    assert ran.result.full
+    run = run_flow("rehearse_merge", source="feature", target="main")
+    assert "merges cleanly" in run.summary
+    assert "but 1 of 3 tests failed" in run.summary
+    assert run.result.full
     assert project.git("rev-parse", "main", "feature") == heads
-    assert (ran.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
-    assert "+ 1" in (ran.folder / "shop/cart.py").read_text()
+    assert (run.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
+    assert "+ 1" in (run.folder / "shop/cart.py").read_text()

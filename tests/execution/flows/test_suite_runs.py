@@ -180,7 +180,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_every_row_has_a_case() -> None:
+def test_every_test_runner_has_a_case() -> None:
     assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
 
 
@@ -228,10 +228,12 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tool)
-def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, set_up: Callable[[Case], None]) -> None:
+def test_passing_and_failing_tests_are_read_from_the_tool(
+    case: Case, repository: Repository, run_flow: RunFlow, set_up: Callable[[Case], None]
+) -> None:
     set_up(case)
     try:
-        green = run_flow("run_tests").result.check
+        green = run_flow("run_tests").check
     except CannotRun as error:
         if "no network" not in error.message:
             raise
@@ -239,20 +241,18 @@ def test_green_and_red(case: Case, repository: Repository, run_flow: RunFlow, se
     assert green is not None
     assert (green.tool, green.passed, green.failed, green.errors) == (case.tool, 1, 0, 0)
     repository.write(case.path, case.bad)
-    red = run_flow("run_tests").result.check
-    assert red is not None
+    red = run_flow("run_tests").check
     assert (red.passed, red.failed, red.failing) == (1, 1, (case.failing,))
     row = next(row for row in TEST_RUNNERS if row.name == case.tool)
     if row.single:
-        alone = run_flow("run_tests", tests=[case.failing]).result.check
-        assert alone is not None
+        alone = run_flow("run_tests", tests=[case.failing]).check
         assert (alone.passed, alone.failed, alone.failing) == (0, 1, (case.failing,))
     changed = repository.git("status", "--porcelain").splitlines()
     assert [line for line in changed if line[3:] != case.path and not line.endswith(case.path)] == []
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.lacking], ids=lambda case: case.tool)
-def test_without_the_tool(
+def test_a_missing_tool_is_named_with_its_fix(
     case: Case,
     repository: Repository,
     run_flow: RunFlow,
@@ -290,15 +290,14 @@ def shop_below(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repos
 
 
 @pytest.mark.long
-def test_its_tests_run_in_its_folder_and_environment(shop_below: Repository, run_flow: RunFlow) -> None:
-    ran = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
-    assert ran.result.check is not None
-    assert (ran.result.check.passed, ran.result.full) == (1, False)
-    assert ran.result.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
-    assert ran.result.summary.endswith(" in packages/py (only the tests of this change)")
-    assert ran.bench.ran[0][0] == str(shop_below.path / "packages/py/.venv/bin/python")
+def test_tests_of_a_project_below_run_in_its_folder_and_environment(shop_below: Repository, run_flow: RunFlow) -> None:
+    run = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
+    assert (run.check.passed, run.result.full) == (1, False)
+    assert run.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
+    assert run.summary.endswith(" in packages/py (only the tests of this change)")
+    assert run.session.commands[0][0] == str(shop_below.path / "packages/py/.venv/bin/python")
 
 
-def test_the_top_says_where_the_tests_are(shop_below: Repository, run_flow: RunFlow) -> None:
+def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow: RunFlow) -> None:
     with pytest.raises(CannotRun, match="the tests are in packages/py"):
         run_flow("run_tests")

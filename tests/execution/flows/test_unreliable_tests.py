@@ -26,25 +26,25 @@ def test_steady(): pass
 def test_broken(): assert 0
 """
     project.commit("flaky", {"test_x.py": body})
-    ran = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
-    verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in ran.result.facts["tests"]}
+    run = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
+    verdicts = {fact["test"]: (fact["verdict"], fact["failed"], fact["runs"]) for fact in run.facts["tests"]}
     assert verdicts == {
         "test_x.py::test_flaky": ("flaky", 1, 3),
         "test_x.py::test_steady": ("steady", 0, 3),
         "test_x.py::test_broken": ("broken", 3, 3),
     }
-    assert ran.result.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
+    assert run.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
 
 
 @pytest.mark.long
-def test_slower_than_it_was(project: Repository, run_flow: RunFlow) -> None:
+def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow: RunFlow) -> None:
     test = "from work import work\n\ndef test_a():\n    assert work()\n"
     fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})
     project.commit("slow", {"work.py": "def work():\n    return sum(i * i for i in range(1_000_000))\n"})
-    ran = run_flow("time_tests", tests=["tests/test_a.py::test_a"], fast=fast, times=2)
-    assert ran.result.facts["slower"] == 1
-    assert ran.result.summary.endswith((" times as long", ": slower"))
-    assert f"git log --oneline {fast[:10]}..HEAD" in ran.bench.text
+    run = run_flow("time_tests", tests=["tests/test_a.py::test_a"], fast=fast, times=2)
+    assert run.facts["slower"] == 1
+    assert run.summary.endswith((" times as long", ": slower"))
+    assert f"git log --oneline {fast[:10]}..HEAD" in run.transcript
 
 
 DAY = date(2026, 12, 7)
@@ -60,7 +60,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("text", "names"), FILES)
-def test_the_skip_names_its_end_and_is_found_again(text: str, names: list[str]) -> None:
+def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]) -> None:
     after = add_skip_mark(text, names, DAY, "flaky: failed 3 of 20")
     assert after is not None
     assert quarantined_tests_in_file("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), DAY)]

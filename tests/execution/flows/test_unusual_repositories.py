@@ -11,9 +11,9 @@ from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
 
-def test_a_repository_without_commits(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow) -> None:
     repository.write("a.txt", "not yet")
-    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").result.facts["text"] == (
+    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").facts["text"] == (
         "No commits.\nNot committed yet: a.txt."
     )
     nothing = run_flow("review_unpushed", upstream="origin/main").result
@@ -24,15 +24,15 @@ def test_a_repository_without_commits(repository: Repository, run_flow: RunFlow)
         run_flow("forecast_conflicts", base="main", branches=["x"])
 
 
-def test_names_that_are_no_text(repository: Repository, run_flow: RunFlow) -> None:
+def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"a b.txt": "one\n"})
     name = os.fsdecode(b"caf\xe9\x1b[31m.py")
     for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):
         repository.git("checkout", "-q", "-b", branch, "main")
         repository.commit(branch, {name: text})
-    ran = run_flow("forecast_conflicts", base="left", branches=["right"])
-    assert ran.result.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
-    assert "\x1b" not in ran.bench.text
-    ran = run_flow("review_unpushed", upstream="main")
-    assert [fact["kind"] for fact in ran.result.facts["findings"]] == ["breakpoint"]
-    assert "\x1b" not in ran.bench.text
+    run = run_flow("forecast_conflicts", base="left", branches=["right"])
+    assert run.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
+    assert "\x1b" not in run.transcript
+    run = run_flow("review_unpushed", upstream="main")
+    assert [fact["kind"] for fact in run.facts["findings"]] == ["breakpoint"]
+    assert "\x1b" not in run.transcript

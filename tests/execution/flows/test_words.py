@@ -8,7 +8,7 @@ from engine.execution.runners.flows.words import count, describe_check, join_nam
 from engine.model import CheckResult
 
 
-def test_counts_and_lists() -> None:
+def test_numbers_and_names_in_words() -> None:
     assert [count(number, "file") for number in (0, 1, 2)] == ["no files", "1 file", "2 files"]
     assert join_names([]) == ""
     assert join_names(["a"]) == "a"

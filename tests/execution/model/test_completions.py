@@ -52,7 +52,7 @@ class TestAQuestion:
     def ask(self, engine: Engine, **more: object) -> str:
         return engine.completions.ask(f"openai:{GPT}", question(**more)).text
 
-    def test_it_is_answered_booked_and_kept_without_secrets(self, engine: Engine, server: ModelServer) -> None:
+    def test_an_answer_is_charged_and_stored_without_secrets(self, engine: Engine, server: ModelServer) -> None:
         server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))
         assert self.ask(engine) == "It is fixed, not [secret cut]."
         assert server.requests[0].system == "Be brief."
@@ -73,7 +73,7 @@ class TestAQuestion:
             (Reply(text=""), "answer was empty"),
         ],
     )
-    def test_what_goes_wrong_is_said_and_booked(
+    def test_a_failure_is_reported_and_charged(
         self, engine: Engine, server: ModelServer, reply: Reply, words: str
     ) -> None:
         server.script(reply)
@@ -85,7 +85,7 @@ class TestAQuestion:
         assert len(server.requests) == 1, "nothing is tried again: the rules are there at once"
 
     @pytest.mark.long
-    def test_a_slow_one_is_given_up_and_its_request_broken_off(
+    def test_a_slow_question_is_given_up_and_its_request_cancelled(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
         never = threading.Event()
@@ -100,7 +100,7 @@ class TestAQuestion:
         assert server.requests[0].gone.wait(10)
         assert only_call(engine).cost > 0, "a provider may ask money for what it read"
 
-    def test_no_cap_is_passed(self, engine: Engine, server: ModelServer) -> None:
+    def test_a_question_never_passes_a_cap(self, engine: Engine, server: ModelServer) -> None:
         engine.settings.set("crossPollCostCapPerHour", 0.0001)
         with pytest.raises(NoAnswer, match="last hour"):
             self.ask(engine)
@@ -109,7 +109,7 @@ class TestAQuestion:
         assert server.requests == []
         assert booked(engine) == []
 
-    def test_what_holds_the_engine_holds_it(self, engine: Engine, server: ModelServer) -> None:
+    def test_no_question_is_asked_while_the_engine_is_stopped(self, engine: Engine, server: ModelServer) -> None:
         engine.safety.stop("looking into something", "test")
         with pytest.raises(NoAnswer, match="looking into something"):
             self.ask(engine)
@@ -128,7 +128,7 @@ def summary(engine: Engine, session: str) -> str:
 
 class TestSummaries:
     @pytest.mark.long
-    def test_the_model_sums_a_session_up(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+    def test_the_model_summarises_a_session(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
         session = ended(engine, world, server)
         server.script(Reply(text="The parser stays as it is, for its users know it."))
         engine.knowledge.catch_up()
@@ -154,7 +154,7 @@ class TestSummaries:
         assert engine.calls.for_session(follow.id)[0].follows == task.id
 
     @pytest.mark.long
-    def test_rules_do_it_when_the_model_fails_and_the_ledger_says_so_once(
+    def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
         first = ended(engine, world, server)
@@ -197,7 +197,7 @@ class TestNight:
             text=f"```json\n{json.dumps({'facts': [{**one, 'group': 'shop', 'source': source, **more}]})}\n```"
         )
 
-    def test_the_model_keeps_facts_of_the_day(self, day: Engine, world: ModelWorld, server: ModelServer) -> None:
+    def test_the_model_extracts_facts_of_the_day(self, day: Engine, world: ModelWorld, server: ModelServer) -> None:
         source = day.knowledge.captures.entries()[0].source
         server.script(self.fact(source))
         report = day.knowledge.nightly.run(MONDAY)

@@ -59,7 +59,7 @@ def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> 
 
 
 @pytest.mark.long
-def test_an_approval_is_for_the_commands_that_the_card_told(world: ModelWorld) -> None:
+def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> None:
     """What is promoted later has another name: a card and a permit of before are never for that one."""
     with world.opened() as engine:
         first = FlowOffload("check_release", "Check", ("git status",))
@@ -84,7 +84,7 @@ RAILED = {
 
 
 @pytest.mark.long
-def test_a_flow_has_the_rails_of_any_other(world: ModelWorld) -> None:
+def test_a_learned_flow_passes_the_same_rails(world: ModelWorld) -> None:
     with world.opened() as engine:
         for name, (commands, state, told) in RAILED.items():
             with in_force(engine, FlowOffload(name, "Try it", commands)):

@@ -285,13 +285,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterato
 
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if not one.settings], ids=lambda one: one.name)
-def test_it_ends_in_words_and_within_its_means(shared: Callable[[str], ModelWorld], scenario: Scenario) -> None:
+def test_any_faulty_provider_ends_the_session_with_a_reason_within_its_limits(
+    shared: Callable[[str], ModelWorld], scenario: Scenario
+) -> None:
     goes_as_told(shared(scenario.kind), scenario)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one.settings], ids=lambda one: one.name)
-def test_also_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
+def test_faulty_providers_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
     world.configure(**scenario.settings)
     with world.opened():
         goes_as_told(world, scenario)

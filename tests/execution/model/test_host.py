@@ -31,7 +31,7 @@ HELD = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_af
 
 @pytest.mark.long
 @pytest.mark.parametrize(("held", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
-def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: float) -> None:
+def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, held: int, seconds: float) -> None:
     hangs = Reply(text="One more word. " * 9, hold=Event(), hold_after=held)
     world.server.script(hangs, hangs)
     with world.opened():
@@ -57,7 +57,7 @@ def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: fl
 
 
 @pytest.mark.long
-def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) -> None:
+def test_a_host_that_dies_is_replaced_and_the_conversation_continues(alone: ModelWorld) -> None:
     before = hosts()
     alone.server.script(calls("read", path="readme.md"), HELD, "Done.")
     with alone.opened():
@@ -74,7 +74,7 @@ def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) ->
 
 
 @pytest.mark.long
-def test_a_host_that_does_not_obey_is_killed_and_others_go_on(alone: ModelWorld) -> None:
+def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(alone: ModelWorld) -> None:
     before = hosts()
     alone.server.script(HELD, HELD, "Done.")
     with alone.opened() as engine:
@@ -135,7 +135,9 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
 )
-def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_work_fails_the_conversation(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(host_client, "WRITE_SECONDS", 0.3)
     host = ModelHost(command)
     big = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
@@ -152,7 +154,7 @@ def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.M
 
 
 @pytest.mark.long
-def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Limits(120.0, None, 1_000_000, 12_000)
     monkeypatch.setattr(Limits, "of", lambda channel, mode: few)
     look = calls("read", path="readme.md").calls
@@ -168,7 +170,7 @@ def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeyp
 
 
 @pytest.mark.long
-def test_a_cap_of_the_hour_stops_it_before_it_pays(world: ModelWorld) -> None:
+def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
     world.configure(crossPollCostCapPerHour=0.06)
     world.server.script(*[Reply(calls=calls("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)])
     with world.opened():
@@ -179,7 +181,7 @@ def test_a_cap_of_the_hour_stops_it_before_it_pays(world: ModelWorld) -> None:
 
 
 @pytest.mark.long
-def test_the_key_is_nowhere_to_be_seen(alone: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Not in transcripts, calls, database, logs, process listings; though the provider says it wherever it can."""
     before = hosts()
     echo = f"your key is {KEY} and Bearer {KEY}"

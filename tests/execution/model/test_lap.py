@@ -92,7 +92,7 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
 
 
 @pytest.mark.long
-def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) -> None:
+def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"
     test = "import cart\n\n\ndef test_total():\n    assert cart.total() == 3\n"
@@ -114,7 +114,7 @@ def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) ->
 
 
 @pytest.mark.long
-def test_stop_ends_the_call_at_once_counts_what_came_and_the_host_stays(world: ModelWorld) -> None:
+def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: ModelWorld) -> None:
     world.server.script(Reply(text="One more word. " * 9, hold=threading.Event(), hold_after=3))
     with world.opened() as engine:
         session = world.start()
@@ -152,7 +152,7 @@ SAID = "The cart counts three; a test greps for it."
 
 
 @pytest.mark.long
-def test_a_landed_mend_of_a_red_test_is_kept_with_its_diff(world: ModelWorld) -> None:
+def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWorld) -> None:
     broken = SHOP | {"cart.py": "def total(prices):\n    return sum(prices) / len([])\n"}
     world.repository.commit("Mean price", broken)
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
@@ -188,7 +188,7 @@ def texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_the_xray_is_what_was_sent(world: ModelWorld) -> None:
+def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
     (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
     world.server.script(calls("read", path="readme.md"), "Nothing to do.")
     with world.opened() as engine:

@@ -46,7 +46,7 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-def test_each_failure_has_words_a_way_out_and_a_number_of_tries(kind: Kind) -> None:
+def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: Kind) -> None:
     what, fix = requests.describe_failure(Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a"))
     assert "so they say" in what
     assert "(418)" in what
@@ -57,21 +57,21 @@ def test_each_failure_has_words_a_way_out_and_a_number_of_tries(kind: Kind) -> N
     assert requests.retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
-def test_pauses_double_and_are_spread() -> None:
+def test_retry_delays_double_and_are_spread() -> None:
     pauses = [requests.retry_delay(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert pauses == [0.5, 1.0, 2.0, 4.0]
     assert requests.retry_delay(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
-def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, tried: int, chance: float) -> None:
+def test_a_requested_delay_is_kept_or_the_request_is_given_up(asked: float, tried: int, chance: float) -> None:
     pause = requests.retry_delay(Failure(Kind.RATE, retry_after=asked), tried, chance)
     assert (pause is None) == (asked > MAX_RETRY_AFTER_S)
     if pause is not None:
         assert asked <= pause <= max(asked, MAX_DELAY_S)
 
 
-def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path: Path) -> None:
+def test_a_key_in_a_stored_conversation_is_cut_when_it_continues(tmp_path: Path) -> None:
     histories = ConversationStore(tmp_path)
     histories.begin("sess_1")
     histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
@@ -79,11 +79,11 @@ def test_a_key_in_a_stored_conversation_is_not_told_to_the_model_again(tmp_path:
     assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"content": f"use {CUT}"}, {"b": "ü"}]
 
 
-def test_a_model_never_shows_its_key() -> None:
+def test_the_repr_of_a_model_has_no_key() -> None:
     assert "secret" not in repr(Model("openai", "m", "openai", "http://a", "sk-secret"))
 
 
-def test_what_was_said_has_its_source() -> None:
+def test_parts_of_a_conversation_have_their_source() -> None:
     answer = assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
     assert (answer.role, answer.text) == ("assistant", 'I look.\nread({"path": "a"})')
     assert answer.lines[0].source.ref == "call_1"
@@ -98,7 +98,7 @@ TEXT = st.text(st.characters(codec="utf-8"))
 
 @given(st.text(st.characters(categories=["Cs"]), min_size=1, max_size=4))
 @settings(max_examples=10, deadline=None)
-def test_half_characters_stop_no_message(half: str) -> None:
+def test_half_characters_can_be_encoded(half: str) -> None:
     assert host_protocol.decode(host_protocol.encode({"text": half})).keys() == {"text"}
 
 
@@ -114,7 +114,7 @@ reported = st.none() | st.integers(-10, 10**9)
 
 
 @given(sizes, prices, st.builds(Allowance, st.none() | tokens, st.integers(0, 5_000_000)))
-def test_what_is_allowed_is_never_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
+def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
     limit = requests.max_output_tokens(prompt, price=price, allowance=left, window=None)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
@@ -131,7 +131,7 @@ def test_what_is_allowed_is_never_more_than_is_left(prompt: PromptSize, price: P
     st.integers(0, 10**6),
     prices,
 )
-def test_no_provider_claims_more_than_was_reserved(
+def test_usage_never_costs_more_than_was_reserved(
     read: int | None, written: int | None, cost: int | None, prompt: PromptSize, limit: int, received: int, price: Price
 ) -> None:
     allowed = RequestBudget(prompt, limit, price)
@@ -143,7 +143,7 @@ def test_no_provider_claims_more_than_was_reserved(
     assert all(0 <= spent.cost <= allowed.max_cost for spent in (usage, lost))
 
 
-def test_the_price_is_the_list_s_else_an_estimate_that_says_so() -> None:
+def test_a_price_is_listed_free_or_a_marked_estimate() -> None:
     assert requests.price_of({"input": 3, "output": 4}, keyless=True, estimate=50_000) == Price(3, 4)
     unlisted = requests.price_of(None, keyless=False, estimate=50_000)
     assert (unlisted.is_known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
@@ -155,7 +155,7 @@ def test_an_estimate_is_at_least_half_a_token_a_character(text: str) -> None:
     assert 2 * requests.estimate_tokens(text) >= len(text)
 
 
-def test_what_the_provider_reports_counts_and_what_was_cut_short_is_estimated() -> None:
+def test_usage_is_as_reported_or_estimated_where_it_was_cut_short() -> None:
     allowed = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
     reported = allowed.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
     assert reported == CallUsage(100, 20, 65)

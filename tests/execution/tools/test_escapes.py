@@ -48,7 +48,7 @@ def try_all(world: BeltWorld, path: str, said: str = "not in the project") -> No
         "/proc/self/environ", "/proc/self/root{secret}",
     ],
 )  # fmt: skip
-def test_paths_to_outside(world: BeltWorld, path: str) -> None:
+def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
     world.file("a/b/c.txt")
     world.file("a.txt", "x")
     beside = world.folder.with_name(world.folder.name + "-other")  # begins as the folder's own name does
@@ -76,12 +76,12 @@ def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words
     assert words in world.no("read", path=path)
 
 
-def test_nul(world: BeltWorld) -> None:
+def test_a_nul_in_a_path_is_refused(world: BeltWorld) -> None:
     world.file("a.txt", "x")
     try_all(world, f"a.txt\0{world.secret}", "control characters")
 
 
-def test_names_and_paths_that_are_too_long(world: BeltWorld) -> None:
+def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None:
     assert "longer than 255 bytes" in world.no("write", path="x" * 256, content="")
     assert "longer than 255 bytes" in world.no("write", path="a/" + "\u00fc" * 128, content="")
     assert "longer than 4096 bytes" in world.no("read", path="a/" * 2_100)
@@ -100,7 +100,7 @@ def test_names_and_paths_that_are_too_long(world: BeltWorld) -> None:
         "git~1/config", "\uff0egit/config", ".gi\uff34/config",
     ],
 )  # fmt: skip
-def test_git_folder_in_any_spelling(world: BeltWorld, path: str) -> None:
+def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) -> None:
     (world.folder / "a").mkdir()
     words = world.no("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
     assert ".git is not for the file tools" in words
@@ -108,7 +108,7 @@ def test_git_folder_in_any_spelling(world: BeltWorld, path: str) -> None:
     assert {refusal.rule for refusal in world.refused} == {"git_folder"}
 
 
-def test_git_folder_through_a_link_of_another_name(world: BeltWorld) -> None:
+def test_the_git_folder_is_refused_through_a_link(world: BeltWorld) -> None:
     (world.folder / "plain").symlink_to(".git")
     try_all(world, "plain", ".git is not for the file tools")
 
@@ -124,14 +124,14 @@ def test_git_folder_through_a_link_of_another_name(world: BeltWorld) -> None:
         ("/dev/urandom", "link"),
     ],
 )  # fmt: skip
-def test_links_to_outside(world: BeltWorld, target: str, path: str) -> None:
+def test_links_to_outside_are_refused(world: BeltWorld, target: str, path: str) -> None:
     (world.folder / "link").symlink_to(target.format(outside=world.outside))
     try_all(world, path.format(outside=world.outside))
     if target == "{outside}":
         assert "not in the project" in world.no("read", path="link")
 
 
-def test_links_in_a_circle(world: BeltWorld) -> None:
+def test_links_in_a_circle_are_refused(world: BeltWorld) -> None:
     (world.folder / "x").symlink_to("y")
     (world.folder / "y").symlink_to("x")
     try_all(world, "x", "too many links")
@@ -160,20 +160,20 @@ def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
 # Hard links and what is no file
 
 
-def test_hard_link_to_a_file_outside_is_not_read(world: BeltWorld) -> None:
+def test_a_hard_link_to_a_file_outside_is_not_read(world: BeltWorld) -> None:
     os.link(world.secret, world.folder / "innocent.txt")
     assert "another name elsewhere" in world.no("read", path="innocent.txt")
     assert "another name elsewhere" in world.no("edit", path="innocent.txt", old_text="own", new_text="x")
 
 
-def test_hard_link_to_a_file_outside_is_replaced_not_written_through(world: BeltWorld) -> None:
+def test_a_hard_link_to_a_file_outside_is_replaced_not_written_through(world: BeltWorld) -> None:
     os.link(world.secret, world.folder / "innocent.txt")
     world.ok("write", path="innocent.txt", content="mine")
     assert (world.folder / "innocent.txt").read_text() == "mine"
     assert world.secret.stat().st_nlink == 1
 
 
-def test_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
+def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
     os.mkfifo(world.folder / "pipe")
     try_all(world, "pipe", "no ordinary file")
     assert stat.S_ISFIFO((world.folder / "pipe").stat().st_mode)
@@ -201,7 +201,7 @@ def swap(path: Path, other: Path, spare: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["read", "edit"])
-def test_folder_replaced_by_a_link_while_it_is_walked(world: BeltWorld, tool: str) -> None:
+def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWorld, tool: str) -> None:
     """`d` is a folder, then a link to outside, then a folder, as fast as a thread can do it."""
     world.file("d/secret.txt", "inside")
     (world.folder / "other").symlink_to(world.outside)
@@ -216,7 +216,7 @@ def test_folder_replaced_by_a_link_while_it_is_walked(world: BeltWorld, tool: st
         thread.join()
 
 
-def test_a_change_of_a_file_whose_folder_went_meanwhile_makes_no_folder(world: BeltWorld) -> None:
+def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld) -> None:
     """Another's `mv d elsewhere && mv next d` must not find a `d` that we made in between."""
     file = world.file("d/a.txt", "inside")
     jail = Jail(world.folder)
@@ -230,7 +230,7 @@ def test_a_change_of_a_file_whose_folder_went_meanwhile_makes_no_folder(world: B
 
 
 @pytest.mark.long
-def test_link_turned_to_outside_while_it_is_written_through(world: BeltWorld) -> None:
+def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorld) -> None:
     """`d` leads to a folder inside, then outside, then inside, each time in one step."""
     world.file("real/a.txt", "inside")
     targets = itertools.cycle(("real", str(world.outside)))
@@ -249,7 +249,7 @@ def test_link_turned_to_outside_while_it_is_written_through(world: BeltWorld) ->
     assert (world.folder / "real/b.txt").exists() == any(done)
 
 
-def test_file_replaced_by_a_link_between_check_and_use(world: BeltWorld) -> None:
+def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
     world.file("f", "inside")
     (world.folder / "other").symlink_to(world.secret)
     f, other, spare = (world.folder / name for name in ("f", "other", "spare"))
@@ -262,9 +262,7 @@ def test_file_replaced_by_a_link_between_check_and_use(world: BeltWorld) -> None
         thread.join()
 
 
-def test_link_made_after_the_check_is_replaced_not_written_through(
-    world: BeltWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = os.fdopen
 
     def late(descriptor: int, mode: str) -> object:
@@ -277,7 +275,7 @@ def test_link_made_after_the_check_is_replaced_not_written_through(
     assert (world.folder / "new.txt").read_text() == "mine"
 
 
-def test_the_folder_itself_replaced(world: BeltWorld) -> None:
+def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
     (world.outside.parent / "kept").mkdir()
     world.folder.rename(world.root / "away")
     world.folder.symlink_to(world.outside)

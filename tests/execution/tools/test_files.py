@@ -20,7 +20,7 @@ from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
 
 
-def test_read_gives_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
+def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
     world.file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
     answer = world.ok("read", path="a.txt", first_line=40, lines=2)
     assert answer == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
@@ -28,7 +28,7 @@ def test_read_gives_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
     assert "nothing from line 101" in world.ok("read", path="a.txt", first_line=101)
 
 
-def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld) -> None:
+def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     whole = "".join(f"{number} {'x' * 90}\n" for number in range(2_000))
     world.file("long.txt", whole)
     got, first = "", 1
@@ -43,7 +43,7 @@ def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld)
     assert got == whole
 
 
-def test_mistakes_are_answered_with_what_to_do(world: BeltWorld) -> None:
+def test_mistakes_are_answered_with_a_fix(world: BeltWorld) -> None:
     world.file("a.txt", "x")
     assert "there is no nope.py (read the folder" in world.no("read", path="nope.py")
     assert "a.txt is not a folder" in world.no("read", path="a.txt/b")
@@ -69,7 +69,7 @@ def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld) 
     assert not (world.folder / "new.txt").exists()
 
 
-def test_write_makes_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> None:
+def test_write_creates_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> None:
     assert world.ok("write", path="a/b/c.py", content="x = 1\n") == "wrote a/b/c.py, 1 line, a new file"
     file = world.file("run.sh", "old")
     file.chmod(0o755)
@@ -81,7 +81,7 @@ def test_write_makes_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> N
     assert world.ok("read", path=".").splitlines() == ["a/", "run.sh"]
 
 
-def test_edit_replaces_what_is_there_once(world: BeltWorld) -> None:
+def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld) -> None:
     file = world.file("a.py", "def f():\n    return 1\n\ndef g():\n    return 2\n")
     answer = world.ok("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
     assert answer == "edited a.py at line 5"
@@ -105,13 +105,11 @@ def test_edit_replaces_what_is_there_once(world: BeltWorld) -> None:
         (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
     ],
 )
-def test_edit_keeps_line_endings_and_what_it_does_not_touch(before: bytes, old: str, new: str, after: bytes) -> None:
+def test_edit_keeps_line_endings_and_other_bytes(before: bytes, old: str, new: str, after: bytes) -> None:
     assert texts.replace_once(before, old, new)[0] == after
 
 
-def test_an_edit_of_a_file_that_changed_meanwhile_is_not_done(
-    world: BeltWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.file("a.txt", "one two")
     replace = texts.replace_once
 
@@ -124,7 +122,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_not_done(
     assert file.read_text() == "one two, and what somebody else wrote"
 
 
-def test_parallel_edits_of_one_file_all_count(world: BeltWorld) -> None:
+def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld) -> None:
     world.file("a.txt", "".join(f"<{number}>\n" for number in range(20)))
 
     def edit(number: int) -> None:
@@ -155,18 +153,18 @@ def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld) -> No
 KEY = "sk-ant-0123456789abcdefghij"
 
 
-def test_a_key_in_a_file_is_not_told_to_the_model(world: BeltWorld) -> None:
+def test_a_key_in_a_file_is_cut_for_the_model(world: BeltWorld) -> None:
     world.file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
     assert world.ok("read", path="settings.py") == 'DEBUG = True\nAPI_KEY = "[secret cut]"\n'
     assert KEY not in world.ok("exec", command="cat settings.py")
 
 
-def test_no_part_of_a_private_key_is_told_by_reading_from_its_middle(world: BeltWorld) -> None:
+def test_reading_from_the_middle_shows_no_part_of_a_private_key(world: BeltWorld) -> None:
     world.file("id_rsa", "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKC\nAQEA7bq9\n-----END RSA PRIVATE KEY-----\n")
     assert "MIIE" not in world.ok("read", path="id_rsa", first_line=2, lines=1)
 
 
-def test_what_stands_in_place_of_a_key_is_not_written_over_it(world: BeltWorld) -> None:
+def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> None:
     """A model that writes back what it read would destroy the operator's key."""
     file = world.file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
     seen = world.ok("read", path="settings.py")
@@ -322,7 +320,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60).map(os.fsdecode))
-def test_any_text_as_a_path_is_a_refusal_or_within(path: str) -> None:
+def test_any_path_is_refused_or_inside(path: str) -> None:
     root = Path(tempfile.mkdtemp()).resolve()
     try:
         (root / "in").mkdir()
@@ -338,20 +336,20 @@ def test_any_text_as_a_path_is_a_refusal_or_within(path: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(trees, wanted)
-def test_what_the_jail_reads_is_what_stands_there_and_never_outside(entries: Entries, paths: list[str]) -> None:
+def test_the_jail_reads_only_files_inside(entries: Entries, paths: list[str]) -> None:
     reads(entries, paths)
 
 
 @pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(trees, wanted)
-def test_what_the_jail_writes_is_never_outside(entries: Entries, paths: list[str]) -> None:
+def test_the_jail_writes_only_files_inside(entries: Entries, paths: list[str]) -> None:
     writes(entries, paths)
 
 
 @pytest.mark.faults
 @settings(max_examples=3_000, deadline=None)
 @given(trees, wanted)
-def test_the_same_of_many_more(entries: Entries, paths: list[str]) -> None:
+def test_many_paths_stay_inside(entries: Entries, paths: list[str]) -> None:
     reads(entries, paths)
     writes(entries, paths)

@@ -42,13 +42,13 @@ def names(world: BeltWorld) -> list[str]:
 # What is offered
 
 
-def test_what_tools_json_does_not_allow_is_not_there(make: MakeWorld) -> None:
+def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make: MakeWorld) -> None:
     world = make(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
     assert names(world) == ["read", "write", "exec"]
     assert "does not allow edit (there is read, write, exec)" in world.no("edit", path="a", old_text="a", new_text="b")
 
 
-def test_the_six_tools_and_no_other(make: MakeWorld) -> None:
+def test_exactly_six_tools_are_offered(make: MakeWorld) -> None:
     world = make(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
     assert names(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
     for name in ("message", "tts", "browser", "Read", ""):
@@ -90,7 +90,7 @@ def test_an_agent_whose_folder_is_broken_has_no_tools(
 # exec
 
 
-def test_exec_gives_output_and_exit_code(world: BeltWorld) -> None:
+def test_exec_returns_output_and_exit_code(world: BeltWorld) -> None:
     assert world.ok("exec", command="echo hello; echo oops >&2").startswith("hello\noops\n\n[exit code 0, ")
     assert "[exit code 3, " in world.no("exec", command="exit 3")
     assert world.lines("tool", "output", "exit")[:3] == ["exec echo hello; echo oops >&2", "hello", "oops"]
@@ -100,7 +100,7 @@ def test_exec_gives_output_and_exit_code(world: BeltWorld) -> None:
 
 
 @pytest.mark.long
-def test_exec_ends_after_its_time_and_with_what_it_left_behind(world: BeltWorld) -> None:
+def test_exec_ends_after_its_timeout_with_its_background_processes(world: BeltWorld) -> None:
     answer = world.no("exec", command="sleep 300 & setsid sleep 300 & sleep 300", timeout_seconds=1)
     assert "it was ended after 1 s" in answer
     world.ok("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
@@ -128,7 +128,7 @@ def test_exec_ends_with_its_session(world: BeltWorld) -> None:
         world.belt.call("read", {"path": "."})
 
 
-def test_a_command_that_a_person_could_not_be_shown_is_not_run(world: BeltWorld) -> None:
+def test_a_command_with_control_characters_is_not_run(world: BeltWorld) -> None:
     assert "control characters" in world.no("exec", command="touch a\x1b[2K\x1b[1Gls")
     assert "control characters" in world.no("exec", command="touch \u202ea")
     assert "longer than 20,000" in world.no("exec", command="true " + "x" * 20_000)
@@ -139,7 +139,7 @@ def test_a_command_that_a_person_could_not_be_shown_is_not_run(world: BeltWorld)
 # The content filter
 
 
-def test_what_the_filter_blocks_is_not_run_and_recorded(world: BeltWorld) -> None:
+def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
     result = world("exec", command="rm -rf /")
     assert (result.ok, result.denied) == (False, True)
     assert "content filter blocks this" in result.text
@@ -149,7 +149,7 @@ def test_what_the_filter_blocks_is_not_run_and_recorded(world: BeltWorld) -> Non
     assert world.lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
 
 
-def test_what_the_filter_asks_about_waits_for_a_person(world: BeltWorld) -> None:
+def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
     for name in ("a", "b"):
         world.file(name, "x")
     world.answering(ALLOW_ONCE)
@@ -165,7 +165,7 @@ def test_what_the_filter_asks_about_waits_for_a_person(world: BeltWorld) -> None
     assert (world.folder / "b").exists()
 
 
-def test_by_itself_what_the_filter_asks_about_is_not_done(make: MakeWorld) -> None:
+def test_a_risky_command_by_itself_is_not_run(make: MakeWorld) -> None:
     if not best_sandbox().confines:
         pytest.skip("no sandbox")
     world = make(mode=AUTONOMOUS, sandbox=best_sandbox())
@@ -176,7 +176,7 @@ def test_by_itself_what_the_filter_asks_about_is_not_done(make: MakeWorld) -> No
     assert world.ok("exec", command="ls").startswith("a\n")
 
 
-def test_the_operators_own_rules_hold_for_the_file_tools_too(make: MakeWorld) -> None:
+def test_the_operators_rules_hold_for_file_tools(make: MakeWorld) -> None:
     world = make(settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}})
     world.file(".env", "KEY=1")
     assert "content filter blocks" in world.no("read", path="./.env")
@@ -202,7 +202,7 @@ def test_production_is_always_asked_about(make: MakeWorld) -> None:
     assert "said no" in world.no("write", path="link/live.yml", content="x"), "a link is no way around"
 
 
-def test_ask_in_tools_json_asks_and_an_answer_for_the_session_holds_for_the_tool(
+def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
     make: MakeWorld, clock: FakeClock
 ) -> None:
     world = make(policy=Policy(allow=("read",), ask=("write", "exec")))
@@ -219,7 +219,7 @@ def test_ask_in_tools_json_asks_and_an_answer_for_the_session_holds_for_the_tool
     assert world.permissions.waiting() == []
 
 
-def test_nothing_is_made_before_it_is_allowed(make: MakeWorld) -> None:
+def test_nothing_is_written_before_it_is_allowed(make: MakeWorld) -> None:
     world = make(policy=Policy(ask=("write",)))
     world.answering(DENY_ONCE)
     world.no("write", path="a/b/c.txt", content="x")
@@ -229,7 +229,7 @@ def test_nothing_is_made_before_it_is_allowed(make: MakeWorld) -> None:
 # Agents with tools of their own
 
 
-def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
+def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
     if not best_sandbox().confines:
         pytest.skip("no sandbox")
     world = make(sandbox=best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
@@ -259,7 +259,7 @@ def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
         ("execute", {"command": "npm publish"}, "publishes"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_told_is_a_persons_to_allow(
+def test_a_person_is_asked_about_unknown_kinds_of_tools(
     make: MakeWorld, kind: str, arguments: dict[str, object], reason: str
 ) -> None:
     if not best_sandbox().confines:
@@ -274,7 +274,7 @@ def test_what_cannot_be_told_is_a_persons_to_allow(
     assert not alone.belt.is_allowed(kind, "do something", "with this", arguments)
 
 
-def test_without_a_sandbox_every_tool_of_an_agents_own_is_asked_about(world: BeltWorld) -> None:
+def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld) -> None:
     world.answering(DENY_ONCE)
     assert not world.belt.is_allowed("read", "read a", "", {"paths": ["a.py"]})
     assert "no sandbox confines" in world.permissions.latest()[0].reason
@@ -287,7 +287,7 @@ def test_an_agent_that_may_not_write_cannot_write_through_the_client(make: MakeW
     assert not (world.folder / "a.txt").exists()
 
 
-def test_the_sequence_of_tools_is_kept(world: BeltWorld) -> None:
+def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:
     world.file("a.txt", "x")
     world.ok("read", path="a.txt")
     world.no("edit", path="a.txt", old_text="y", new_text="z")
@@ -319,7 +319,7 @@ def test_deny_wins_over_ask_over_allow() -> None:
     assert decide(Policy(allow=entries), "git push") is ALLOW
 
 
-def test_no_list_allows_what_is_no_tool_and_a_broken_file_allows_nothing() -> None:
+def test_unknown_tools_and_broken_files_allow_nothing() -> None:
     assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
     broken = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
     assert not any(broken.is_offered(name) for name in TOOL_NAMES)
@@ -334,7 +334,7 @@ def test_no_list_allows_what_is_no_tool_and_a_broken_file_allows_nothing() -> No
         "git 'push'", "bash <<< 'git push'", "nohup git push &",
     ],
 )  # fmt: skip
-def test_no_disguise_slips_past_a_deny(command: str) -> None:
+def test_no_spelling_slips_past_a_deny(command: str) -> None:
     assert decide(Policy(allow=("exec",), deny=("exec:git push*",)), command) is BLOCK
     assert decide(Policy(allow=("exec",), ask=("exec:git push*",)), command) is ASK
 
@@ -346,7 +346,7 @@ def test_no_disguise_slips_past_a_deny(command: str) -> None:
         "git status > x", "git status\nmake", "git status & make", "(git status)", "{ git status; }", "git status ${x}",
     ],
 )  # fmt: skip
-def test_nothing_hides_behind_an_allowed_beginning(command: str) -> None:
+def test_a_compound_command_is_not_allowed_by_its_beginning(command: str) -> None:
     policy = Policy(allow=("exec:git status*",))
     assert decide(policy, command) is BLOCK
     assert decide(policy, "git status -s") is ALLOW
@@ -365,7 +365,7 @@ def test_patterns_of_paths_and_hosts() -> None:
 
 
 @given(st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)))
-def test_what_is_offered_may_be_allowed_and_nothing_else(allow: set[str], ask: set[str], deny: set[str]) -> None:
+def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask: set[str], deny: set[str]) -> None:
     policy = Policy(tuple(allow), tuple(ask), tuple(deny))
     for name in TOOL_NAMES:
         verdict = policy.decide(name, ("x",)).verdict
@@ -389,12 +389,12 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
         ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
     ],
 )  # fmt: skip
-def test_production_in_commands(command: str, found: str) -> None:
+def test_production_targets_of_commands(command: str, found: str) -> None:
     targets = policy.production_targets(command, PRODUCTION)
     assert found in targets if found else targets == ()
 
 
-def test_production_in_paths_and_hosts() -> None:
+def test_production_targets_of_paths_and_hosts() -> None:
     assert policy.production_paths("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
     assert policy.production_paths("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
     assert policy.production_paths("products.py", "/srv/shop", PRODUCTION) == ()

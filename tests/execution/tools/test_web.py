@@ -117,7 +117,7 @@ y</pre></body></html>"""
     assert "Authorization" not in server.headers[0]
 
 
-def test_other_texts_come_as_they_are_and_harmless(web: BeltWorld, server: Server) -> None:
+def test_other_texts_are_returned_sanitised(web: BeltWorld, server: Server) -> None:
     server.page("/j", '{"a": 1}', "application/json")
     assert web.ok("web_fetch", url=url(server, "/j")).endswith('{"a": 1}')
     server.page("/l", "gr\u00fc\u00dfe".encode("latin-1"), "text/plain; charset=ISO-8859-1")
@@ -137,14 +137,14 @@ def test_a_long_page_comes_in_parts(web: BeltWorld, server: Server) -> None:
     assert web.ok("web_fetch", url=url(server, "/long"), first_character=108_886).endswith("\n\n9999\n")
 
 
-def test_size_is_bounded_also_when_it_is_packed(web: BeltWorld, server: Server) -> None:
+def test_the_size_is_bounded_also_of_compressed_pages(web: BeltWorld, server: Server) -> None:
     server.page("/bomb", gzip.compress(b"x" * 50_000_000), "text/plain", Content_Encoding="gzip")
     answer = web.ok("web_fetch", url=url(server, "/bomb"), first_character=MAX_PAGE_BYTES - 10)
     assert f"only the first {MAX_PAGE_BYTES:,} bytes were read" in answer
 
 
 @pytest.mark.long
-def test_time_is_bounded_whatever_the_server_does(web: BeltWorld, server: Server) -> None:
+def test_a_fetch_ends_in_time_whatever_the_server_does(web: BeltWorld, server: Server) -> None:
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while not server.over.wait(0.05):
@@ -162,7 +162,7 @@ def test_time_is_bounded_whatever_the_server_does(web: BeltWorld, server: Server
         assert time.monotonic() - began < 6
 
 
-def test_it_ends_at_once_with_its_session(web: BeltWorld, server: Server) -> None:
+def test_a_fetch_ends_at_once_with_its_session(web: BeltWorld, server: Server) -> None:
     hanging = threading.Event()
 
     def hang(request: BaseHTTPRequestHandler) -> None:
@@ -200,11 +200,11 @@ PRIVATE = (
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_addresses_that_are_not_the_internets(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-def test_a_name_that_leads_to_one(make: MakeWorld, server: Server) -> None:
+def test_a_name_of_a_private_address_is_refused(make: MakeWorld, server: Server) -> None:
     addresses = iter(PRIVATE)
     world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: [next(addresses)])
     for _ in PRIVATE:
@@ -214,7 +214,7 @@ def test_a_name_that_leads_to_one(make: MakeWorld, server: Server) -> None:
     assert [refusal.rule for refusal in world.refused] == ["private_address"] * len(PRIVATE)
 
 
-def test_this_machine_in_any_spelling(make: MakeWorld, server: Server) -> None:
+def test_this_machine_is_refused_in_any_spelling(make: MakeWorld, server: Server) -> None:
     world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")))
     spellings = "127.0.0.1 localhost 2130706433 0x7f000001 0177.0.0.1 127.1 [::1] LOCALHOST. 0 [::ffff:7f00:1]"
     for host in spellings.split():
@@ -223,12 +223,12 @@ def test_this_machine_in_any_spelling(make: MakeWorld, server: Server) -> None:
     assert server.asked == []
 
 
-def test_one_bad_address_among_good_ones_is_one_too_many(make: MakeWorld) -> None:
+def test_one_private_address_among_public_ones_is_refused(make: MakeWorld) -> None:
     world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: ["8.8.8.8", "127.0.0.1"])
     assert "an address of this machine" in world.no("web_fetch", url="http://innocent.test/")
 
 
-def test_a_name_that_changes_its_mind_is_resolved_once(make: MakeWorld, server: Server) -> None:
+def test_a_name_is_resolved_once(make: MakeWorld, server: Server) -> None:
     """The second answer, that of this machine, is never asked for."""
     answers = iter([["203.0.113.7"], ["127.0.0.1"], ["127.0.0.1"]])
     world = make(
@@ -239,7 +239,7 @@ def test_a_name_that_changes_its_mind_is_resolved_once(make: MakeWorld, server: 
     assert next(answers) == ["127.0.0.1"]
 
 
-def test_a_redirect_to_this_machine(make: MakeWorld, server: Server) -> None:
+def test_a_redirect_to_this_machine_is_refused(make: MakeWorld, server: Server) -> None:
     """Allowed by name, so that the fetch begins; where it leads to is judged anew."""
     world = make(
         policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")),
@@ -255,13 +255,13 @@ def test_a_redirect_to_this_machine(make: MakeWorld, server: Server) -> None:
     assert "/secret" not in server.asked
 
 
-def test_a_redirect_to_a_host_that_nobody_allowed_is_told_not_followed(web: BeltWorld, server: Server) -> None:
+def test_a_redirect_to_a_host_that_is_not_allowed_is_not_followed(web: BeltWorld, server: Server) -> None:
     server.redirect("/r", "https://elsewhere.example/page")
     answer = web.ok("web_fetch", url=url(server, "/r"))
     assert "leads to https://elsewhere.example/page, another host" in answer
 
 
-def test_redirects_within_a_host_are_followed_but_not_for_ever(web: BeltWorld, server: Server) -> None:
+def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, server: Server) -> None:
     server.redirect("/a", "/b?x=1")
     server.page("/b", "there", "text/plain")
     assert web.ok("web_fetch", url=url(server, "/a")).endswith("there")
@@ -278,7 +278,7 @@ def test_redirects_within_a_host_are_followed_but_not_for_ever(web: BeltWorld, s
         "http://a.test\\@b.test/", " ", "http://" + "a" * 3_000,
     ],
 )  # fmt: skip
-def test_what_is_no_address_of_a_page(bad: str) -> None:
+def test_bad_urls_are_refused(bad: str) -> None:
     with pytest.raises(Refusal, match="full URL"):
         parse_url(bad)
 
@@ -286,7 +286,7 @@ def test_what_is_no_address_of_a_page(bad: str) -> None:
 @given(st.sampled_from(["", "http://", "http://a.test/", "http://a.test:8080"]), st.text(max_size=60))
 @example("http://", "a.test\u2024")  # IDNA makes a dot of it
 @example("http://", "\u2024")
-def test_any_url_is_refused_or_parsed_the_same_again(beginning: str, rest: str) -> None:
+def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str) -> None:
     try:
         target = parse_url(beginning + rest)
     except Refusal:
@@ -300,7 +300,7 @@ def test_any_url_is_refused_or_parsed_the_same_again(beginning: str, rest: str) 
 # Who is asked
 
 
-def test_a_host_that_nobody_allowed_is_asked_about_once_for_the_session(make: MakeWorld) -> None:
+def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make: MakeWorld) -> None:
     world = make(resolve=lambda host, port: ["127.0.0.1"])
     world.answering(PermissionAnswer.ALLOW_SESSION)
     world.no("web_fetch", url="https://docs.example/a")  # let, and then an address of this machine
@@ -319,7 +319,7 @@ def searching(server: Server, make: MakeWorld) -> BeltWorld:
     return make(settings={"web": {"searchUrl": f"http://127.0.0.1:{server.port}/search?lang=en"}})
 
 
-def test_a_search_tells_what_was_found(server: Server, make: MakeWorld) -> None:
+def test_a_search_returns_its_results(server: Server, make: MakeWorld) -> None:
     world = searching(server, make)
     results = [{"title": f"T{n}\x1b[2J", "url": f"https://x.example/{n}", "content": "some\n text"} for n in range(30)]
     server.page("/search", json.dumps({"results": results}), "application/json")
@@ -331,7 +331,7 @@ def test_a_search_tells_what_was_found(server: Server, make: MakeWorld) -> None:
     assert world.ok("web_search", query="x") == "[nothing was found]"
 
 
-def test_rubbish_of_a_search_is_words_not_a_crash(server: Server, make: MakeWorld) -> None:
+def test_an_invalid_answer_of_a_search_is_refused(server: Server, make: MakeWorld) -> None:
     world = searching(server, make)
     for body in ("no json", "[" * 100_000, "{}", '{"results": 3}', '"x"', "[1, null]", ""):
         server.page("/search", body, "application/json")
@@ -351,7 +351,7 @@ def test_rubbish_of_a_search_is_words_not_a_crash(server: Server, make: MakeWorl
         "<a href='x ", "<p hidden ", " \t", "<svg>", "<title>", "&amp", "<img alt=\"", "<", ">", "<a\n\n\n href \n\n",
     ],
 )  # fmt: skip
-def test_rubbish_in_html_takes_no_time(rubbish: str) -> None:
+def test_hostile_html_is_read_in_linear_time(rubbish: str) -> None:
     long = rubbish * (250_000 // len(rubbish))
     began = time.thread_time()
     html_to_text(long)
@@ -377,7 +377,7 @@ PIECES = (
 
 
 @given(st.text(max_size=300) | st.lists(st.sampled_from(PIECES)).map("".join))
-def test_any_html_becomes_some_text(html: str) -> None:
+def test_any_html_becomes_text(html: str) -> None:
     html_to_text(html)
 
 
@@ -395,7 +395,7 @@ def test_html_as_text(html: str, text: str) -> None:
     assert html_to_text(html) == text
 
 
-def test_production_hosts_are_asked_about_though_they_are_allowed(make: MakeWorld) -> None:
+def test_a_person_is_asked_about_production_hosts_even_when_allowed(make: MakeWorld) -> None:
     world = make(settings={"web": {"allow": ["prod.example"]}})
     world.answering(PermissionAnswer.DENY_ONCE)
     assert "said no" in world.no("web_fetch", url="https://prod.example/")
