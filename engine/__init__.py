@@ -1,7 +1,7 @@
-"""The engine: whole without a screen, knows nothing of one.
+"""The engine: the whole product without a screen, of which it knows nothing.
 
-This is its face. It exports `open_engine`, `Engine` and the public types, nothing else. Importing it is cheap:
-what is heavy is loaded when it is first asked for.
+This is its public interface: `open_engine`, `Engine`, and what verbs and the console need besides. Importing it is
+cheap, because each module is imported when one of its names is first used.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-_HOMES = {
+_MODULES = {
     "Engine": "engine.engine",
     "Holder": "engine.lock",
     "Refusal": "engine.model",
@@ -69,10 +69,10 @@ _HOMES = {
     "simulate": "engine.simulation.simulate",
     "stop": "engine.api.control",
 }
-"""The module of each name; a module is loaded when one of its names is first asked for."""
+"""The module of each public name. It is imported when the name is first used."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

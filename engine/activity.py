@@ -1,4 +1,8 @@
-"""Activity since an instant: work that ran or was blocked, decisions, costs and what was learned (SPEC 9.3)."""
+"""What the operator wants to know on coming back (SPEC 9.3): activity since an instant, and what waits for you now.
+
+In the queue of what waits are permissions, change sets, and interrupted sessions. An interrupted session leaves the
+queue when the operator acknowledges it, when the same work runs again, or after a day.
+"""
 
 from __future__ import annotations
 
@@ -61,12 +65,11 @@ class LearnedCounts:
 def count_learned(facts: Iterable[LedgerEntry], instant: datetime) -> LearnedCounts:
     """Count what was learned since `instant`, by facts of the kinds `LEARNING_KINDS`. Pure."""
     later = [fact for fact in facts if fact.at > instant]
+    in_review = [fact for fact in later if fact.kind == "CandidateWeighed" and fact.payload["status"] == "review"]
     return LearnedCounts(
         learnings=sum(fact.kind == "LearningPromoted" for fact in later),
         facts=sum(fact.kind == "FactPromoted" for fact in later),
-        proposed=len(
-            {fact.subject for fact in later if fact.kind == "CandidateWeighed" and fact.payload["status"] == "review"}
-        ),
+        proposed=len({fact.subject for fact in in_review}),
         by_itself=sum(fact.kind == "CandidatePromoted" and fact.payload["by"] == "autonomy" for fact in later),
     )
 
@@ -134,17 +137,13 @@ def _to_blocked_work(entry: LogEntry) -> BlockedWork:
     )
 
 
-# The queue of what waits for the operator: permissions, change sets, and interrupted sessions (SPEC 9.3).
-#
-# An interrupted session leaves the queue when the operator acknowledges it, when the same work runs again, or after a
-# day.
-
+# The queue
 
 ACKNOWLEDGED_KEY = "views.acknowledged"
-"""The state under this key has the sessions that were acknowledged, and when."""
+"""Key of the state that has the acknowledged sessions, each with its time."""
 
 INTERRUPTED_FOR = timedelta(hours=24)
-"""How long an interrupted session is in the queue."""
+"""How long an interrupted session stays in the queue."""
 
 
 def waiting_entries(
@@ -199,7 +198,7 @@ def _interrupted(sessions: Sequence[SessionView], since: datetime, acknowledged:
 
 
 def mark_hostile(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
-    """An entry, marked when the content filter objects to its text."""
+    """The entry, with a mark if the content filter objects to its text."""
     reason = objection(entry.text, check)
     return replace(entry, hostile=reason, title=f"▲ hostile: {reason}. {entry.title}") if reason else entry
 
@@ -210,7 +209,7 @@ def sort_queue(queue: Iterable[Waiting]) -> list[Waiting]:
 
 
 def acknowledged_sessions(database: Database) -> frozenset[str]:
-    """Interrupted sessions that the operator knows of."""
+    """The ids of interrupted sessions that the operator acknowledged."""
     with database.read() as session:
         return frozenset(state.get(session, ACKNOWLEDGED_KEY, {}))
 

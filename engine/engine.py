@@ -1,7 +1,7 @@
-"""Composition root: builds the services, starts and stops them. Nothing is decided here.
+"""The composition root: opens a home, builds its services, starts and stops them. Nothing is decided here.
 
-The order of `open_engine` is the order in which a home opens: the lock, settings, the database, services from the
-bottom up, recovery after a crash, then listening.
+A home opens in this order: the lock, settings, the database, services from the bottom up, recovery after a crash, then
+listening.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ if TYPE_CHECKING:
     from engine.api.gateway.server import Server
 
 
-# The log file of the engine and its libraries, which rotates and never goes to the terminal.
-
+log = logging.getLogger(__name__)
 
 LOG_BYTES = 2_000_000
 LOG_FILES = 3
 """The size at which the log rotates, and how many old files are kept."""
 
+LEARN_SECONDS = 1.0
+"""Seconds in which the engine of a verb may begin to learn from what a session did."""
 
-class _Log(RotatingFileHandler):
+
+class _LogHandler(RotatingFileHandler):
     """A log handler for a disk that may be full: what it cannot write is lost, and never reaches the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
@@ -51,7 +53,7 @@ class _Log(RotatingFileHandler):
 
 
 def set_up_logging(home: Home) -> None:
-    """Write the log of the engine and its libraries to `logs/clawpy.log`."""
+    """Write the log of the engine and its libraries to `logs/clawpy.log`, and never to the terminal."""
     file = home.logs / "clawpy.log"
     for name in ("engine", "apscheduler", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
@@ -60,18 +62,11 @@ def set_up_logging(home: Home) -> None:
         for handler in [old for old in logger.handlers if isinstance(old, RotatingFileHandler)]:
             logger.removeHandler(handler)
             handler.close()
-        handler = _Log(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
+        handler = _LogHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False
-
-
-log = logging.getLogger(__name__)
-
-
-LEARN_SECONDS = 1.0
-"""Seconds in which the engine of a verb may begin to learn from what a session did."""
 
 
 class Engine(ApiServices):
@@ -92,7 +87,7 @@ class Engine(ApiServices):
         self.randomness = randomness
         self.version = engine.__version__
         self._lock = lock
-        self._deaf = overrides.deaf
+        self._is_unreachable = overrides.unreachable
         self._named_workspaces = [str(repository_root(Path(path))) for path in named]
         self._control: ControlServer | None = None
         self._attach = attach
@@ -121,18 +116,18 @@ class Engine(ApiServices):
         Without `resume` approved work that never started goes on waiting.
         """
         self.calls.recover()
-        swept = sum(remove_temporaries(folder) for folder in (self.home.config, self.home.data))
-        if swept:
-            log.info("swept %d temporary files of an earlier engine", swept)
+        removed = sum(remove_temporaries(folder) for folder in (self.home.config, self.home.data))
+        if removed:
+            log.info("removed %d temporary files of an earlier engine", removed)
         self.agents.ensure_organisation()
-        words = self.permissions.recover()  # before the sessions, which would withdraw them without a word
-        words += self.sessions.recover(resume=resume)
+        interrupted = self.permissions.recover()  # before the sessions, which would withdraw them without a word
+        interrupted += self.sessions.recover(resume=resume)
         self.safety.recover(self.sessions.of_prediction, self.training.reserved())
-        words += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
-        words += self.learnings.recover()  # before what was being forgotten is, of which some may be in it
-        words += self.knowledge.recover()
+        interrupted += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
+        interrupted += self.learnings.recover()  # before memories are forgotten, which learnings may contain
+        interrupted += self.knowledge.recover()
         self.exporter.recover()
-        return words
+        return interrupted
 
     def learn(self) -> None:
         """Learn from what sessions did, for an engine without a schedule: captures, the graph, summaries, learnings,
@@ -150,30 +145,30 @@ class Engine(ApiServices):
             self.trials.catch_up,
             self.adaptation.read_ledger,
         )
-        for take_in in rounds:
+        for learn_round in rounds:
             if time.monotonic() >= until:
                 return
             try:
-                take_in()
+                learn_round()
             except Refusal as refusal:  # such as a full disk: it comes again with the next verb
-                log.warning("what happened is not taken in yet: %s", refusal)
+                log.warning("recent events are not processed yet: %s", refusal)
             except Exception as error:
-                log.exception("what happened is not taken in")
+                log.exception("recent events are not processed")
                 self.report("learning", f"recent events will be processed with the next verb: {error}")
 
     def start(self, *, schedule: bool) -> None:
         """Listen for verbs and stops; with `schedule` also make cards by itself."""
-        if not self._deaf:
+        if not self._is_unreachable:
             self._listen()
             self.status_bar_file.start()
         if schedule:
-            if not self._deaf:
+            if not self._is_unreachable:
                 self.agent_files.start()
             self.autonomy.start()
             self.memory.start()
             self.gateway.start()
             self.learnings.start()
-            if not self._deaf:
+            if not self._is_unreachable:
                 self.notify.start()
         self.knowledge.start(follow=schedule)
 

@@ -1,4 +1,4 @@
-"""Atomic writes of files, and removal of the temporary files that a crash left (SPEC 11.2, 11.3)."""
+"""Files: read without surprises, replaced atomically, and cached while they are unchanged (SPEC 11.2, 11.3)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-# Reads and removes files that somebody else may have created.
 
 
 def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False) -> bytes:
@@ -147,26 +145,24 @@ def remove_temporaries(root: Path) -> int:
     return removed
 
 
-# Reads a file again only when it changed.
-
 Value = TypeVar("Value")
 Signature = tuple[int, int, int, int] | None
 
 SETTLED_NS = 50_000_000
-"""A file that was changed less than so long ago may change again without showing it: the clock of a file system ticks
-in milliseconds. The same reason for which git looks twice."""
+"""A file that changed more recently than this is not cached: it may change again and have the same signature, because
+the clock of a file system ticks in milliseconds."""
 
 MAX_CACHED = 20_000
-"""Beyond so many values the cache begins anew."""
+"""The cache is cleared when it has so many values."""
 
 
 def file_signature(path: Path) -> Signature:
-    """Tells one state of a file from another; None when it is not there, or cannot even be looked at."""
+    """Changes whenever the file does; None when its status cannot be read."""
     try:
-        stat = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class FileCache(Generic[Value]):
@@ -177,17 +173,17 @@ class FileCache(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
-        """The result of `read()` when the files last changed."""
-        now = tuple(file_signature(file) for file in files)
+        """The result of `read()`, from the cache if none of the files has changed since."""
+        signatures = tuple(file_signature(file) for file in files)
         with self._lock:
             cached = self._cache.get(key)
-        if cached is not None and cached[0] == now:
+        if cached is not None and cached[0] == signatures:
             return cached[1]
-        value = read()  # a change from here on shows in the next signature: the one that is kept was taken before
-        fresh = max((max(stat[2], stat[3]) for stat in now if stat), default=0)
-        if time.time_ns() - fresh >= SETTLED_NS:
+        value = read()  # the signatures were taken before, so that a change meanwhile is noticed the next time
+        changed_at = max((max(signature[2:]) for signature in signatures if signature), default=0)
+        if time.time_ns() - changed_at >= SETTLED_NS:
             with self._lock:
                 if len(self._cache) >= MAX_CACHED:
                     self._cache.clear()
-                self._cache[key] = (now, value)
+                self._cache[key] = (signatures, value)
         return value

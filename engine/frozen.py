@@ -1,4 +1,4 @@
-"""The decorator of value classes. It is named after the one of attrs and does the same with the standard library."""
+"""The decorator of value classes: `frozen`, named after that of attrs, for dataclasses of the standard library."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The keys of providers (SPEC 11.1): from the environment, the system's keyring, or with consent a private file.
 
-A value is available as `Key.value` for the call to the provider only, and in no repr, log, error or document. A key is
-stored by the process of the person who enters it, so that it crosses no socket and the keyring can ask that person for
-its password. A running engine finds it within seconds.
+A value is available as `Key.value` for the call to the provider only, and in no repr, log, error or document. `Keyring`
+and `KeyFile` store values by name, `Keys` finds them. A key is stored by the process of the person who enters it, so
+that it crosses no socket and the keyring can ask that person for its password. A running engine finds it within
+seconds.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from engine.background import run_in_thread
 from engine.clock import Clock, SystemClock
 from engine.files import write_json
 from engine.frozen import frozen
@@ -30,10 +33,14 @@ if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
 
-# The stores of keys: the system's keyring, and a private file (SPEC 11.1).
-#
-# Both store values by name, and know nothing of the environment or of what a key is for. No error repeats a value.
+ENVIRONMENT, KEYRING, FILE = "environment", "keyring", "file"
+"""Where a key comes from."""
 
+TWIN = "twin"
+"""The key of the Twin model (`twinApiKey`, SPEC 7.6)."""
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+VARIABLE = re.compile(r"CLAWPY_([A-Z][A-Z0-9_]{0,39})_API_KEY")
 
 Answer = TypeVar("Answer")
 
@@ -94,7 +101,7 @@ class Keyring:
         self._backend = backend
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._request: threading.Thread | None = None
+        self._request: Future[Any] | None = None
 
     def name(self) -> str:
         """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
@@ -126,30 +133,21 @@ class Keyring:
         return self._call(work)
 
     def _call(self, work: Callable[[KeyringBackend], Answer]) -> Answer:
-        answers: list[Answer] = []
-        faults: list[str] = []
-
-        def run() -> None:
-            try:
-                answers.append(work(self._backend()))
-            except NoKeyring as error:
-                faults.append(str(error))
-            except Exception as error:
-                # Its text may hold anything; the kind of fault says enough, and holds no secret.
-                faults.append(f"the keyring failed ({type(error).__name__})")
-
         with self._lock:
-            if self._request is not None and self._request.is_alive():
+            if self._request is not None and not self._request.done():
                 raise NoKeyring("the keyring has still not answered; if a window asks for its password, enter it")
-            self._request = threading.Thread(target=run, name="clawpy-keyring", daemon=True)
-            self._request.start()
-            self._request.join(self._seconds)
-            if not answers and not faults:
+            request = self._request = run_in_thread("clawpy-keyring", lambda: work(self._backend()))
+            if not wait([request], self._seconds).done:
                 message = f"the keyring did not answer within {self._seconds:g} s"
                 raise NoKeyring(f"{message}; if a window asks for its password, enter it, then try again")
-        if faults:
-            raise NoKeyring(faults[0])
-        return answers[0]
+        error = request.exception()
+        if error is None:
+            answer: Answer = request.result()
+            return answer
+        if isinstance(error, NoKeyring):
+            raise error
+        # Its text may hold anything; the kind of fault says enough, and holds no secret.
+        raise NoKeyring(f"the keyring failed ({type(error).__name__})")
 
 
 class KeyFile:
@@ -249,14 +247,6 @@ class KeyFile:
             raise Refusal("damaged_keys", message, "move it away and set the keys again") from None
         return values
 
-
-ENVIRONMENT, KEYRING, FILE = "environment", "keyring", "file"
-
-TWIN = "twin"
-"""The key of the Twin model (`twinApiKey`, SPEC 7.6)."""
-
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-VARIABLE = re.compile(r"CLAWPY_([A-Z][A-Z0-9_]{0,39})_API_KEY")
 
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|TOKEN|PASSWORD|PASSWD|PASS)$")
 _SECRET_VALUE = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
@@ -386,18 +376,18 @@ class Keys:
         """
         check_name(name)
         with self._lock:
-            was = []
+            deleted_from = []
             fault = ""
             try:
                 if self._keyring.delete(name):
-                    was.append(KEYRING)
+                    deleted_from.append(KEYRING)
             except NoKeyring as error:
                 fault = str(error)
             if self._file.delete(name):
-                was.append(FILE)
+                deleted_from.append(FILE)
             self.forget()
-        if was:
-            return tuple(was)
+        if deleted_from:
+            return tuple(deleted_from)
         if self._environment.get(variable(name), "").strip():
             raise Refusal("in_environment", f"{variable(name)} in the environment sets it", f"unset {variable(name)}")
         message = f"there is no key for {name}"
@@ -446,9 +436,9 @@ class Keys:
             cached = self._answers.get(name)
             if cached is not None and now < cached.until:
                 return cached
-            unable = next((answer for answer in self._answers.values() if answer.fault and now < answer.until), None)
-            if unable is not None:
-                return unable
+            fault = next((answer for answer in self._answers.values() if answer.fault and now < answer.until), None)
+            if fault is not None:
+                return fault
             try:
                 answer = _KeyringAnswer(self._keyring.get(name), "", now + KEYRING_CACHE_S)
             except NoKeyring as error:

@@ -1,4 +1,4 @@
-"""Finds programs of the operator, never those of a repository."""
+"""Programs: finds those of the operator, never those of a repository, and starts helper processes of the engine."""
 
 from __future__ import annotations
 

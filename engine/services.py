@@ -1,6 +1,8 @@
-"""The services of one engine by name, and reads that need several of them.
+"""The services of one engine by name, reads that need several of them, and what may replace the outside world.
 
-`engine.engine.Engine` fills this class; the API and the wiring, which stand on the services, are typed with it.
+`engine.engine.Engine` fills `Services`; the API and the wiring, which stand on the services, are typed with it.
+`Overrides` are for simulations and for tests of a whole engine. Nothing else can be replaced: rails, permits, cards,
+the Twin, states, schedule, quiet hours and costs are always real.
 """
 
 from __future__ import annotations
@@ -78,10 +80,7 @@ if TYPE_CHECKING:
     from engine.storage.validation_runs import ValidationRuns
 
 
-# Replacements of the outside world, for simulations and for tests of the whole engine.
-#
-# Each has one real implementation, which `open_engine` uses for None. Nothing else can be replaced: rails, permits,
-# cards, the Twin, states, schedule, quiet hours and costs are always real.
+log = logging.getLogger(__name__)
 
 
 class Contexts(Protocol):
@@ -98,21 +97,20 @@ class Contexts(Protocol):
 
 @frozen
 class Overrides:
-    """Replacements; None means the real thing. `throw_away`: the home is temporary, so commits do not wait for the disk
-    (SQLite's `synchronous=OFF`). `model_host` outlives the engine, because it takes seconds to start. `deaf`: no
-    control socket, and no watcher of the stop file. `lenient`: with invalid settings it runs on the defaults."""
+    """Replacements for one engine; None means the real implementation."""
 
     runners: Sequence[Runner] | None = None
     contexts: Contexts | None = None
     calibrator: Calibrator | None = None
     sandbox: Sandbox | None = None
     model_host: ModelHost | None = None
+    """It outlives the engine, because it takes seconds to start."""
     throw_away: bool = False
-    deaf: bool = False
+    """The home is temporary, so commits do not wait for the disk (SQLite's `synchronous=OFF`)."""
+    unreachable: bool = False
+    """No control socket, no watcher of the stop file, no notifications."""
     lenient: bool = False
-
-
-log = logging.getLogger(__name__)
+    """With invalid settings it runs on the defaults."""
 
 
 class Services:
@@ -278,7 +276,7 @@ class Services:
         )
 
     def place(self, workspace: str) -> str:
-        """Name and branch of a workspace for the status line."""
+        """The name and the branch of a workspace, for the status line."""
         return workspace_label(workspace)
 
     def report(self, where: str, message: str) -> None:

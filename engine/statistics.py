@@ -1,4 +1,4 @@
-"""Bounds of a share by Wilson, and an interval for a difference of shares that may be read again and again. Pure."""
+"""Statistics of shares: Wilson's bounds, and an interval for a difference that may be read repeatedly. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wilson_upper_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> floa
 
 
 LIKELY_DIFFERENCE = 0.3
-"""The difference that `difference_interval` finds soonest. Whatever it is, what a `doubt` says holds."""
+"""The difference that `difference_interval` finds soonest; its `doubt` holds for any other, too."""
 
 
 @frozen
@@ -56,12 +56,12 @@ def difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, fl
     for arms in strata:
         if not arms.with_runs or not arms.without_runs:
             continue
-        runs, others = arms.with_runs + 2, arms.without_runs + 2
-        share, other = (arms.with_good + 1) / runs, (arms.without_good + 1) / others
-        pooled = (arms.with_good + arms.without_good + 2) / (runs + others)
-        apart = share * (1 - share) / runs + other * (1 - other) / others
-        variance = max(apart, pooled * (1 - pooled) * (1 / runs + 1 / others))
-        weighted += (share - other) / variance
+        with_runs, without_runs = arms.with_runs + 2, arms.without_runs + 2
+        with_share, without_share = (arms.with_good + 1) / with_runs, (arms.without_good + 1) / without_runs
+        pooled = (arms.with_good + arms.without_good + 2) / (with_runs + without_runs)
+        separate = with_share * (1 - with_share) / with_runs + without_share * (1 - without_share) / without_runs
+        variance = max(separate, pooled * (1 - pooled) * (1 / with_runs + 1 / without_runs))
+        weighted += (with_share - without_share) / variance
         precision += 1 / variance
     if not precision:
         return 0.0, -1.0, 1.0

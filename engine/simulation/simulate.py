@@ -281,7 +281,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         start_schedule=False,
         overrides=Overrides(
             runners=(runner,), contexts=contexts, sandbox=SimulatedSandbox(), throw_away=True,
-            deaf=True,
+            unreachable=True,
         ),
     )  # fmt: skip
     engine.sessions.observe_end(contexts.session_ended)

@@ -24,7 +24,7 @@ from tests.hierarchy.guidance_world import learning
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     home = Home.locate(tmp_path_factory.mktemp("home"))
-    opened = open_engine(home, start_schedule=False, overrides=Overrides(runners=[], deaf=True, throw_away=True))
+    opened = open_engine(home, start_schedule=False, overrides=Overrides(runners=[], unreachable=True, throw_away=True))
     yield opened
     opened.close()
 

@@ -34,7 +34,7 @@ def engine(home: Home, repository: Repository, mark: Path) -> Iterator[Engine]:
         home,
         workspaces=[str(repository.path)],
         start_schedule=False,
-        overrides=Overrides(sandbox=NoSandbox(), deaf=True, throw_away=True),
+        overrides=Overrides(sandbox=NoSandbox(), unreachable=True, throw_away=True),
     )
     yield opened
     opened.close()

@@ -207,7 +207,7 @@ class Shop:
             clock=self.clock,
             randomness=Randomness(self.seed),
             start_schedule=False,
-            overrides=Overrides(deaf=True, throw_away=True, model_host=self.host),
+            overrides=Overrides(unreachable=True, throw_away=True, model_host=self.host),
         )
         try:
             yield self.engine

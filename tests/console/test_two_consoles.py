@@ -29,7 +29,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         workspaces=[str(make_project(tmp_path / "shop", at))],
         clock=FakeClock(at),
         start_schedule=False,
-        overrides=Overrides(throw_away=True, deaf=True),
+        overrides=Overrides(throw_away=True, unreachable=True),
     )
     dispatch(engine, "predict", {})
     yield engine

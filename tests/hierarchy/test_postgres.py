@@ -190,7 +190,7 @@ def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
             home = Home.locate(place / name / "home")
             engine = open_engine(
                 home, workspaces=[str(workspace)], clock=clock, randomness=Randomness(seed), start_schedule=False,
-                overrides=Overrides(runners=[], deaf=True),
+                overrides=Overrides(runners=[], unreachable=True),
             )  # fmt: skip
             engine.memory.close()  # words alone find here: nobody waits for vectors
             opened.append(Machine(name, engine, engine.workspaces[0]))

@@ -49,7 +49,7 @@ def opened(root: Path) -> Engine:
         Home.locate(root),
         clock=FakeClock(MONDAY_MORNING),
         start_schedule=False,
-        overrides=Overrides(deaf=True, throw_away=True),
+        overrides=Overrides(unreachable=True, throw_away=True),
     )
 
 

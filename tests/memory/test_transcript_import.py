@@ -129,7 +129,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
         workspaces=[str(repository.path)],
         clock=FakeClock(MONDAY_MORNING),
         start_schedule=False,
-        overrides=Overrides(throw_away=True, deaf=True),
+        overrides=Overrides(throw_away=True, unreachable=True),
     )
     yield engine
     engine.close()

@@ -282,7 +282,7 @@ class MachineWorld(RuleBasedStateMachine):
             start_schedule=False,
             overrides=Overrides(
                 runners=(self.world.runner,), contexts=old.contexts,
-                sandbox=SimulatedSandbox(), throw_away=True, deaf=True,
+                sandbox=SimulatedSandbox(), throw_away=True, unreachable=True,
             ),
         )  # fmt: skip
 

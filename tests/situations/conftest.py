@@ -61,7 +61,7 @@ class Situation:
                 workspaces=[str(self.path)],
                 clock=self.clock,
                 start_schedule=False,
-                overrides=Overrides(deaf=True, throw_away=True),
+                overrides=Overrides(unreachable=True, throw_away=True),
             )
         return self._engine
 

@@ -95,7 +95,9 @@ class ModelWorld:
             workspaces=[str(self.repository.path)],
             clock=self.clock,
             start_schedule=False,
-            overrides=Overrides(sandbox=self.sandbox, deaf=True, throw_away=self.throw_away, model_host=self.host),
+            overrides=Overrides(
+                sandbox=self.sandbox, unreachable=True, throw_away=self.throw_away, model_host=self.host
+            ),
         )
         self.engine = engine
         try:
