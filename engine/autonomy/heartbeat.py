@@ -187,7 +187,8 @@ class Heartbeat:
         def work(transaction: Transaction) -> list[str]:
             task_ids: list[str] = []
             tasks: dict[str, bool] = {}
-            pages = [(page, items, self._load_memories(transaction, page)) for page, (items, _) in parsed]
+            memories_of = state.get_all(transaction.session, STATE_KEY)
+            pages = [(page, items, memories_of.get(page.agent, {})) for page, (items, _) in parsed]
             for _, items, memories in pages:
                 for item in items:
                     if task := memories.get(item.key, {}).get("task"):
@@ -202,11 +203,6 @@ class Heartbeat:
             return task_ids
 
         return self._database.write(work)
-
-    def _load_memories(self, transaction: Transaction, page: HeartbeatPage) -> Mapping[str, dict[str, Any]]:
-        """By item: when it was first seen, when it was last due, and its task."""
-        memories: Mapping[str, dict[str, Any]] = state.get(transaction.session, STATE_KEY + page.agent, {})
-        return memories
 
     def _page(
         self,

@@ -139,9 +139,10 @@ class Sessions(Admission):
         """Sessions that run or are starting, oldest first."""
         with self._lock:
             live_ids = set(self._live)
-        rows = [row for row in self.rows(state=SessionState.QUEUED) if row.id in live_ids] if live_ids else []
-        rows += self.rows(state=SessionState.RUNNING)
-        return [view for view in map(self._view, reversed(rows)) if not view.state.over]
+        if not live_ids:  # asked twice a minute
+            return []
+        rows = self.rows(state=SessionState.QUEUED) + self.rows(state=SessionState.RUNNING)
+        return [self._view(row) for row in reversed(rows) if row.id in live_ids]
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""

@@ -29,7 +29,18 @@ from engine.model import (
     sanitise,
 )
 from engine.prediction.twin import ConfidenceEstimate, band_of
-from engine.storage.rows import Row, ask, enum_field, json_field, load, load_all, select_all, utc_field, value_of
+from engine.storage.rows import (
+    Row,
+    ask,
+    enum_field,
+    json_field,
+    load,
+    load_all,
+    read_all,
+    select_all,
+    utc_field,
+    value_of,
+)
 
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
@@ -279,6 +290,11 @@ _PENDING = (
 def load_pending(session: Session) -> list[Prediction]:
     """Every pending row, oldest first."""
     return load_all(session, Prediction, _PENDING)
+
+
+def pending_cards(session: Session) -> list[Card]:
+    """Every pending card, oldest first."""
+    return [card_of(row) for row in read_all(session, Prediction, _PENDING)]
 
 
 def own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:

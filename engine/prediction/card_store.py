@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import bindparam, exists
-from sqlmodel import Session, col, select
+from sqlmodel import col, select
 
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
@@ -37,7 +37,15 @@ from engine.model import (
     Source,
     Status,
 )
-from engine.prediction.card_rows import Prediction, card_of, created_event, decided_card, load_card, load_pending
+from engine.prediction.card_rows import (
+    Prediction,
+    card_of,
+    created_event,
+    decided_card,
+    load_card,
+    load_pending,
+    pending_cards,
+)
 from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, add_active_time, displaced_ids, next_status
 from engine.prediction.dismissals import MuteIndex, read_mutes, remove_dismissal, restart_count, store_dismissal
 from engine.safety.safety import Safety
@@ -106,13 +114,15 @@ class CardStore:
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
         self._change_cursor = LedgerCursor(ledger, CURSOR, lambda fact: fact.kind in {*SIGNAL_OF_EVENT, *TAKEN})
+        self._pending = database.cached(self._load_pending)
 
-    def pending(self, session: Session | None = None) -> list[Card]:
-        """All pending cards, oldest first, read in `session` if given."""
-        if session is not None:
-            return [card_of(row) for row in load_pending(session)]
+    def pending(self) -> Sequence[Card]:
+        """All pending cards, oldest first."""
+        return self._pending()
+
+    def _load_pending(self) -> Sequence[Card]:
         with self.database.read() as session:
-            return self.pending(session)
+            return pending_cards(session)
 
     def get(self, card_id: str) -> Card:
         """One card. Raises `Refusal` `unknown_card`."""
@@ -292,7 +302,7 @@ class CardStore:
     def make_room(self, tx: Transaction, returning: Prediction) -> None:
         """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
         tx.session.flush()
-        cards = self.pending(tx.session)
+        cards = pending_cards(tx.session)
         for card_id in displaced_ids(cards, returning.id, tx.now, self.settings.current):
             self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
 

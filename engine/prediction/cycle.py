@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlmodel import Session
-
 from engine.config import Settings
 from engine.events import CycleFinished, TriggerBlocked
 from engine.frozen import frozen
@@ -36,7 +34,7 @@ from engine.model import (
 )
 from engine.model.text import count
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import Prediction, card_of, load_card, own_session_ids
+from engine.prediction.card_rows import Prediction, card_of, load_card, own_session_ids, pending_cards
 from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
@@ -290,10 +288,11 @@ class Predictions:
         proposals = [proposal for findings in all_findings for proposal in findings.proposals]
         with self._database.read() as session:
             now = self._store.clock.now()
-            leaving = self._leaving(session, all_findings, now)
-            cards = self._store.pending(session)
-            awake = [card for card in cards if card.id not in leaving and not card.snoozed(now)]
-            taken = self._selector.unavailable(session, proposals, now, leaving)
+            cards = self._store.pending()
+            leaving = _leaving(cards, all_findings, now)
+            staying = [card for card in cards if card.id not in leaving]
+            awake = [card for card in staying if not card.snoozed(now)]
+            taken = self._selector.unavailable(session, proposals, now, staying)
             if next_kinds is not None:
                 shown = {card.fingerprint for card in awake}
                 possible = [new for new in proposals if new.fingerprint in shown or new.fingerprint not in taken]
@@ -321,18 +320,13 @@ class Predictions:
             all_findings.append(Findings(context, tuple(proposals), complete, unseen))
         return all_findings
 
-    def _leaving(self, session: Session, all_findings: Sequence[Findings], now: datetime) -> set[str]:
-        """Ids of the pending cards whose evidence is gone."""
-        seen = {findings.context.workspace: findings for findings in all_findings}
-        cards = [card for card in self._store.pending(session) if card.workspace in seen]
-        return {card.id for card in cards if seen[card.workspace].has_lost(card, now)}
-
     def _apply(
         self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[Prediction]
     ) -> tuple[list[Card], list[str]]:
         """Store the result of a round; returns (cards created, ids withdrawn). Rows without a place are dropped."""
         store, contexts = self._store, {findings.context.workspace: findings.context for findings in all_findings}
-        withdrawn = sorted(self._leaving(tx.session, all_findings, tx.now))
+        pending = pending_cards(tx.session)
+        withdrawn = sorted(_leaving(pending, all_findings, tx.now))
         for card_id in withdrawn:
             row = load_card(tx.session, card_id)
             session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
@@ -341,11 +335,9 @@ class Predictions:
             store.withdraw(tx, row, reason, by_operator=by_operator)
         looked = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
         stored.put(tx, LAST_CHECKED, stored.get(tx.session, LAST_CHECKED, {}) | looked)
-        tx.session.flush()
-        taken = self._selector.unavailable(tx.session, rows, tx.now)
-        room = Room(
-            store.settings.current, [card for card in store.pending(tx.session) if not card.snoozed(tx.now)], tx.now
-        )
+        pending = [card for card in pending if card.id not in withdrawn]
+        taken = self._selector.unavailable(tx.session, rows, tx.now, pending)
+        room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
         for row in rows:
             if verdict := content_block(row):
@@ -368,6 +360,14 @@ class Predictions:
                 subject=row.id, workspace=row.workspace, rail=verdict.rail, verdict=word, reason=verdict.reason
             )
             tx.record(told)
+
+
+def _leaving(cards: Sequence[Card], all_findings: Sequence[Findings], now: datetime) -> set[str]:
+    """Ids of these pending cards whose evidence is gone."""
+    by_workspace = {findings.context.workspace: findings for findings in all_findings}
+    return {
+        card.id for card in cards if card.workspace in by_workspace and by_workspace[card.workspace].has_lost(card, now)
+    }
 
 
 def _full(settings: Settings) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,6 +16,7 @@ from engine.frozen import frozen
 from engine.model import (
     Assignment,
     Band,
+    Card,
     Phase,
     Proposal,
     RailVerdict,
@@ -124,13 +125,12 @@ class CardSelector:
         session: Session,
         candidates: Sequence[Proposal] | Sequence[Prediction],
         now: datetime,
-        leaving: Collection[str] = (),
+        pending_cards: Sequence[Card],
     ) -> set[str]:
-        """Fingerprints of the candidates that cannot become cards now (SPEC 2.9): their subject or kind is muted, a
-        card about the subject is pending, or the same evidence is worked on or cools down. `leaving` are ids of pending
-        cards that will be withdrawn."""
+        """Fingerprints of the candidates that cannot become cards now (SPEC 2.9): their subject or kind is muted, one
+        of `pending_cards` is about the subject, or the same evidence is worked on or cools down."""
         muted = MuteIndex(read_mutes(session, now))
-        pending = {card.about for card in self._store.pending(session) if card.id not in leaving}
+        pending = {card.about for card in pending_cards}
         fingerprints = {new.fingerprint for new in candidates}
         values = {"fingerprints": json.dumps(sorted(fingerprints)), "since": now - MAX_COOL_DOWN}
         return {

@@ -132,36 +132,41 @@ def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
 
 
 class Connected:
-    """A connection that is kept, and transactions on it: making one costs more than most queries.
+    """A connection and a session that are kept, and transactions on them: making them costs more than most queries.
 
     For SQLAlchemy one transaction lasts as long as the connection; what a transaction is for SQLite is begun and ended
     at the driver.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, reads: bool) -> None:
+        """`reads`: its transactions only read."""
+        self._reads = reads
         self._connection = engine.connect()
         self._connection.begin()
         driver = self._connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self.driver = driver
-
-    @contextmanager
-    def transaction(self, *, reads: bool) -> Iterator[Session]:
-        """A session in a transaction, which is committed in the end, or rolled back when something is raised."""
-        self.driver.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
-        session = Session(
+        self._session = Session(
             self._connection,
             join_transaction_mode="rollback_only",
             expire_on_commit=False,
             info={DRIVER: self.driver, READS: reads},
         )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """The session in a transaction, which is committed in the end, or rolled back when something is raised."""
+        self.driver.execute("BEGIN" if self._reads else "BEGIN IMMEDIATE")
         try:
-            yield session
-            if not reads:
-                session.flush()
+            yield self._session
+            if not self._reads:
+                self._session.flush()
                 self.driver.execute("COMMIT")
+            self._session.expunge_all()
+        except BaseException:
+            self._session.close()
+            raise
         finally:
-            session.close()
             if self.driver.in_transaction:
                 self.driver.execute("ROLLBACK")
             if not self._connection.in_transaction():  # a session rolled back for SQLAlchemy what lasts for ever
@@ -169,6 +174,7 @@ class Connected:
 
     def close(self) -> None:
         """Close the connection."""
+        self._session.close()
         self._connection.close()
 
 
@@ -235,7 +241,7 @@ class Database:
             use_write_ahead_log(path)
         self._engine = open_sqlite(path, read_only=False, durable=durable)
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
-        self._connected = Connected(self._engine)
+        self._connected = Connected(self._engine, reads=False)
         self._idle_readers: list[Connected] = []
         self._deferred: dict[str, Callable[[Transaction], None]] = {}
         self._deferring = threading.Lock()
@@ -268,12 +274,26 @@ class Database:
             try:
                 reader = self._idle_readers.pop()
             except IndexError:
-                reader = Connected(self._reader_engine)
+                reader = Connected(self._reader_engine, reads=True)
             try:
-                with reader.transaction(reads=True) as session:
+                with reader.transaction() as session:
                     yield session
             finally:
                 self._idle_readers.append(reader)
+
+    def cached(self, load: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns what `load` reads from the database, and reads again only after a commit: for what is
+        asked many times a minute. All callers get the same object, so none may change it."""
+        cache: tuple[int, T] | None = None
+
+        def current() -> T:
+            nonlocal cache
+            commits = self.commits  # before reading: a commit meanwhile makes the next call read again
+            if cache is None or cache[0] != commits:
+                cache = commits, load()
+            return cache[1]
+
+        return current
 
     def scrub(self) -> bool:
         """Remove what was erased from the file too; see `erasing.scrub`. Waits for what is queued; nothing is written
@@ -303,7 +323,7 @@ class Database:
         with self._deferring:
             deferred, self._deferred = self._deferred, {}
         try:
-            with translated_errors(self.path), self._connected.transaction(reads=False) as session:
+            with translated_errors(self.path), self._connected.transaction() as session:
                 transaction = Transaction(session, self._clock.now())
                 for write_deferred in deferred.values():  # first, for whoever writes the same now has the last word
                     try:

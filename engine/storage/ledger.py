@@ -135,12 +135,14 @@ class LedgerCursor:
         if self._cursor < 0:
             with self._database.read() as session:
                 self._cursor = int(state.get(session, self._key, 0))
-        while entries := self._ledger.since(self._cursor):
+        is_full = True
+        while is_full and (entries := self._ledger.since(self._cursor)):
+            is_full = len(entries) == BATCH
             relevant = [entry for entry in entries if self._is_relevant(entry)]
             handled = handle(relevant) if relevant else 0
             unhandled = [] if handled is None else relevant[handled:]
             self._cursor = unhandled[0].id - 1 if unhandled else entries[-1].id
-            if len(unhandled) < len(relevant) or (len(entries) == BATCH and not unhandled):
+            if len(unhandled) < len(relevant) or (is_full and not unhandled):
                 state.put_with_next_write(self._database, self._key, self._cursor)
             if unhandled:
                 return

@@ -28,6 +28,9 @@ class EngineState(Row, table=True):
 
 
 _SELECT_VALUE = select(col(EngineState.value)).where(col(EngineState.key) == bindparam("name"))
+_SELECT_PREFIXED = select(col(EngineState.key), col(EngineState.value)).where(
+    col(EngineState.key) >= bindparam("prefix"), col(EngineState.key) < bindparam("end")
+)
 _INSERT = insert(EngineState)
 _UPSERT = _INSERT.on_conflict_do_update(index_elements=["key"], set_={"value": _INSERT.excluded.value})
 
@@ -36,6 +39,12 @@ def get(session: Session, key: str, default: Any = None) -> Any:
     """The value under `key`, or `default`."""
     row = ask(session, _SELECT_VALUE, {"name": key}).first()
     return default if row is None else row[0]
+
+
+def get_all(session: Session, prefix: str) -> dict[str, Any]:
+    """All values whose key begins with `prefix`, by the rest of the key."""
+    rows = ask(session, _SELECT_PREFIXED, {"prefix": prefix, "end": prefix + "\U0010ffff"})
+    return {key.removeprefix(prefix): value for key, value in rows}
 
 
 def put(transaction: Transaction, key: str, value: Any) -> None:

@@ -7,6 +7,7 @@ the new one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -39,7 +40,18 @@ from engine.model.adaptation import (
 )
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import Row, enum_field, ids_with_prefix, json_field, shallow_dict, utc_field, value_of
+from engine.storage.rows import (
+    Row,
+    each_of,
+    enum_field,
+    ids_with_prefix,
+    json_field,
+    load_all,
+    select_all,
+    shallow_dict,
+    utc_field,
+    value_of,
+)
 
 
 class CandidateRow(Row, table=True):
@@ -120,11 +132,16 @@ def step_time(step: dict[str, Any]) -> datetime:
     return datetime.fromisoformat(step["at"])
 
 
+_NEWEST = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
+_OF_STATUSES = _NEWEST.where(col(CandidateRow.status).in_(each_of("statuses")))
+
+
 def load_candidates(database: Database, *statuses: CandidateStatus) -> list[CandidateRow]:
     """The candidates of these statuses, or all, latest change first."""
-    newest = select(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
     with database.read() as session:
-        return list(session.exec(newest.where(col(CandidateRow.status).in_(statuses)) if statuses else newest))
+        if not statuses:
+            return load_all(session, CandidateRow, _NEWEST)
+        return load_all(session, CandidateRow, _OF_STATUSES, {"statuses": json.dumps(statuses)})
 
 
 def find_candidate(session: Session, candidate_id: str) -> CandidateRow:
