@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from engine.learning.decisions.exporting import Exporter
     from engine.learning.decisions.insights import Figures
     from engine.learning.decisions.training import Training
-    from engine.learning.learnings.learnings import Learnings, LearningsPart
+    from engine.learning.learnings.learnings import Learnings
+    from engine.learning.learnings.prompt_part import LearningsPart
     from engine.memory.agent_files import AgentFiles
     from engine.memory.knowledge import Knowledge
     from engine.memory.memory import MemoryService, RecallPromptPart

@@ -75,16 +75,16 @@ def build_learnings(core: Services) -> None:
         core.home.data,
         core.database,
         core.clock,
-        facts=core.ledger,
+        ledger=core.ledger,
         sessions=SessionSource(core),
-        make=partial(_embed, core),
+        embed=partial(_embed, core),
         model_name=lambda: LOCAL_MODEL,
         model=_Model(core),
     )
 
 
 class SessionSource:
-    """Reads sessions for the chain; see `session_records.SessionSource`."""
+    """Reads sessions for the chain; see `rules.SessionSource`."""
 
     def __init__(self, core: Services) -> None:
         self._core = core

@@ -25,7 +25,7 @@ from engine.learning.learnings.rules import SessionRecord, find_learnings
 from engine.model import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
-from tests.learning.learnings.world import fact, view
+from tests.learning.learnings.world import ledger_entry, session_view
 from tests.support.model_server import ModelServer, Reply, Request, calls
 
 TASK = "Round the totals of the cart before the tests"
@@ -308,6 +308,6 @@ def test_a_test_whose_name_is_a_sentence(kind: str, said: str) -> None:
     """The engine's own sentence about a test is a quote when the name could be a sentence itself, or an address."""
     said = said.replace("{}", canary("name") if "//" in said else order("name"))
     names = [f"tests/test_a.py::test_x[{said}]", "tests/test_a.py::test_x"]
-    record = SessionRecord(view("s1"), entries=(fact(kind, "s1", failing=names),))
+    record = SessionRecord(session_view("s1"), entries=(ledger_entry(kind, "s1", failing=names),))
     labels = {canary("name") in one.text: one.trust for one in find_learnings(record)}
     assert labels == {True: Trust.QUOTED, False: Trust.MEASURED}

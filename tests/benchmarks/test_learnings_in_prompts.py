@@ -13,7 +13,7 @@ import pytest
 from engine import tokenizer
 from engine.config import FixedSettings
 from engine.learning.learnings.entries import Scope, project_key
-from engine.learning.learnings.learnings import LearningsPart
+from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database

@@ -55,8 +55,8 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
     demo.run_recurring_sessions(engine, str(engine.workspaces[0]))
     demo.learn_now(engine)
     then = engine.since(engine.clock.now() - timedelta(hours=1))
-    assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (2, 2, 1)
-    assert "2 learnings promoted, 2 facts kept, 1 candidate to review" in str(lines(engine))
+    assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (3, 3, 1)
+    assert "3 learnings promoted, 3 facts kept, 1 candidate to review" in str(lines(engine))
     app = ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
     app.animation_level = "none"
     async with app.run_test(size=(150, 50)) as pilot:

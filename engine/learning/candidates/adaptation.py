@@ -372,12 +372,15 @@ class Adaptation(CandidateViews):
         return [each for each in records if record.scope_type != "agent" or each.agent == record.scope_id]
 
     def _duplicate_of(self, candidate: Candidate) -> str:
-        """The id of another candidate of the scope that makes the same change and reached review, "" for none."""
+        """The id of another candidate of the scope that reached review, and makes the same change or is supported by
+        the record that this one was drafted from; "" for none."""
+        scope = (candidate.type, candidate.scope_type, candidate.scope_id)
         for row in load_candidates(self._database):
             if row.status is CandidateStatus.DRAFTED or row.id == candidate.id:
                 continue
-            scope = (candidate.type, candidate.scope_type, candidate.scope_id)
-            if (row.type, row.scope_type, row.scope_id) == scope and same_change(row.value.effect, candidate.effect):
+            is_supported = not {*row.corroborated_by}.isdisjoint(candidate.drafted_from)
+            is_same = is_supported or same_change(row.value.effect, candidate.effect)
+            if is_same and (row.type, row.scope_type, row.scope_id) == scope:
                 return row.id
         return ""
 
@@ -395,8 +398,11 @@ class Adaptation(CandidateViews):
         evaluation = evaluate(candidate, drafted, records, promoted_at=promoted)
         move = None
         match row.status:
-            case CandidateStatus.DRAFTED if evaluation.has_passed and not self._duplicate_of(candidate):
-                move = CandidateMove.CORROBORATE
+            case CandidateStatus.DRAFTED if evaluation.has_passed:
+                if duplicate := self._duplicate_of(candidate):
+                    evaluation = replace(evaluation, reason=f"{duplicate} already proposes that")
+                else:
+                    move = CandidateMove.CORROBORATE
             case CandidateStatus.REVIEW if not evaluation.has_passed:
                 move = CandidateMove.WEAKEN
             case CandidateStatus.REJECTED:

@@ -16,7 +16,7 @@ from functools import partial
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_of_path
-from engine.learning.learnings.extraction import LANDED, Extraction
+from engine.learning.learnings.extraction import LANDED_KINDS, Extraction
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     find_duplicates,
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
 """Milestones of a session, at which its assumptions so far are written."""
 
-LATE_ENTRIES = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED
+LATE_ENTRIES = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED_KINDS
 FOLLOWED_KINDS = MILESTONES | LATE_ENTRIES | {"SessionStarted", "SessionEnded"}
 
 RECENT = timedelta(days=1)
@@ -112,13 +112,13 @@ class Chain:
                 self._end_session(Scope(key, session), ask=recent)
             elif fact.kind in LATE_ENTRIES:
                 self.extraction.late(fact)
-                if fact.kind not in LANDED:
+                if fact.kind not in LANDED_KINDS:
                     self._database.write(lambda tx: self._mark_pending(tx, key))
             elif recent:
                 work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
                 work(session)
 
-    def settle(self) -> None:
+    def check_gates(self) -> None:
         """Check the gates of the projects with new learnings, once for many sessions."""
         with self._work_lock:
             with self._database.read() as session:

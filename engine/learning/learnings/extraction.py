@@ -1,15 +1,16 @@
-"""Writes down what each session taught (SPEC 6.6): at its start, at milestones, at its end, and when its changes are
+"""Extracts the learnings of each session (SPEC 6.6): at its start, at milestones, at its end, and when its changes are
 decided on later.
 
-Findings go to the team scope, the most specific one. Those confirmed by tests, the operator or repetition also go to
-the session scope. Risks and assumptions stay in the session. Ids follow from the text, so a second run writes nothing.
+Findings go to the team scope, the most specific one. Those confirmed by tests, the operator or repetition are promoted
+to the session scope. Risks, assumptions and what is about the operator are of the session. Ids follow from the text, so
+a second run writes nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -54,6 +55,7 @@ from engine.model import (
     NoAnswer,
     Refusal,
     Result,
+    SessionView,
     TranscriptLine,
     Trust,
 )
@@ -62,10 +64,22 @@ from engine.model.secrets import redact
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry, NotReady
 
-# -- risks and assumptions
+log = logging.getLogger(__name__)
+
+MIN_SESSION_CONFIDENCE = 0.75
+"""Minimum confidence of a finding of a team that goes on to its session: tests, the operator, or repetition confirmed
+it."""
+
+LANDED_KINDS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+LANDED_AFTER_ALL = "its changes were landed after all"
+"""Why an entry is retired that said that changes were undone."""
 
 RISK = "risk/"
+"""Prefix of `about` of a risk."""
+
 MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
+"""Maximum numbers of risks and of assumptions of a session."""
+
 MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
 """Limits of the length of an assumption in characters."""
 
@@ -78,84 +92,12 @@ _ASSUMES = re.compile(
 _CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
 
 
-def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
-    """The risks of a session that begins, from the `entries` of its project and earlier sessions: those found by rules
-    that are of the project, have the same task, or name a file of the prompt."""
-    prompt = record.view.prompt
-    task, named = normalise(prompt), names(prompt)
-    findings = [
-        _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
-        for test in record.failing[:MAX_RISKS]
-    ]
-    about = {finding.about for finding in findings}
-    for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
-        if not entry.active or not entry.about.startswith(_RISKY) or RISK + entry.about in about:
-            continue
-        near = normalise(entry.session_task) == task or bool(named & names(entry.text))
-        if entry.scope is LearningScope.PROJECT or near:
-            about.add(RISK + entry.about)
-            basis = Basis.REPEATED if entry.scope is LearningScope.PROJECT else Basis.SINGLE
-            findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
-    return findings[:MAX_RISKS]
-
-
-def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
-    """The assumptions that an agent stated, with the milestone: before its first change, or later."""
-    milestone = "before the first change"
-    by_words: dict[str, Finding] = {}
-    for line in lines:
-        if line.kind == "tool" and _CHANGES.match(line.text):
-            milestone = "while changing files"
-        if line.kind not in ("say", "thought"):
-            continue
-        for sentence in re.split(r"(?<=[.!?])\s+", line.text):
-            words = " ".join(sentence.split()).strip("-*# ")
-            if (
-                not MIN_ASSUMPTION_LENGTH <= len(words) <= MAX_ASSUMPTION_LENGTH
-                or words.endswith("?")
-                or not _ASSUMES.search(words)
-            ):
-                continue
-            if redact(words, secrets) == words and len(by_words) < MAX_ASSUMPTIONS:
-                by_words.setdefault(
-                    normalise(words),
-                    Finding(
-                        LearningKind.TASK,
-                        LearningType.DECLARATIVE,
-                        words,
-                        IN_FLIGHT,
-                        confidence(Basis.MODEL),
-                        importance(Impact()),
-                        title=f"assumed {milestone}",
-                    ),
-                )
-    return list(by_words.values())
-
-
-def _risk(text: str, about: str, basis: Basis) -> Finding:
-    return Finding(
-        LearningKind.TASK,
-        LearningType.DECLARATIVE,
-        text,
-        PROSPECTIVE,
-        confidence(basis, 2 if basis is Basis.REPEATED else 1),
-        importance(Impact()),
-        RISK + about,
-    )
-
-
-log = logging.getLogger(__name__)
-
-MIN_SESSION_CONFIDENCE = 0.75
-"""From this confidence on what a team found goes on to its session: tests, the operator, or repetition said so."""
-
-LANDED = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
-LANDED_AFTER_ALL = "its changes were landed after all"
-"""Why an entry is retired that said of changes that they had been taken back."""
-
-
 class Extraction:
-    """Extracts, from any thread: what was forgotten since a session was read is not written (SPEC 4.10)."""
+    """Writes the findings of sessions as entries. Callable from any thread.
+
+    What was forgotten after a session was read is not written (SPEC 4.10): then `NotReady` is raised, and the session
+    is read again.
+    """
 
     def __init__(self, files: LearningFiles, database: Database, sessions: SessionSource, model: Asks) -> None:
         self._files = files
@@ -164,8 +106,7 @@ class Extraction:
         self._model = model
 
     def begin(self, session_id: str) -> list[LearningEntry]:
-        """A session began: write what might go wrong, from what was known then. Raises `NotReady` where words were
-        forgotten meanwhile, as the next three do."""
+        """Write the risks of a session that begins. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
@@ -174,7 +115,7 @@ class Extraction:
         return self._write(record, findings, record.view.started_at or record.view.created_at, erasures)
 
     def in_flight(self, session_id: str) -> list[LearningEntry]:
-        """A milestone of a session: write what was assumed up to now."""
+        """Write what a session assumed up to now. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
@@ -183,18 +124,22 @@ class Extraction:
         return self._write(record, findings, at, erasures)
 
     def late(self, fact: LedgerEntry) -> list[LearningEntry]:
-        """What became of a session's changes after it was over: the operator's last word on them holds."""
+        """Write what the operator's decision on a session's changes teaches; the latest decision counts. Raises
+        `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(str(fact.payload.get("session_id", "")))
         if record is None:
             return []
         findings = findings_of_entry(fact, record)
         with self._files.lock:
-            self._reconsider(record, {entry.about for entry in findings}, fact)
+            if fact.kind in LANDED_KINDS:
+                self._retire_undone(record, fact.at)
+            else:
+                self._restore(record, {finding.about for finding in findings})
         return self._write(record, findings, fact.at, erasures)
 
     def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
-        """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. Returns
-        the new entries, and why a model was not heard, "" where none is named."""
+        """Write what a session that is over taught, by rules and, with `ask`, by the model if one is configured.
+        Returns the new entries, and the error of the model, "" for none. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_record(session_id)
         if record is None or record.view.result is Result.CANNOT_RUN:
             return [], ""
@@ -207,15 +152,15 @@ class Extraction:
                 claims = ask_learnings(self._model, record, lines)
             except NoAnswer as error:
                 fault = f"no model said what {session_id} taught, the rules did: {error}"
-                log.warning("%s", fault)
+                log.warning(fault)
             else:
                 findings += claims or ()
                 by = "rules" if claims is None else "rules and model"
         return self._write(record, findings, record.view.ended_at or record.view.created_at, erasures, by=by), fault
 
     def offer(self, entry: LearningEntry) -> None:
-        """Offer an entry that generalises to the leader of its agent (SPEC 1.7), again harmlessly; not one about the
-        operator or an agent's own tools, and not a retracted lesson."""
+        """Offer an entry that generalises to the leader of its agent (SPEC 1.7); a second offer changes nothing. Not
+        offered are entries about the operator or an agent's own tools, and retracted lessons."""
         if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
             return
         if entry.lesson in retracted_lessons(self._database):
@@ -229,63 +174,126 @@ class Extraction:
         self, record: SessionRecord, findings: Sequence[Finding], at: datetime, erasures: int, *, by: str = "rules"
     ) -> list[LearningEntry]:
         secrets = tuple(self._sessions.secrets())
-        clean = [without_secrets(finding, secrets) for finding in findings]
-        view = record.view
-        session = Scope(project_key(view.workspace), view.id)
+        view, session = record.view, _session_scope(record)
         team = replace(session, team=record.leader)
+        new: list[LearningEntry] = []
+        promoted: list[LearningEntry] = []
         with self._files.lock:
             if self._files.erasures != erasures:
                 raise NotReady("something was forgotten meanwhile")
-            ids = {entry.id for entry in self._files.entries(session)}
-            new: list[LearningEntry] = []
-            facts: list[Event] = []
-            for finding in clean:
-                own = finding.about.startswith(RISK) or finding.phase == IN_FLIGHT or finding.kind is LearningKind.PROXY
-                entry = entry_of(finding, session if own else team, record, at)
-                if entry.id in ids:
+            known_ids = {entry.id for entry in self._files.entries(session)}
+            for finding in findings:
+                stays_in_session = finding.phase in (PROSPECTIVE, IN_FLIGHT) or finding.kind is LearningKind.PROXY
+                scope = session if stays_in_session else team
+                entry = entry_of(without_secrets(finding, secrets), scope, record, at)
+                if entry.id in known_ids:
                     continue
-                ids.add(entry.id)
+                known_ids.add(entry.id)
                 new.append(entry)
-                if finding.general and not own:
-                    self.offer(entry)
-                if own or not record.leader or entry.confidence < MIN_SESSION_CONFIDENCE:
+                if stays_in_session:
                     continue
-                above = promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
-                if above.id not in ids:
-                    ids.add(above.id)
-                    new.append(above)
-                    facts.append(
-                        LearningPromoted(
-                            subject=above.id, workspace=view.workspace, scope="session", sources=(entry.id,),
-                            sessions=(view.id,), by="establishment",
-                        )
-                    )  # fmt: skip
+                if finding.general:
+                    self.offer(entry)
+                if record.leader and entry.confidence >= MIN_SESSION_CONFIDENCE:
+                    above = promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
+                    promoted += [above] if above.id not in known_ids else []
             if new:
                 phases = tuple(dict.fromkeys(entry.phase for entry in new))
-                event = LearningsExtracted(
-                    subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
-                )
-                self._files.apply([add_entry(entry) for entry in new], [event, *facts])
-            return new
+                events: list[Event] = [
+                    LearningsExtracted(
+                        subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
+                    )
+                ]
+                events += [
+                    LearningPromoted(
+                        subject=entry.id, workspace=view.workspace, scope="session",
+                        sources=(entry.promoted_from[0].entry,), sessions=(view.id,), by="establishment",
+                    )
+                    for entry in promoted
+                ]  # fmt: skip
+                self._files.apply([add_entry(entry) for entry in (*new, *promoted)], events)
+            return [*new, *promoted]
 
-    def _reconsider(self, record: SessionRecord, about: set[str], fact: LedgerEntry) -> None:
-        """Changes that had been taken back were taken: that they were not wanted holds no longer. What was taken after
-        all was taken back again: what that taught holds again."""
-        entries = self._files.entries(Scope(project_key(record.view.workspace), record.view.id))
-        if fact.kind in LANDED:
-            for entry in entries:
-                if entry.active and entry.about.startswith(UNDONE):
-                    provenance = Provenance.of(self._files.entries())
-                    changes, event, _ = plan_retraction(entry, provenance, LANDED_AFTER_ALL, fact.at)
-                    self._files.apply(changes, [event])
-            return
-        holds = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
-        restored = [entry for entry in entries if entry.about in about and entry.retired_because == LANDED_AFTER_ALL]
-        self._files.apply([Change(entry.path, entry.id, holds) for entry in restored])
+    def _retire_undone(self, record: SessionRecord, at: datetime) -> None:
+        """Changes that were undone are landed after all: retire the entries that say that they were not wanted."""
+        for entry in self._files.entries(_session_scope(record)):
+            if entry.active and entry.about.startswith(UNDONE):
+                provenance = Provenance.of(self._files.entries())
+                changes, event, _ = plan_retraction(entry, provenance, LANDED_AFTER_ALL, at)
+                self._files.apply(changes, [event])
+
+    def _restore(self, record: SessionRecord, about: Container[str]) -> None:
+        """Changes are undone or discarded again: the entries about that are valid again."""
+        fields = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
+        self._files.apply(
+            [
+                Change(entry.path, entry.id, fields)
+                for entry in self._files.entries(_session_scope(record))
+                if entry.about in about and entry.retired_because == LANDED_AFTER_ALL
+            ]
+        )
+
+
+def _session_scope(record: SessionRecord) -> Scope:
+    return Scope(project_key(record.view.workspace), record.view.id)
+
+
+def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
+    """The risks of a session that begins: tests that fail, and of the `entries` of its project and earlier sessions
+    those about failures that are of the project, have the same task, or name a file of the prompt."""
+    task, named = normalise(_task_title(record.view)), names(record.view.prompt)
+    findings = [
+        _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
+        for test in record.failing
+    ]
+    about: set[str] = set()
+    for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
+        if not entry.active or not entry.about.startswith(_RISKY) or entry.about in about:
+            continue
+        is_of_project = entry.scope is LearningScope.PROJECT
+        if is_of_project or normalise(entry.session_task) == task or named & names(entry.text):
+            about.add(entry.about)
+            basis = Basis.REPEATED if is_of_project else Basis.SINGLE
+            findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
+    return findings[:MAX_RISKS]
+
+
+def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
+    """The assumptions that an agent stated, with the milestone: before its first change, or later."""
+    milestone = "before the first change"
+    by_words: dict[str, Finding] = {}
+    for line in lines:
+        if line.kind == "tool" and _CHANGES.match(line.text):
+            milestone = "while changing files"
+        for text in _assumptions(line) if line.kind in ("say", "thought") else ():
+            if redact(text, secrets) == text:
+                finding = Finding(
+                    LearningKind.TASK, LearningType.DECLARATIVE, text, IN_FLIGHT, confidence(Basis.MODEL),
+                    importance(Impact()), title=f"assumed {milestone}",
+                )  # fmt: skip
+                by_words.setdefault(normalise(text), finding)
+    return list(by_words.values())[:MAX_ASSUMPTIONS]
+
+
+def _assumptions(line: TranscriptLine) -> Iterator[str]:
+    """The sentences of a line that state an assumption."""
+    for sentence in re.split(r"(?<=[.!?])\s+", line.text):
+        text = " ".join(sentence.split()).strip("-*# ")
+        is_in_length = MIN_ASSUMPTION_LENGTH <= len(text) <= MAX_ASSUMPTION_LENGTH
+        if is_in_length and not text.endswith("?") and _ASSUMES.search(text):
+            yield text
+
+
+def _risk(text: str, about: str, basis: Basis) -> Finding:
+    times = 2 if basis is Basis.REPEATED else 1
+    return Finding(
+        LearningKind.TASK, LearningType.DECLARATIVE, text, PROSPECTIVE, confidence(basis, times),
+        importance(Impact()), RISK + about,
+    )  # fmt: skip
 
 
 def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
-    """The findings without secrets or what looks like one (SPEC 11.1)."""
+    """A finding without secrets or what looks like one (SPEC 11.1)."""
     text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
     return replace(finding, text=text, about=about, title=title)
 
@@ -313,7 +321,7 @@ def entry_of(finding: Finding, scope: Scope, record: SessionRecord, at: datetime
         status=LearningStatus.ACTIVE,
         created_at=at,
         session_id=view.id,
-        session_task=title_of(redact(view.prompt)),
+        session_task=_task_title(view),
         workspace=view.workspace,
         agent=view.agent,
         about=finding.about,
@@ -322,3 +330,7 @@ def entry_of(finding: Finding, scope: Scope, record: SessionRecord, at: datetime
         trust=finding.trust,
         lesson=lesson_id(text),
     )
+
+
+def _task_title(view: SessionView) -> str:
+    return title_of(redact(view.prompt))

@@ -6,18 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
-from xml.sax.saxutils import escape
 
-from engine import tokenizer
 from engine.clock import Clock
-from engine.config import SettingsSource
 from engine.events import LearningKept
-from engine.files import read_plain
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
-from engine.learning.learnings.entries import GLOBAL, Scope, format_time, project_key, scope_of_path
+from engine.learning.learnings.entries import Scope, format_time, project_key, scope_of_path
 from engine.learning.learnings.page import Value
-from engine.learning.learnings.promotion import Provenance, is_promotable, plan_retraction
-from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors, names
+from engine.learning.learnings.promotion import Provenance, plan_retraction
+from engine.learning.learnings.prompt_part import PROVENANCE
+from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
 from engine.learning.learnings.rules import SessionSource
 from engine.learning.learnings.store import (
     Change,
@@ -31,167 +28,28 @@ from engine.learning.learnings.store import (
 from engine.model import (
     Asks,
     ChainReport,
-    Contribution,
     LearningEntry,
     LearningKind,
     LearningScope,
     LearningView,
     NobodyAsks,
-    PromptLine,
-    PromptPart,
-    PromptRequest,
-    PromptSource,
     Refusal,
     RetractReport,
     ScopeState,
     SessionView,
-    SourceKind,
     Trust,
     Waiting,
-    prompt_words,
     sanitise,
 )
-from engine.model.learnings import normalise
-from engine.model.prompts import OWN_TEXT
-from engine.model.text import LEARNT, approved_text, read_section, without_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
-# -- the part of a prompt
-
-BLOCK = "learnt"
-PROVENANCE = "learning_sources"
-
-INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
-_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
-MAX_PAGE_BYTES = 1_000_000
-MAX_MISSES = 10
-"""After so many that have no room no smaller one is looked for."""
-
-
-class LearningsPart:
-    """The part "learnings" of every prompt (SPEC 6, 9.6), within a token budget of its own. Thread-safe.
-
-    Promoted learnings are few and hold for any task, so they do not compete with recall. Over budget, those that name
-    the task's files or words come first, then the most certain and important. Only text that the operator wrote or
-    approved, or that the engine measured, is included (SPEC 6.8), escaped. What the marked section of `AGENTS.md` says
-    is not repeated.
-    """
-
-    name = "learnings"
-
-    def __init__(
-        self,
-        files: LearningFiles,
-        settings: SettingsSource,
-        *,
-        count: Callable[[str], int] = tokenizer.count,
-        nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
-    ) -> None:
-        """`nearer_lessons`: lessons that blocks nearer to the agent say; they are not said again."""
-        self._nearer_lessons = nearer_lessons
-        self._files = files
-        self._settings = settings
-        self._count = count
-
-    def part(self, request: PromptRequest) -> Contribution:
-        """The block for a request, None in it when there is nothing to say. Its provenance names what is said; the
-        notes say what had no room."""
-        entries = self._entries(request)
-        chosen = self._fit(entries)
-        cut = len(entries) - len(chosen)
-        notes = (f"learnings: {cut} of {len(entries)} had no room",) if cut else ()
-        if not chosen:
-            return Contribution(None, notes=notes)
-        lines = (*_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _END)
-        return Contribution(PromptPart(BLOCK, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
-
-    def lessons(self, request: PromptRequest) -> frozenset[str]:
-        """What this part and those nearer to the agent say."""
-        said = self._fit(self._entries(request))
-        return self._nearer_lessons(request).union(entry.lesson for entry in said)
-
-    def _entries(self, request: PromptRequest) -> list[LearningEntry]:
-        """What holds here and no nearer block says, in order."""
-        if not self._settings.current.memory.learnings_tokens:
-            return []
-        nearer = self._nearer_lessons(request)
-        valid = [entry for entry in self._valid_entries(request.workspace) if entry.lesson not in nearer]
-        return in_order(valid, request.task)
-
-    def _valid_entries(self, workspace: str) -> list[LearningEntry]:
-        """The learnings for a workspace: of its project, and of all."""
-        own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
-        entries = [
-            item for item in (*own, *self._files.entries(GLOBAL, below=False)) if is_promotable(item) and item.may_guide
-        ]
-        written = _agents_md_text(workspace) if entries else ""
-        by_lesson: dict[str, LearningEntry] = {}
-        for entry in entries:
-            if not written or normalise(entry.text) not in written:
-                by_lesson.setdefault(entry.lesson, entry)
-        return list(by_lesson.values())
-
-    def _fit(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
-        """Those that have room."""
-        budget = self._settings.current.memory.learnings_tokens
-        room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
-        chosen, misses = [], 0
-        for entry in entries:
-            tokens = sum(self._count(line.text) for line in entry_lines(entry))
-            if tokens <= room:
-                chosen.append(entry)
-                room -= tokens
-            else:
-                misses += 1
-                if misses == MAX_MISSES:  # to try hundreds of them takes longer than it is worth
-                    break
-        return chosen
-
-
-def in_order(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
-    """What concerns the task first, then what is surest and weighs most. Pure."""
-    task_words, task_names = prompt_words(task), names(task)
-
-    def rank(entry: LearningEntry) -> tuple[float, float, str]:
-        words = prompt_words(entry.text)
-        near = len(task_words & words) / len(words) if words else 0.0
-        fits = (1.0 if task_names & names(entry.text) else 0.0) + near
-        return -round(fits, 2), -(entry.confidence * entry.importance), entry.id
-
-    return sorted(entries, key=rank)
-
-
-def entry_lines(entry: LearningEntry) -> list[PromptLine]:
-    """An entry as lines of a prompt, each with the entry as its source."""
-    label = "learnt everywhere" if entry.scope is LearningScope.GLOBAL else "learnt here"
-    approved = entry.trust is Trust.QUOTED
-    source = PromptSource(SourceKind.LEARNING, entry.id, label, entry.trust, approved)
-    text = approved_text(without_invalid_xml(entry.text).strip(), is_quote=approved)
-    return [
-        PromptLine(("- " if number == 0 else "  ") + escape(line), source)
-        for number, line in enumerate(text.split("\n"))
-    ]
-
-
-def _agents_md_text(workspace: str) -> str:
-    """The words in the marked section of the workspace's `AGENTS.md`, "" without one."""
-    if not workspace:
-        return ""
-    try:
-        return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
-    except (OSError, ValueError):
-        return ""  # not there, or no page: then nothing of it is in the prompt either
-
-
-# -- the service
-
-Named = TypeVar("Named", bound=StrEnum)
+Parsed = TypeVar("Parsed", bound=StrEnum)
 
 
 class Learnings:
-    """What sessions learnt. All methods may be called from any thread; they read files: not for a screen's own."""
+    """Reads learnings, and carries out decisions on them. Callable from any thread, but for that of a screen: methods
+    read files."""
 
     def __init__(
         self,
@@ -199,40 +57,41 @@ class Learnings:
         database: Database,
         clock: Clock,
         *,
-        facts: Ledger,
+        ledger: Ledger,
         sessions: SessionSource,
-        make: EmbedTexts = lambda texts: None,
+        embed: EmbedTexts = lambda texts: None,
         model_name: Callable[[], str] = lambda: "",
         model: Asks | None = None,
     ) -> None:
-        """`data` is the home's data folder, `facts` the ledger, `make` makes vectors by the model `model_name`, and
-        `model` answers questions where the operator named one."""
+        """`data` is the home's data folder. `embed` computes embeddings by the model `model_name()`; `model` is the one
+        that the operator named for questions, None for none."""
         self._database = database
         self._clock = clock
         self._sessions = sessions
         self.files = LearningFiles(data, database)
-        meaning = StoredVectors(database, make, model_name)
+        vectors = StoredVectors(database, embed, model_name)
         self._chain = Chain(
-            self.files, database, clock, sessions=sessions, vectors=meaning.vectors, model=model or NobodyAsks()
+            self.files, database, clock, sessions=sessions, vectors=vectors.vectors, model=model or NobodyAsks()
         )
-        follower = LedgerConsumer("chain", facts, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
-        self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
-        following = ConsumerThread([follower], sessions.report, service="learnings", then=self._chain.settle)
-        self._poke = following.poke
-        self.texts = LearningTexts(self.files, meaning.forget, self._chain.plan_lock)
-        """The entries as forgetting knows them (SPEC 4.10)."""
+        consumer = LedgerConsumer("chain", ledger, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
+        thread = ConsumerThread([consumer], sessions.report, service="learnings", then=self._chain.check_gates)
+        self._poke = thread.poke
+        self._under_review: tuple[int, list[LearningEntry]] = (-1, [])
+        """The entries that need a review after so many changes of the files."""
+        self.texts = LearningTexts(self.files, vectors.forget, self._chain.plan_lock)
+        """The entries for forgetting (SPEC 4.10)."""
         self.recover = self.files.recover
-        """Finish what a crash left half written; in words what cannot be."""
-        self.start, self.close, self.catch_up = following.start, following.close, following.catch_up
-        """Take in what happened from now on; stop; take in everything that happened now, in this thread."""
+        """Finish what a crash interrupted; returns what cannot be finished, in words."""
+        self.start, self.close, self.catch_up = thread.start, thread.close, thread.catch_up
+        """Follow the ledger in a thread; stop that; handle all new ledger entries now, in the calling thread."""
         self.faults = self.files.errors
-        """Pages and entries that make no sense, each with file and line."""
+        """The pages and entries that cannot be read, each with file and line."""
 
     # -- life
 
     def housekeeping(self) -> None:
-        """Called every half minute: what failed is tried again, and what others wrote into the files is looked for."""
-        self._reviews = (-1, [])
+        """Called every half minute: retries what failed, and rereads files that other programs changed."""
+        self._under_review = (-1, [])
         self._poke()
 
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
@@ -242,12 +101,12 @@ class Learnings:
     def prompt_sent(
         self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
     ) -> None:
-        """A call of a model was made with a prompt of this provenance."""
-        sources = provenance.get("learning_sources")
+        """Store which entries a prompt with this provenance contained."""
+        sources = provenance.get(PROVENANCE)
         if isinstance(sources, list | tuple) and sources:
             record_uses(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
 
-    # -- looking
+    # -- reading
 
     def scopes(self) -> list[ScopeState]:
         """Every scope that has pages: global, then projects, each before its sessions, each before its teams."""
@@ -269,29 +128,32 @@ class Learnings:
         words: str = "",
         limit: int = 200,
     ) -> list[LearningEntry]:
-        """The newest entries first, of any status: of one `scope` ("team", "session", "project", "global"), of what was
-        learnt in a workspace, in a session, of one `kind` ("institutional", "task", "proxy"), with all `words`.
+        """The newest entries first, of any status: of one `scope` ("team", "session", "project", "global"), workspace,
+        session, or `kind` ("institutional", "task", "proxy"), with all `words`.
 
-        Raises `Refusal` `bad_scope` for a scope or a kind that there is not.
+        An entry that was promoted is listed at its highest scope only, unless it does not match there.
+
+        Raises `Refusal` `bad_scope` for a scope or a kind that does not exist.
         """
-        level, sort = _named(LearningScope, scope, "scope"), _named(LearningKind, kind, "kind")
+        only_scope, only_kind = _parse(LearningScope, scope, "scope"), _parse(LearningKind, kind, "kind")
         terms = words.casefold().split()
         within = Scope(project_key(workspace), session) if workspace else None
         matching = [
             entry
             for entry in self.files.entries(within)
-            if (level is None or entry.scope is level)
-            and (sort is None or entry.kind is sort)
+            if only_scope in (None, entry.scope)
+            and only_kind in (None, entry.kind)
             and (not session or entry.session_id == session)
             and all(word in f"{entry.title}\n{entry.text}".casefold() for word in terms)
         ]
-        return sorted(matching, key=_newest)[:limit]
+        promoted = {source.entry for entry in matching if entry.active for source in entry.promoted_from}
+        return sorted((entry for entry in matching if entry.id not in promoted), key=_newest_first)[:limit]
 
     def view(self, id: str) -> LearningView:
         """An entry, by its id, the beginning of it or its lesson, with its provenance both ways. Raises `Refusal`
         `unknown_learning`, `ambiguous_id`."""
         provenance = Provenance.of(self.files.entries())
-        entry = _find(provenance, id)
+        entry = _find_entry(provenance, id)
         sources, missing = provenance.sources(entry)
         reached, prompts = prompts_with(self._database, entry.id)
         return LearningView(
@@ -305,35 +167,29 @@ class Learnings:
         )
 
     def waiting(self) -> list[Waiting]:
-        """The questions to the operator: quotes that recur, and entries whose source was retracted."""
-        changes, entries = self._reviews
+        """The entries that need the operator's review: quotes that recur, and entries whose source was retracted."""
+        changes, entries = self._under_review
         if changes != self.files.changes:
             changes = self.files.changes
             entries = [entry for entry in self.files.entries() if entry.review and entry.active]
-            self._reviews = changes, entries
+            self._under_review = changes, entries
         now = self._clock.now()
         return [
-            Waiting(
-                "learning",
-                entry.id,
-                f"{_asks(entry)} {entry.title} ({entry.review})",
-                entry.review_since or now,
-                text=entry.text,
-            )
+            Waiting("learning", entry.id, _review_question(entry), entry.review_since or now, text=entry.text)
             for entry in entries
         ]
 
-    # -- the operator's word
+    # -- decisions of the operator
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
-        """An entry holds no longer, and its lesson is in no prompt any more, whoever said it: leaders, souls and
-        learned guidance lose it, and what was promoted from it waits for the operator's word.
+        """Retire an entry, and remove its lesson from all prompts, guidance and candidates. What was promoted from it
+        waits for the operator's review.
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
         with self._chain.plan_lock:
             provenance = Provenance.of(self.files.entries())
-            entry = _find(provenance, id)
+            entry = _find_entry(provenance, id)
             if not entry.active:
                 raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
             changes, event, report = plan_retraction(entry, provenance, sanitise(reason), self._clock.now())
@@ -343,12 +199,12 @@ class Learnings:
         return report
 
     def retracted(self) -> frozenset[str]:
-        """The lessons that were taken back."""
+        """The ids of the lessons that were retracted."""
         return retracted_lessons(self._database)
 
     def keep(self, id: str) -> LearningEntry:
-        """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
-        `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
+        """End the review of an entry: it is valid, and a quote is approved to be guidance. Raises `Refusal`:
+        `unknown_learning`, `ambiguous_id`, `not_waiting`."""
         with self._chain.plan_lock:
             entry = self._entry(id)
             if not entry.review or not entry.active:
@@ -364,38 +220,39 @@ class Learnings:
             return approved
 
     def promote(self, id: str) -> LearningEntry:
-        """A project's entry holds in all of them, at the operator's word (SPEC 6.4): the global entry that it became,
-        or that it reinforced.
+        """Promote an entry of a project to all projects (SPEC 6.4); returns the global entry that it became, or that it
+        reinforced.
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
         """
-        risen = self._chain.promote(self._entry(id))
-        return self._entry(risen)
+        return self._entry(self._chain.promote(self._entry(id)))
 
     def _entry(self, id: str) -> LearningEntry:
-        return _find(Provenance.of(self.files.entries()), id)
+        return _find_entry(Provenance.of(self.files.entries()), id)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
-        """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with
-        `judge` also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with
-        `judge` as long as the model does."""
+        """Run the chain now: extract the learnings of sessions, and promote from sessions to projects; with `judge`
+        also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with `judge` as long as
+        the model does."""
         return self._chain.run(self.catch_up, judge=judge)
 
 
-def _asks(entry: LearningEntry) -> str:
-    return "is it still valid?" if entry.may_guide else "use it as guidance?"
+def _review_question(entry: LearningEntry) -> str:
+    question = "is it still valid?" if entry.may_guide else "use it as guidance?"
+    return f"{question} {entry.title} ({entry.review})"
 
 
-def _find(provenance: Provenance, id: str) -> LearningEntry:
-    name = id.strip()
-    if name in provenance.entries:
-        return provenance.entries[name]
-    if with_lesson := [entry for entry in provenance.entries.values() if entry.lesson == name]:
+def _find_entry(provenance: Provenance, id: str) -> LearningEntry:
+    """The entry with this id or a prefix of it; of a lesson the active one of the highest scope."""
+    prefix = id.strip()
+    if prefix in provenance.entries:
+        return provenance.entries[prefix]
+    if with_lesson := [entry for entry in provenance.entries.values() if entry.lesson == prefix]:
         return max(with_lesson, key=lambda entry: (entry.active, list(LearningScope).index(entry.scope), entry.id))
-    matching = [id for id in provenance.entries if name and id.startswith((name, f"lrn_{name}"))]
+    matching = [id for id in provenance.entries if prefix and id.startswith((prefix, f"lrn_{prefix}"))]
     if len(matching) == 1:
         return provenance.entries[matching[0]]
-    shown = sanitise(name)[:60]
+    shown = sanitise(prefix)[:60]
     if matching:
         raise Refusal("ambiguous_id", f"{len(matching)} learnings begin with {shown}", "give more of the id")
     raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
@@ -422,15 +279,15 @@ def _state(scope: Scope, entries: Sequence[LearningEntry], errors: Sequence[str]
     )
 
 
-def _newest(entry: LearningEntry) -> tuple[float, str]:
+def _newest_first(entry: LearningEntry) -> tuple[float, str]:
     return (-entry.created_at.timestamp() if entry.created_at else 0.0, entry.id)
 
 
-def _named(kind: type[Named], name: str, what: str) -> Named | None:
-    if not name:
-        return None
+def _parse(type: type[Parsed], value: str, what: str) -> Parsed | None:
+    """The member of an enumeration with this value, None for ""."""
     try:
-        return kind(name)
+        return type(value) if value else None
     except ValueError:
-        names = ", ".join(member.value for member in kind)
-        raise Refusal("bad_scope", f"there is no {what} {sanitise(name)[:40]!r}", f"one of {names}") from None
+        raise Refusal(
+            "bad_scope", f"there is no {what} {sanitise(value)[:40]!r}", f"one of {', '.join(type)}"
+        ) from None

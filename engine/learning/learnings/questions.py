@@ -32,7 +32,6 @@ from engine.model import (
     LearningType,
     NoAnswer,
     Question,
-    Refusal,
     TranscriptLine,
     sanitise,
 )
@@ -40,19 +39,20 @@ from engine.model.secrets import redact
 from engine.model.text import one_line, plain, validation_faults
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
-"""What the cost of each is booked as, and the kind of run in the X-ray."""
+"""The purposes of the two questions: of their cost entries, and the kinds of run in the X-ray."""
 
-MAX_CLAIMS = 6
-MAX_CLAIM_LENGTH = 400
-"""Learnings of one session that a model names, and characters of each."""
+MAX_CLAIMS, MAX_CLAIM_LENGTH = 6, 400
+"""Maximum number of learnings that are taken from an answer, and of characters of each."""
 
 EXTRACT_TOKENS, JUDGE_TOKENS = 2_048, 1_024
+"""Maximum length of the answers."""
+
 EXTRACT_BUDGET, JUDGE_BUDGET = 50_000, 20_000
-"""Micro-dollars."""
+"""Maximum cost of the answers in micro-dollars."""
 
 EXTRACT_TIMEOUT_S, JUDGE_TIMEOUT_S = 60.0, 30.0
 MAX_SESSION_LENGTH = 8_000
-"""Characters of a session that are sent."""
+"""Maximum number of characters of a session that are sent."""
 
 _SCOPES = (OBSERVATIONS, ESCALATION, ALIGNMENT, CORRECTIVE)
 
@@ -102,15 +102,14 @@ _KINDS = {"team": LearningKind.INSTITUTIONAL, "task": LearningKind.TASK, "human"
 
 @frozen
 class Verdict:
-    """What a judge said: `holds` None when there was no answer that counts; `reason` in words."""
+    """The answer of a judge: whether a learning `holds` beyond its project, None without a usable answer."""
 
     holds: bool | None
     reason: str
 
 
 def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
-    """Ask whether a learning holds beyond its project. None where no model is named: the operator judges. Fails closed:
-    whatever goes wrong is no answer, and says why."""
+    """Ask whether a learning holds beyond its project. None if no model is configured."""
     question = Question(
         purpose=JUDGE,
         subject=entry.id,
@@ -123,13 +122,13 @@ def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
     )
     try:
         answer = model.ask(question)
-    except (NoAnswer, Refusal) as error:
+    except NoAnswer as error:
         return Verdict(None, f"no answer: {error}")
     return None if answer is None else read_verdict(answer.text)
 
 
 def read_verdict(text: str) -> Verdict:
-    """The verdict of an answer: exactly the object that was asked for, or none. Pure."""
+    """The verdict in an answer, which must be exactly the object that was asked for. Pure."""
     try:
         judgement = _Judgement.model_validate_json(_unfenced(text))
     except ValueError:
@@ -138,8 +137,8 @@ def read_verdict(text: str) -> Verdict:
 
 
 def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
-    """Ask what a session teaches. None where no model is named. Raises `NoAnswer`, also for an answer that is not what
-    was asked for."""
+    """Ask what a session teaches. None if no model is configured. Raises `NoAnswer`, also for an answer in another form
+    than was asked for."""
     view = record.view
     answer = model.ask(
         Question(
@@ -163,7 +162,7 @@ def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[Transcript
 
 
 def read_claims(text: str, impact: Impact) -> list[Finding]:
-    """The learnings of an answer. Raises ValueError, in words, for one that is not what was asked for. Pure."""
+    """The learnings in an answer. Raises ValueError for one in another form than was asked for. Pure."""
     try:
         claims = _Claims.model_validate_json(_unfenced(text)).learnings[:MAX_CLAIMS]
     except ValidationError as error:
@@ -175,7 +174,7 @@ def read_claims(text: str, impact: Impact) -> list[Finding]:
 
 
 def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
-    """A session as a model reads it, bounded. Pure."""
+    """A session as text for a model, of at most `MAX_SESSION_LENGTH` characters. Pure."""
     view = record.view
     parts = [f"Task: {view.prompt[:1_000]}", f"It ended as: {view.state.value}"]
     if record.edit is not None:

@@ -9,14 +9,14 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode
-from engine.events import ChangeSetLanded
+from engine.events import ChangeSetLanded, FactPromoted
 from engine.learning.candidates.candidates import load_candidates
 from engine.learning.candidates.records import HealedTests
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, retried
+from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retried
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED
 
@@ -128,6 +128,16 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     (candidate,) = [each for each in world.adaptation.candidates() if each.id == candidate.id]
     assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
     assert world.adaptation.waiting() == []
+
+
+def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: World) -> None:
+    for number, text in enumerate(["Prices are whole cents in every file", "All prices are whole cents in every file"]):
+        world.told.facts[f"fact_{number}"] = para_fact(text)
+        world.happened(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
+    world.adaptation.run_round()
+    (in_review,) = world.adaptation.candidates(REVIEW)
+    (drafted,) = world.adaptation.candidates(CandidateStatus.DRAFTED)
+    assert drafted.reason == f"{in_review.id} already proposes that"
 
 
 def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:

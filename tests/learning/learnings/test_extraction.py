@@ -10,86 +10,90 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
+from engine.learning.learnings.extraction import find_risks
 from engine.learning.learnings.rules import SessionRecord
 from engine.learning.learnings.store import LearningTexts
 from engine.model import Answer, LearningScope, Question, TranscriptLine
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import SHOP, Says, World, fact, view
+from tests.learning.learnings.world import SHOP, ScriptedModel, World, ledger_entry, session_view
 
 TEST = "tests/test_cart.py::test_total"
-HEALED = fact("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
+HEALED = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
 UV = "We install with uv"
 
 
-def scopes(world: World, session: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for entry in world.learnings.entries(session=session):
-        found.setdefault(entry.phase, []).append(entry.scope.value)
-    return {phase: sorted(names) for phase, names in found.items()}
+def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_claim_is_not(world: World) -> None:
+    world.end_session("s1", UV, entries=(HEALED,))
+    claim, source, promoted = sorted(world.learnings.files.entries(), key=lambda entry: (entry.about, entry.scope_id))
+    assert [(entry.phase, entry.scope.value) for entry in (claim, source, promoted)] == [
+        ("observations", "team"), ("corrective", "team"), ("corrective", "session"),
+    ]  # fmt: skip
+    assert [(above.entry, above.session) for above in promoted.promoted_from] == [(source.id, "s1")]
+    assert source.path.startswith("learnings/projects/shop-")
+    assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in source.path
+    (event,) = world.events("LearningsExtracted")
+    assert (event.subject, event.payload["entries"], event.payload["by"]) == ("s1", 2, "rules")
+    assert {entry.id for entry in world.learnings.entries(session="s1")} == {claim.id, promoted.id}, (
+        "each is listed once"
+    )
 
 
-def test_what_is_established_rises_from_the_team_to_the_session_and_what_is_claimed_stays(world: World) -> None:
-    world.session("s1", UV, entries=(HEALED,))
-    assert scopes(world, "s1") == {"corrective": ["session", "team"], "observations": ["team"]}
-    (risen,) = world.learnings.entries("session", session="s1")
-    (below,) = [entry for entry in world.learnings.entries("team", session="s1") if entry.about]
-    assert [(one.entry, one.session) for one in risen.promoted_from] == [(below.id, "s1")]
-    assert below.path.startswith("learnings/projects/shop-")
-    assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in below.path
-    (told,) = world.events("LearningsExtracted")
-    assert (told.subject, told.payload["entries"], told.payload["by"]) == ("s1", 3, "rules")
-
-
-def test_what_may_go_wrong_is_written_before(world: World) -> None:
-    world.session("s1", entries=(HEALED,))
-    record = SessionRecord(view("s2"), "backend_lead")
-    world.told.records["s2"] = record
+def test_risks_are_written_when_a_session_starts(world: World) -> None:
+    world.end_session("s1", entries=(HEALED,))
+    record = SessionRecord(session_view("s2"), "backend_lead")
+    world.sessions.records["s2"] = record
     world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
     world.learnings.catch_up()
-    (feared,) = world.learnings.entries(session="s2")
-    assert (feared.phase, feared.scope, feared.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
-    assert feared.created_at == record.view.started_at
+    (risk,) = world.learnings.entries(session="s2")
+    assert (risk.phase, risk.scope, risk.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
+    assert risk.created_at == record.view.started_at
 
 
-def test_what_is_assumed_is_written_at_a_milestone_while_it_works(world: World) -> None:
-    world.told.records["s1"] = SessionRecord(replace(view("s1"), ended_at=None), "backend_lead")
-    world.told.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
+@pytest.mark.parametrize("prompt", ["round cart totals", "round the totals of each cart " * 10], ids=["short", "long"])
+def test_a_failure_of_the_same_task_is_a_risk(world: World, prompt: str) -> None:
+    world.end_session("s1", entries=(HEALED,), view=session_view("s1", prompt=prompt))
+    entries = world.learnings.files.entries()
+    assert find_risks(SessionRecord(session_view("s2", prompt=prompt)), entries)
+    assert not find_risks(SessionRecord(session_view("s2", prompt="write the docs")), entries)
+
+
+def test_assumptions_are_written_at_a_milestone_once(world: World) -> None:
+    world.sessions.records["s1"] = SessionRecord(replace(session_view("s1"), ended_at=None), "backend_lead")
+    world.sessions.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
     world.record(PermissionAsked(subject="perm_1", workspace=SHOP, session_id="s1", tool="exec", title="ls"))
     world.learnings.catch_up()
-    (assumed,) = world.learnings.entries(session="s1")
-    assert (assumed.phase, assumed.title, assumed.confidence) == ("in-flight", "assumed before the first change", 0.4)
-    world.session("s1")
+    (assumption,) = world.learnings.entries(session="s1")
+    assert (assumption.phase, assumption.confidence) == ("in-flight", 0.4)
+    assert assumption.title == "assumed before the first change"
+    world.end_session("s1")
     assert len([entry for entry in world.learnings.entries(session="s1") if entry.phase == "in-flight"]) == 1
 
 
-def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirmed_why(world: World) -> None:
-    world.session("s1")
-    landed, undone = (
-        ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2),
-        LandingUndone(subject="change_1", workspace=SHOP, session_id="s1"),
-    )
+def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: World) -> None:
+    world.end_session("s1")
+    landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2)
+    undone = LandingUndone(subject="change_1", workspace=SHOP, session_id="s1")
     world.record(landed)
     world.learnings.catch_up()
     assert world.learnings.entries() == []
     world.record(undone)
     world.learnings.catch_up()
-    (one,) = world.learnings.entries()
-    assert one.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
-    assert (one.confidence, one.reasons[0], one.scope) == (0.5, "it was observed once", LearningScope.TEAM)
+    (entry,) = world.learnings.entries()
+    assert entry.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
+    assert (entry.confidence, entry.reasons[0], entry.scope) == (0.5, "it was observed once", LearningScope.TEAM)
     world.record(landed)
     world.learnings.catch_up()
-    (after_all,) = world.learnings.entries()
-    assert (after_all.active, after_all.retired_because) == (False, "its changes were landed after all")
+    (retired,) = world.learnings.entries()
+    assert (retired.active, retired.retired_because) == (False, "its changes were landed after all")
     world.record(undone)
     world.learnings.catch_up()
-    (again,) = world.learnings.entries()
-    assert again == one
+    assert world.learnings.entries() == [entry]
 
 
-class Forgets(Says):
-    """A model during whose time the operator has something forgotten."""
+class ForgettingModel(ScriptedModel):
+    """A model during whose first answer the operator forgets some words."""
 
     def __init__(self, words: str, answer: str) -> None:
         super().__init__(answer)
@@ -103,31 +107,28 @@ class Forgets(Says):
         return super().ask(question)
 
 
-def test_what_is_forgotten_while_a_model_is_asked_is_not_written(
+def test_words_that_are_forgotten_while_a_model_answers_are_not_written(
     tmp_path: Path, database: Database, clock: FakeClock
 ) -> None:
     claim = {"text": f"{UV}, says Ann", "scope": "observations", "about": "team", "type": "declarative"}
-    model = Forgets(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
+    model = ForgettingModel(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
     world = World(tmp_path / "data", database, clock, model=model)
     model.texts = world.learnings.texts
-    world.session("s1", UV, "Tea is at four")
-    assert world.learnings.entries() == [], "what was read before is not written"
-    assert world.files() == {}
+    world.end_session("s1", UV, "Tea is at four")
+    assert world.learnings.entries() == []
+    assert world.pages() == {}
     world.learnings.catch_up()
-    assert "Prices are net" in {entry.text for entry in world.learnings.entries()}, "it is read again"
+    assert "Prices are net" in {entry.text for entry in world.learnings.entries()}, "the session is read again"
 
 
-def test_what_waits_to_be_written_is_written_before_something_is_forgotten(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
+def test_pending_changes_are_written_before_words_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def disk_full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.learning.learnings.store.write_atomic", full)
-        world.session("s1", UV)
-        assert world.files() == {}
+        patch.setattr("engine.learning.learnings.store.write_atomic", disk_full)
+        world.end_session("s1", UV)
+        assert world.pages() == {}
     assert world.learnings.texts.erase(SearchTerms([UV])) == 1
-    assert all(UV.encode() not in data for data in world.files().values())
     world.learnings.catch_up()
-    assert all(UV.encode() not in data for data in world.files().values())
+    assert all(UV.encode() not in data for data in world.pages().values())

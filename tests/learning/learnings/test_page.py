@@ -1,4 +1,4 @@
-"""Pages of entries: whatever is in a text or a value comes back, and what is not changed stays byte for byte."""
+"""Pages of entries: they are read as they were written, and what is not changed stays byte for byte."""
 
 from __future__ import annotations
 
@@ -17,59 +17,41 @@ from tests.learning.learnings.world import make_entry
 PLACE = ("learnings/x/institutional.md", Scope("shop", "s1"), LearningKind.INSTITUTIONAL)
 
 PIECES = [
-    "---",
-    "id: x",
-    "\\---",
-    "-",
-    "\\",
-    "\n",
-    "\r",
-    "\r\n",
-    " ",
-    "\t",
-    ":",
-    "#",
-    "'",
-    '"',
-    "[",
-    "{",
-    "|",
-    "é",
-    "\u2028",
+    "---", "id: x", "\\---", "-", "\\", "\n", "\r", "\r\n", " ", "\t", ":", "#", "'", '"', "[", "{", "|", "é", "\u2028",
     "\x00",
-]
-nasty = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text()
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text()
 
 
 @pytest.mark.long
 @given(
-    st.lists(st.tuples(nasty, nasty), min_size=1, max_size=4), st.sampled_from([b"", b"# Notes\n\nfree words", b"\n"])
+    st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4), st.sampled_from([b"", b"# Notes\n\nfree words", b"\n"])
 )
 @settings(max_examples=150, deadline=None)
-def test_whatever_is_written_comes_back_entry_by_entry(said: list[tuple[str, str]], before: bytes) -> None:
+def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[tuple[str, str]], before: bytes) -> None:
     page = Page(before)
-    for number, (text, value) in enumerate(said):
-        page.append(f"lrn_{number}", {"title": value, "reasons": [value, "b"]}, text)
+    for number, (text, title) in enumerate(texts_and_titles):
+        page.append(f"lrn_{number}", {"title": title, "reasons": [title, "b"]}, text)
     again = Page(page.data)
-    assert [part.id for part in again.entries] == [f"lrn_{number}" for number in range(len(said))]
-    for part, (text, value) in zip(again.entries, said, strict=True):
+    assert [part.id for part in again.entries] == [f"lrn_{number}" for number in range(len(texts_and_titles))]
+    for part, (text, title) in zip(again.entries, texts_and_titles, strict=True):
         assert not part.error
         assert part.text == clean_text(text)
-        assert part.value("title") == re.sub("[\ud800-\udfff]", "\ufffd", value)
+        assert part.value("title") == re.sub("[\ud800-\udfff]", "\ufffd", title)
     assert again.data == page.data
     assert again.data.startswith(before)
 
 
 @given(st.binary(max_size=400))
 @settings(max_examples=150, deadline=None)
-def test_any_bytes_are_kept_and_an_entry_put_after_them_is_found(data: bytes) -> None:
+def test_any_bytes_stay_and_an_entry_after_them_is_read(data: bytes) -> None:
     page = Page(data)
     assert page.data == data
     page.append("lrn_new", {"type": "declarative"}, "new")
     assert page.data.startswith(data)
-    found = Page(page.data).part("lrn_new")
-    assert found is not None
-    assert found.text == "new"
+    part = Page(page.data).part("lrn_new")
+    assert part is not None
+    assert part.text == "new"
 
 
 BY_HAND = b"""\xef\xbb\xbf# Our ways\r
@@ -97,7 +79,7 @@ Lost?\r
 """
 
 
-def test_what_is_not_changed_stays_byte_for_byte() -> None:
+def test_everything_but_the_changed_value_stays_byte_for_byte() -> None:
     page = Page(BY_HAND)
     assert page.set_fields("lrn_a", {"status": "retired", "retired_because": "no: longer"})
     changed = BY_HAND.replace(b"status: active\r\n---", b'status: retired\r\nretired_because: "no: longer"\r\n---')
@@ -105,7 +87,7 @@ def test_what_is_not_changed_stays_byte_for_byte() -> None:
     assert Page(changed).entries[0].value("reasons") == ["the operator said so"]
 
 
-def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
+def test_a_bad_entry_is_reported_with_its_line_and_the_others_are_read() -> None:
     page = Page(BY_HAND)
     good, bad = page.entries
     assert read_entry(good, *PLACE).type is LearningType.DIRECTIVE
@@ -115,7 +97,7 @@ def test_a_bad_entry_is_named_with_its_line_and_the_others_are_read() -> None:
     assert not page.set_fields("lrn_b", {"status": "retired"})
 
 
-def test_an_entry_that_is_there_twice_counts_once() -> None:
+def test_a_second_entry_with_the_same_id_is_an_error() -> None:
     data = b"---\nid: lrn_a\n---\nfirst\n"
     with pytest.raises(ValueError, match="line 5: lrn_a appears twice"):
         read_entry(Page(data + data).entries[1], *PLACE)
@@ -134,23 +116,23 @@ def test_an_entry_that_is_there_twice_counts_once() -> None:
         ("title: 'a' b", "cannot be read"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named(front: str, words: str) -> None:
+def test_a_bad_value_is_reported(front: str, words: str) -> None:
     page = Page(f"---\nid: lrn_a\n{front}\n---\ntext\n".encode())
     with pytest.raises(ValueError, match=words.replace("[", r"\[").replace(".", r"\.")):
         read_entry(page.entries[0], *PLACE)
 
 
-def test_an_entry_made_by_hand_without_an_id_gets_one_that_lasts() -> None:
+def test_an_entry_without_an_id_gets_one_that_stays() -> None:
     page = Page(b"---\ntype: directive\n---\nUse uv.\n")
-    name = page.entries[0].id
-    assert name.startswith("lrn_")
-    page.set_fields(name, {"status": "retired"})
+    id = page.entries[0].id
+    assert id.startswith("lrn_")
+    page.set_fields(id, {"status": "retired"})
     changed = Page(page.data.replace(b"Use uv.", b"Use pip."))
-    assert changed.entries[0].id == name
+    assert changed.entries[0].id == id
 
 
-def test_every_field_of_an_entry_comes_back() -> None:
-    one = make_entry(
+def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
+    entry = make_entry(
         "text",
         about="healed/x",
         promoted_from=(EntrySource("lrn_x", "sess_1"), EntrySource("lrn_y")),
@@ -170,9 +152,9 @@ def test_every_field_of_an_entry_comes_back() -> None:
         lesson="les_1",
     )
     page = Page()
-    page.append(one.id, front_matter(one), one.text)
+    page.append(entry.id, front_matter(entry), entry.text)
     read = read_entry(Page(page.data).entries[0], *PLACE)
-    assert read == replace(one, path=PLACE[0])
+    assert read == replace(entry, path=PLACE[0])
 
 
 @given(st.text() | st.integers() | st.floats(0, 1) | st.lists(st.text(), max_size=3) | st.booleans())

@@ -1,8 +1,10 @@
-"""Plans of what goes up, over made-up homes (SPEC 6.2): whatever the order, once and no more, nothing mixed."""
+"""Plans of promotions over random homes (SPEC 6.2): whatever the order, once and no more, and kinds are not mixed."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,127 +14,125 @@ from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     find_duplicates,
+    is_about_own_tools,
     is_promotable,
     merge_duplicates,
     plan_project,
 )
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import Angles, make_entry, shuffled
+from tests.learning.learnings.world import angle_vectors, make_entry
 
 PROJECT = Scope("shop")
 
-MOSTLY = 5
-"""So many times as often as anything else that it may be."""
 
-told = st.tuples(
-    st.integers(0, 12),  # which direction
-    st.integers(0, 6),  # which session
-    st.sampled_from([*[LearningKind.INSTITUTIONAL] * MOSTLY, LearningKind.TASK, LearningKind.PROXY]),
-    st.sampled_from([*[LearningType.DIRECTIVE] * MOSTLY, LearningType.CORRECTIVE]),
-    st.sampled_from([*[LearningStatus.ACTIVE] * MOSTLY, LearningStatus.RETIRED, LearningStatus.COMPACTED]),
-    st.sampled_from([*["observations"] * MOSTLY, "prospective", "in-flight"]),
-    st.sampled_from([*[False] * MOSTLY, True]),  # whether it waits for review
+T = TypeVar("T")
+
+
+def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
+    return st.sampled_from([*[usual] * 5, *others])
+
+
+ENTRIES = st.builds(
+    lambda angle, session, **fields: make_entry(f"a{7 * angle} w{angle}", f"s{session}", **fields),
+    st.integers(0, 12),
+    st.integers(0, 6),
+    kind=mostly(LearningKind.INSTITUTIONAL, LearningKind.TASK, LearningKind.PROXY),
+    type=mostly(LearningType.DIRECTIVE, LearningType.CORRECTIVE),
+    status=mostly(LearningStatus.ACTIVE, LearningStatus.RETIRED, LearningStatus.COMPACTED),
+    phase=mostly("observations", "prospective", "in-flight"),
+    review=mostly("", "look"),
 )
 
 
-def made(number: int, one: tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]) -> LearningEntry:
-    angle, session, kind, type, status, phase, review = one
-    return make_entry(
-        f"a{7 * angle} w{angle}",
-        f"s{session}",
-        id=f"lrn_{number}",
-        kind=kind,
-        type=type,
-        status=status,
-        phase=phase,
-        review="look" if review else "",
-    )
+def with_ids(entries: list[LearningEntry], prefix: str, **changes: object) -> list[LearningEntry]:
+    return [replace(entry, id=f"lrn_{prefix}{number}", **changes) for number, entry in enumerate(entries)]  # type: ignore[arg-type]
 
 
-def carried_out(there: list[LearningEntry], plan: PromotionPlan) -> list[LearningEntry]:
-    """The project after a plan."""
-    again = {one.id: sessions for one, sessions in plan.reinforced}
+def carry_out(project: list[LearningEntry], plan: PromotionPlan) -> list[LearningEntry]:
+    """The entries of a project after a plan."""
+    new_sessions = {entry.id: sessions for entry, sessions in plan.reinforced}
     return [
         replace(
-            one,
-            reinforced_by=(*one.reinforced_by, *again.get(one.id, ())),
-            reinforcement_count=one.reinforcement_count + len(again.get(one.id, ())),
+            entry,
+            reinforced_by=(*entry.reinforced_by, *new_sessions.get(entry.id, ())),
+            reinforcement_count=entry.reinforcement_count + len(new_sessions.get(entry.id, ())),
         )
-        for one in [*there, *plan.promoted]
+        for entry in [*project, *plan.promoted]
     ]
 
 
 @pytest.mark.long
-@given(st.lists(told, min_size=20, max_size=40), st.lists(told, max_size=3), st.integers(0, 999))
+@given(st.lists(ENTRIES, min_size=20, max_size=40), st.lists(ENTRIES, max_size=3), st.randoms())
 @settings(max_examples=40, deadline=None)
-def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
-    below: list[tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]],
-    there: list[tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]],
-    seed: int,
+def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
+    entries: list[LearningEntry], project_entries: list[LearningEntry], chance: random.Random
 ) -> None:
-    sessions = [made(number, one) for number, one in enumerate(below)]
-    project = [
-        replace(
-            made(100 + number, one), scope=LearningScope.PROJECT, scope_id="shop", session_id="", phase="observations"
-        )
-        for number, one in enumerate(there)
-    ]
-    plan = plan_project(sessions, project, PROJECT, Angles().vectors, MONDAY_MORNING)
-    assert (
-        plan_project(shuffled(sessions, seed), shuffled(project, seed), PROJECT, Angles().vectors, MONDAY_MORNING)
-        == plan
-    )
+    sessions = with_ids(entries, "s")
+    in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
+    project = with_ids(project_entries, "p", **in_project)
 
-    by_id = {session.id: session for session in sessions}
-    for one in plan.promoted:
-        sources = [by_id[source.entry] for source in one.promoted_from]
+    def plan_for(sessions: list[LearningEntry], project: list[LearningEntry]) -> PromotionPlan:
+        return plan_project(sessions, project, PROJECT, angle_vectors, MONDAY_MORNING)
+
+    plan = plan_for(sessions, project)
+    assert plan_for(chance.sample(sessions, len(sessions)), chance.sample(project, len(project))) == plan
+
+    by_id = {entry.id: entry for entry in sessions}
+    for entry in plan.promoted:
+        sources = [by_id[source.entry] for source in entry.promoted_from]
         assert len({source.session_id for source in sources}) >= 3
         assert all(is_promotable(source) for source in sources)
-        assert {(source.kind, source.type) for source in sources} == {(one.kind, one.type)}
-        assert one.kind is not LearningKind.PROXY
-    for one, again in plan.reinforced:
-        assert one.active
-        assert not one.review
-        assert not set(again) & set(one.reinforced_by)
-        assert not set(again) & {source.session for source in one.promoted_from}
-
-    after = carried_out(project, plan)
-    second = plan_project(sessions, after, PROJECT, Angles().vectors, MONDAY_MORNING)
-    assert second == PromotionPlan()
+        assert {(source.kind, source.type) for source in sources} == {(entry.kind, entry.type)}
+        assert entry.kind is not LearningKind.PROXY
+    for entry, new_sessions in plan.reinforced:
+        assert entry.active
+        assert not entry.review
+        assert not {*new_sessions} & {*entry.reinforced_by, *(source.session for source in entry.promoted_from)}
+    assert plan_for(sessions, carry_out(project, plan)) == PromotionPlan()
 
 
-@given(st.lists(told, max_size=12))
+@given(st.lists(ENTRIES, max_size=12))
 @settings(max_examples=30, deadline=None)
-def test_compaction_loses_no_source_no_session_and_no_entry(
-    known: list[tuple[int, int, LearningKind, LearningType, LearningStatus, str, bool]],
-) -> None:
-    project = [
-        replace(
-            made(number, one),
+def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry]) -> None:
+    project = {
+        f"lrn_{number}": replace(
+            entry,
+            id=f"lrn_{number}",
             scope=LearningScope.PROJECT,
             promoted_from=(EntrySource(f"lrn_x{number}", f"s{number}"),),
             reinforced_by=(f"r{number}",),
             reinforcement_count=1,
         )
-        for number, one in enumerate(known)
-    ]
-    left = {one.id: one for one in project}
-    for cluster in find_duplicates(project, Angles().vectors):
+        for number, entry in enumerate(entries)
+    }
+    for cluster in find_duplicates(project.values(), angle_vectors):
         centre = cluster.members[0]
-        (into, *others) = merge_duplicates(cluster)
-        assert into.entry == centre.id
-        sources = {source for member in cluster.members for source in member.promoted_from}
-        assert {str(field) for field in into.fields["promoted_from"]} == {
-            f"{one.entry}@{one.session}" for one in sources
-        }  # type: ignore[union-attr]
-        assert set(into.fields["reinforced_by"]) == {
-            name for member in cluster.members for name in member.reinforced_by
-        }  # type: ignore[arg-type]
-        assert into.fields["reinforcement_count"] == len(cluster.members)
-        for one in others:
-            assert one.fields == {"status": "compacted", "merged_into": centre.id}
-            left[one.entry] = replace(left[one.entry], status=LearningStatus.COMPACTED)
+        merged, *others = merge_duplicates(cluster)
+        assert merged.entry == centre.id
+        numbers = {member.id.removeprefix("lrn_") for member in cluster.members}
+        assert sorted(merged.fields["promoted_from"]) == sorted(f"lrn_x{number}@s{number}" for number in numbers)  # type: ignore[arg-type]
+        assert sorted(merged.fields["reinforced_by"]) == sorted(f"r{number}" for number in numbers)  # type: ignore[arg-type]
+        assert merged.fields["reinforcement_count"] == len(cluster.members)
+        for change in others:
+            assert change.fields == {"status": "compacted", "merged_into": centre.id}
+            project[change.entry] = replace(project[change.entry], status=LearningStatus.COMPACTED)
         assert {(member.kind, member.type) for member in cluster.members} == {(centre.kind, centre.type)}
-        assert centre.kind is not LearningKind.PROXY, "what is about the human is in no cluster"
-    assert find_duplicates(left.values(), Angles().vectors) == []
+        assert centre.kind is not LearningKind.PROXY
+    assert find_duplicates(project.values(), angle_vectors) == []
+
+
+@pytest.mark.parametrize(
+    ("about", "is_own"),
+    [
+        ("erred/edit/not_once: the old text is in the file # times", True),
+        ("erred/acp:codex/the connection broke", True),
+        ("erred/exec/bad_arguments: exec needs command", True),
+        ("erred/exec/exec:ruff check: exit code #", False),
+        ("refused/denied/git push origin main", True),
+        ("denied/exec/git push origin main", False),
+        ("healed/tests/test_cart.py::test_total", False),
+    ],
+)
+def test_a_finding_about_an_agents_own_tools_is_known_by_what_it_is_about(about: str, is_own: bool) -> None:
+    assert is_about_own_tools(make_entry("whatever it says", about=about)) is is_own

@@ -1,4 +1,4 @@
-"""What rules take out of the record of a session (SPEC 6.6, 6.7)."""
+"""Findings by rules from the record of a session (SPEC 6.6, 6.7)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ from engine.model import (
 )
 from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import fact, view
+from tests.learning.learnings.world import ledger_entry, session_view
 
 TEST = "tests/test_cart.py::test_total"
 
 
-def learnt(**more: Any) -> list[Finding]:
-    return find_learnings(SessionRecord(more.pop("view", view("s1")), **more))
+def findings_of(**fields: Any) -> list[Finding]:
+    """The findings of a session whose record has these fields."""
+    return find_learnings(SessionRecord(fields.pop("view", session_view("s1")), **fields))
 
 
-def request(answer: PermissionAnswer | None, by: str = "operator", title: str = "git push origin main") -> Any:
+def permission_request(answer: PermissionAnswer | None, by: str = "operator") -> PermissionRequest:
+    title = "git push origin main"
     return PermissionRequest(
         "perm_1", "s1", "ada", "/shop", "exec", title, title, "it pushes", MONDAY_MORNING, MONDAY_MORNING, answer, by=by
     )
 
 
-def test_a_break_that_was_mended_is_established_by_tests_and_weighs_what_it_cost() -> None:
-    healed = fact("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
-    (one,) = learnt(entries=(healed,), view=replace(view("s1"), cost=250_000))
-    assert (one.about, one.phase, one.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
-    assert one.type is LearningType.PROCEDURAL
-    assert (one.confidence.value, one.confidence.reasons) == (0.9, ("tests confirmed it",))
+def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost() -> None:
+    healed = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
+    (finding,) = findings_of(entries=(healed,), view=replace(session_view("s1"), cost=250_000))
+    assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
+    assert finding.type is LearningType.PROCEDURAL
+    assert (finding.confidence.value, finding.confidence.reasons) == (0.9, ("tests confirmed it",))
     # a failure 0.4, 10 of 30 minutes of 0.2, a quarter of half a dollar of 0.15, 1 of 5 things of 0.25
-    assert one.importance.value == pytest.approx(0.4 + 0.2 / 3 + 0.075 + 0.05, abs=0.006)
-    assert one.importance.reasons[0] == "a failure was avoided: +0.40"
+    assert finding.importance.value == pytest.approx(0.4 + 0.2 / 3 + 0.075 + 0.05, abs=0.006)
+    assert finding.importance.reasons[0] == "a failure was avoided: +0.40"
 
 
 @pytest.mark.parametrize(
@@ -66,58 +68,60 @@ def test_a_break_that_was_mended_is_established_by_tests_and_weighs_what_it_cost
         ("LandingUndone", {"session_id": "s1"}, "undone/round cart totals", "intent-alignment"),
     ],
 )
-def test_facts_of_the_ledger_teach(kind: str, payload: dict[str, Any], about: str, phase: str) -> None:
-    (one,) = learnt(entries=(fact(kind, "s1", **payload),))
-    assert (one.about, one.phase) == (about, phase)
-    assert one.text
-    assert one.confidence.reasons
-    assert one.importance.reasons
+def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, Any], about: str, phase: str) -> None:
+    (finding,) = findings_of(entries=(ledger_entry(kind, "s1", **payload),))
+    assert (finding.about, finding.phase) == (about, phase)
+    assert finding.text
+    assert finding.confidence.reasons
+    assert finding.importance.reasons
 
 
-def test_what_went_on_in_another_session_and_what_failed_for_want_of_something_teach_nothing() -> None:
-    assert learnt(entries=(fact("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
-    assert learnt(entries=(fact("LandingUndone", "c1", session_id="s1", left=1),)) == []
-    assert learnt(view=replace(view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
-    (one,) = learnt(view=replace(view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
-    assert one.about == "failed/no network in # s"
+def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() -> None:
+    assert findings_of(entries=(ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
+    assert findings_of(entries=(ledger_entry("LandingUndone", "c1", session_id="s1", left=1),)) == []
+    assert findings_of(view=replace(session_view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
+    (finding,) = findings_of(view=replace(session_view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
+    assert finding.about == "failed/no network in # s"
 
 
-def test_answers_of_the_operator_teach_and_those_of_nobody_do_not() -> None:
-    (denied,) = learnt(permissions=(request(PermissionAnswer.DENY_ONCE),))
+def test_only_permission_answers_of_the_operator_are_findings() -> None:
+    (denied,) = findings_of(permissions=(permission_request(PermissionAnswer.DENY_ONCE),))
     assert (denied.type, denied.about) == (LearningType.DIRECTIVE, "denied/exec/git push origin main")
     assert (denied.phase, denied.confidence.value) == ("escalation", 0.9)
-    (allowed,) = learnt(permissions=(request(PermissionAnswer.ALLOW_SESSION),))
+    (allowed,) = findings_of(permissions=(permission_request(PermissionAnswer.ALLOW_SESSION),))
     assert allowed.about.startswith("allowed/")
-    assert learnt(permissions=(request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
-    again = request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
-    assert learnt(permissions=(again, request(None))) == []
-    refused = fact("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied", reason="by operator")
-    told = learnt(entries=(refused,), permissions=(request(PermissionAnswer.DENY_ONCE),))
-    assert [one.about for one in told] == ["denied/exec/git push origin main"], "his answer tells of it"
-    assert [one.about for one in learnt(entries=(refused,))] == ["refused/denied/git push origin main"], (
-        "a policy's does not"
+    assert findings_of(permissions=(permission_request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
+    again = permission_request(PermissionAnswer.ALLOW_SESSION, by="operator (perm_0, for this session)")
+    assert findings_of(permissions=(again, permission_request(None))) == []
+    refused = ledger_entry(
+        "ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied", reason="by operator"
+    )
+    findings = findings_of(entries=(refused,), permissions=(permission_request(PermissionAnswer.DENY_ONCE),))
+    assert [finding.about for finding in findings] == ["denied/exec/git push origin main"], "the answer is the finding"
+    assert [finding.about for finding in findings_of(entries=(refused,))] == ["refused/denied/git push origin main"], (
+        "a policy gave no answer"
     )
 
 
-def test_an_edit_teaches_what_was_put_in_and_where_nothing_was_what_was_taken_out() -> None:
-    put_in = correction_findings(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
-    assert [one.text for one in put_in] == ["Leave the fixtures alone"]
-    assert put_in[0].confidence.reasons == ("you confirmed it",)
-    taken = correction_findings(Correction("Round the totals. Also update the docs.", "Round the totals."))
-    assert [one.text for one in taken] == ["Not wanted: Also update the docs."]
+def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
+    added = correction_findings(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
+    assert [finding.text for finding in added] == ["Leave the fixtures alone"]
+    assert added[0].confidence.reasons == ("you confirmed it",)
+    removed = correction_findings(Correction("Round the totals. Also update the docs.", "Round the totals."))
+    assert [finding.text for finding in removed] == ["Not wanted: Also update the docs."]
     assert correction_findings(Correction("Round the totals", "round the  totals.")) == []
 
 
-def test_sentences_are_as_sure_as_who_said_them_and_likings_are_the_humans() -> None:
-    said = (
+def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator() -> None:
+    statements = (
         Statement("decision", "We use Decimal for money", "agent"),
         Statement("fact", "Port 8080 is the proxy's", "program"),
         Statement("correction", "No, the rate is 19 percent", "operator"),
         Statement("fact", "I prefer short names", "operator", preference=True),
         Statement("fact", "port 8080 is the proxy's!", "agent"),
     )
-    one, two, three, four = learnt(statements=said)
-    assert [each.confidence.value for each in (one, two, three, four)] == [0.4, 0.5, 0.9, 0.9]
-    assert [each.type.value for each in (one, two, three)] == ["directive", "declarative", "corrective"]
-    assert [each.kind for each in (three, four)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
-    assert three.importance.value > two.importance.value, "to go against it is work that is thrown away"
+    claim, output, correction, preference = findings_of(statements=statements)
+    assert [finding.confidence.value for finding in (claim, output, correction, preference)] == [0.4, 0.5, 0.9, 0.9]
+    assert [finding.type.value for finding in (claim, output, correction)] == ["directive", "declarative", "corrective"]
+    assert [finding.kind for finding in (correction, preference)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
+    assert correction.importance.value > output.importance.value

@@ -1,10 +1,9 @@
-"""The promotion chain over a real home folder and a real database; sessions are told by the test."""
+"""A home with the promotion chain in it: real files and a real database. The test says what sessions did."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -39,10 +38,12 @@ from tests.conftest import MONDAY_MORNING
 
 SHOP = "/srv/shop"
 
+NO_ANSWER = NoAnswer("the model did not answer within 30 s")
 
-def view(id: str, **more: Any) -> SessionView:
-    """A session that succeeded."""
-    made = SessionView(
+
+def session_view(id: str, **changes: Any) -> SessionView:
+    """A session that succeeded, with these changes."""
+    view = SessionView(
         id=id,
         prediction_id=f"pred_{id}",
         prompt="round cart totals",
@@ -62,30 +63,28 @@ def view(id: str, **more: Any) -> SessionView:
         cost=0,
         summary="",
     )
-    return replace(made, **more)
+    return replace(view, **changes)
 
 
-def fact(kind: str, subject: str, workspace: str = SHOP, **payload: Any) -> LedgerEntry:
-    """A fact as the ledger has it."""
+def ledger_entry(kind: str, subject: str, workspace: str = SHOP, **payload: Any) -> LedgerEntry:
+    """An entry as the ledger has it."""
     return LedgerEntry(1, MONDAY_MORNING, kind, subject, workspace, payload)
 
 
 @dataclass
-class Told:
-    """What sessions did, as the test says; see `record.Records`."""
+class FakeSessions:
+    """A `SessionSource` with the `records` and `transcripts` that a test puts in, by session."""
 
+    report: Callable[[str, str], None]
     records: dict[str, SessionRecord] = field(default_factory=dict)
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
-    tell: Callable[[str, str], None] = lambda where, words: None
-    offered: dict[str, LearningEntry] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
 
     def load_record(self, session_id: str, /) -> SessionRecord | None:
         return self.records.get(session_id)
 
     def load_start(self, session_id: str, /) -> SessionRecord | None:
-        one = self.records.get(session_id)
-        return None if one is None else SessionRecord(one.view, one.leader, failing=one.failing)
+        record = self.records.get(session_id)
+        return None if record is None else SessionRecord(record.view, record.leader, failing=record.failing)
 
     def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
         return self.transcripts.get(session_id, [])
@@ -94,24 +93,21 @@ class Told:
         return ()
 
     def offer(self, entry: LearningEntry, /) -> None:
-        self.offered[entry.id] = entry
+        pass
 
     def retract(self, lesson: str, reason: str, /) -> None:
-        self.gone.append(lesson)
-
-    def report(self, where: str, words: str, /) -> None:
-        self.tell(where, words)
+        pass
 
 
-class Says:
-    """A model that gives these answers, in turn; the last one again and again. An exception is raised."""
+class ScriptedModel:
+    """A model that gives these answers, in turn, and then the last one again and again. An exception is raised."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers = list(answers)
-        self.asked: list[Question] = []
+        self.questions: list[Question] = []
 
     def ask(self, question: Question, /) -> Answer | None:
-        self.asked.append(question)
+        self.questions.append(question)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -121,70 +117,64 @@ class Says:
 class World:
     """A home with the chain in it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        database: Database,
-        clock: FakeClock,
-        *,
-        model: Asks | None = None,
-        make: Callable[[Any], Any] = lambda texts: None,
-    ) -> None:
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, *, model: Asks | None = None) -> None:
         self.data = folder
         self.database = database
         self.clock = clock
-        self.told = Told(tell=self._report)
-        self.model = model
+        self.sessions = FakeSessions(self._report)
         self.faults: list[str] = []
         self.learnings = Learnings(
-            folder,
-            database,
-            clock,
-            facts=Ledger(database),
-            sessions=self.told,
-            make=make,
-            model_name=lambda: "made",
+            folder, database, clock, ledger=Ledger(database), sessions=self.sessions, model_name=lambda: "fake",
             model=model,
-        )
+        )  # fmt: skip
 
-    def session(self, id: str, *said: str, by: str = "agent", **more: Any) -> None:
-        """A session ended in which an agent, or whoever `by` names, said these things; the chain takes it in."""
-        sentences = tuple(Statement("decision", one, by) for one in said)
-        more = {"statements": sentences, "leader": "backend_lead", **more}
-        record = SessionRecord(more.pop("view", None) or view(id), **more)
-        self.told.records[id] = record
-        self.record(SessionStarted(subject=id, workspace=record.view.workspace, prediction_id="p", sandbox="none"))
-        ended = SessionEnded(
-            subject=id, workspace=record.view.workspace, prediction_id="p", state="succeeded", summary="", cost=0
+    def end_session(self, id: str, *decisions: str, speaker: str = "agent", **fields: Any) -> None:
+        """A session ended in which `speaker` stated these decisions; `fields` are others of its record."""
+        statements = tuple(Statement("decision", text, speaker) for text in decisions)
+        view = fields.pop("view", None) or session_view(id)
+        self.sessions.records[id] = SessionRecord(
+            view, **{"statements": statements, "leader": "backend_lead", **fields}
         )
-        self.record(ended)
+        self.record(SessionStarted(subject=id, workspace=view.workspace, prediction_id="p", sandbox="none"))
+        self.record(session_ended(id, view.workspace))
         self.learnings.catch_up()
+
+    def end_sessions(self, *decisions: str, count: int = 3, speaker: str = "agent") -> None:
+        """`count` sessions `s0`, `s1`, … that state the same decisions."""
+        for number in range(count):
+            self.end_session(f"s{number}", *decisions, speaker=speaker)
 
     def record(self, event: Event) -> None:
         self.database.write(lambda tx: tx.record(event))
 
     def events(self, kind: str) -> list[LedgerEntry]:
-        return [one for one in Ledger(self.database).since(0, 5_000) if one.kind == kind]
+        return [entry for entry in Ledger(self.database).since(0, 5_000) if entry.kind == kind]
 
-    def files(self) -> dict[str, bytes]:
-        """Every page of the home, byte for byte."""
-        found = sorted((self.data / "learnings").rglob("*.md"))
-        return {path.relative_to(self.data).as_posix(): path.read_bytes() for path in found}
+    def pages(self) -> dict[str, bytes]:
+        """Every page of the home, byte for byte, by its path."""
+        paths = sorted((self.data / "learnings").rglob("*.md"))
+        return {path.relative_to(self.data).as_posix(): path.read_bytes() for path in paths}
 
-    def _report(self, where: str, words: str) -> None:
-        self.faults.append(f"{where}: {words}")
-        self.record(FaultReported(where=where, message=words))
+    def project_entry(self) -> LearningEntry:
+        """The only entry of a project."""
+        (entry,) = self.learnings.entries("project")
+        return entry
+
+    def _report(self, service: str, message: str) -> None:
+        self.faults.append(f"{service}: {message}")
+        self.record(FaultReported(where=service, message=message))
 
 
-NO_MODEL = NoAnswer("the model did not answer within 30 s")
+def session_ended(id: str, workspace: str = SHOP) -> SessionEnded:
+    return SessionEnded(subject=id, workspace=workspace, prediction_id="p", state="succeeded", summary="", cost=0)
 
 
 # Entries for tests, and vectors in which words are directions.
 
 
-def make_entry(text: str, session: str = "s1", **more: Any) -> LearningEntry:
+def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
     """An entry of a session, in the operator's words."""
-    made = LearningEntry(
+    entry = LearningEntry(
         id="",
         scope=LearningScope.SESSION,
         scope_id=session,
@@ -202,12 +192,9 @@ def make_entry(text: str, session: str = "s1", **more: Any) -> LearningEntry:
         session_id=session,
         trust=Trust.OPERATOR,
     )
-    made = replace(made, **more)
-    return (
-        made
-        if made.id
-        else replace(made, id=entry_id(made.scope, made.scope_id, made.kind, made.about, made.text, made.trust))
-    )
+    entry = replace(entry, **changes)
+    id = entry_id(entry.scope, entry.scope_id, entry.kind, entry.about, entry.text, entry.trust)
+    return entry if entry.id else replace(entry, id=id)
 
 
 def no_vectors(texts: Sequence[str]) -> list[bytes | None]:
@@ -215,41 +202,27 @@ def no_vectors(texts: Sequence[str]) -> list[bytes | None]:
     return [None] * len(texts)
 
 
-class WordMeaning:
+def word_vectors(texts: Sequence[str]) -> list[bytes | None]:
     """Texts with the same words are near: the cosine of two texts is that of their word counts, nearly."""
-
-    def __init__(self, dimensions: int = 384) -> None:
-        self.dimensions = dimensions
-        self.asked: list[str] = []
-
-    def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
-        self.asked += texts
-        return [self._vector(text) for text in texts]
-
-    def _vector(self, text: str) -> bytes:
-        total = numpy.zeros(self.dimensions)
-        for word in text.lower().split():
-            seed = int.from_bytes(hashlib.sha256(word.encode(errors="replace")).digest()[:8], "big")
-            total += numpy.random.default_rng(seed).standard_normal(self.dimensions)
-        length = float(numpy.linalg.norm(total)) or 1.0
-        return (total / length).astype("<f4").tobytes()
+    return [_sum_of_words(text) for text in texts]
 
 
-class Angles:
-    """Vectors in the plane: a text `a30 …` has the angle of 30 degrees."""
-
-    def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
-        return [self._vector(text) for text in texts]
-
-    def _vector(self, text: str) -> bytes | None:
-        word = text.split()[0]
-        if not word.startswith("a"):
-            return None
-        angle = math.radians(float(word[1:].replace("x", ".")))
-        return numpy.array([math.cos(angle), math.sin(angle)], dtype="<f4").tobytes()
+def _sum_of_words(text: str, dimensions: int = 384) -> bytes:
+    total = numpy.zeros(dimensions)
+    for word in text.lower().split():
+        seed = int.from_bytes(hashlib.sha256(word.encode(errors="replace")).digest()[:8], "big")
+        total += numpy.random.default_rng(seed).standard_normal(dimensions)
+    length = float(numpy.linalg.norm(total)) or 1.0
+    return (total / length).astype("<f4").tobytes()
 
 
-def shuffled(items: Sequence[LearningEntry], seed: int) -> list[LearningEntry]:
-    mixed = list(items)
-    random.Random(seed).shuffle(mixed)
-    return mixed
+def angle_vectors(texts: Sequence[str]) -> list[bytes | None]:
+    """Vectors in the plane: a text `a30 …` has the angle of 30 degrees, one with `a36x5` of 36.5; others have none."""
+    return [_direction(text.split()[0]) for text in texts]
+
+
+def _direction(word: str) -> bytes | None:
+    if not word.startswith("a"):
+        return None
+    angle = math.radians(float(word[1:].replace("x", ".")))
+    return numpy.array([math.cos(angle), math.sin(angle)], dtype="<f4").tobytes()

@@ -1,0 +1,156 @@
+"""The part "learnings" of every prompt (SPEC 6, 9.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from engine import tokenizer
+from engine.config import SettingsSource
+from engine.files import read_plain
+from engine.learning.learnings.entries import GLOBAL, Scope, project_key
+from engine.learning.learnings.promotion import is_promotable
+from engine.learning.learnings.recurrence import names
+from engine.learning.learnings.store import LearningFiles
+from engine.model import (
+    Contribution,
+    LearningEntry,
+    LearningScope,
+    PromptLine,
+    PromptPart,
+    PromptRequest,
+    PromptSource,
+    SourceKind,
+    Trust,
+    prompt_words,
+)
+from engine.model.learnings import normalise
+from engine.model.prompts import OWN_TEXT
+from engine.model.text import LEARNT, approved_text, read_section, without_invalid_xml
+
+BLOCK = "learnt"
+PROVENANCE = "learning_sources"
+"""Key of a prompt's provenance that lists its learnings."""
+
+INTRODUCTION = "Came up again and again in earlier sessions. The task and the project's own guidance come first."
+_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
+
+MAX_PAGE_BYTES = 1_000_000
+"""Maximum size of an `AGENTS.md` that is read."""
+
+MAX_MISSES = 10
+"""After so many learnings that do not fit, no smaller one is looked for."""
+
+
+class LearningsPart:
+    """The part "learnings" of every prompt (SPEC 6, 9.6), within a token budget of its own. Thread-safe.
+
+    Promoted learnings are few and hold for any task, so they do not compete with recall. Over budget, those that name
+    the task's files or words come first, then the most certain and important. Only text that the operator wrote or
+    approved, or that the engine measured, is included (SPEC 6.8), escaped. What the marked section of `AGENTS.md` says
+    is not repeated.
+    """
+
+    name = "learnings"
+
+    def __init__(
+        self,
+        files: LearningFiles,
+        settings: SettingsSource,
+        *,
+        count: Callable[[str], int] = tokenizer.count,
+        nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
+    ) -> None:
+        """`nearer_lessons(request)`: lessons that other parts, nearer to the agent, say already."""
+        self._nearer_lessons = nearer_lessons
+        self._files = files
+        self._settings = settings
+        self._count = count
+
+    def part(self, request: PromptRequest) -> Contribution:
+        """The block for a request, None without learnings. Its provenance names them; the notes say how many did not
+        fit."""
+        entries = self._ordered_entries(request)
+        chosen = self._fit(entries)
+        left_out = len(entries) - len(chosen)
+        notes = (f"learnings: {left_out} of {len(entries)} had no room",) if left_out else ()
+        if not chosen:
+            return Contribution(None, notes=notes)
+        lines = (*_HEAD, *(line for entry in chosen for line in entry_lines(entry)), _END)
+        return Contribution(PromptPart(BLOCK, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
+
+    def lessons(self, request: PromptRequest) -> frozenset[str]:
+        """The lessons that this part and those nearer to the agent say."""
+        chosen = self._fit(self._ordered_entries(request))
+        return self._nearer_lessons(request).union(entry.lesson for entry in chosen)
+
+    def _ordered_entries(self, request: PromptRequest) -> list[LearningEntry]:
+        """The learnings for a request that no nearer part says, the most fitting first."""
+        if not self._settings.current.memory.learnings_tokens:
+            return []
+        nearer = self._nearer_lessons(request)
+        valid = [entry for entry in self._valid_entries(request.workspace) if entry.lesson not in nearer]
+        return order_entries(valid, request.task)
+
+    def _valid_entries(self, workspace: str) -> list[LearningEntry]:
+        """The learnings of the project of a workspace, and of all projects; of a lesson one."""
+        own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
+        entries = [*own, *self._files.entries(GLOBAL, below=False)]
+        valid = [entry for entry in entries if is_promotable(entry) and entry.may_guide]
+        agents_md = _agents_md_text(workspace) if valid and workspace else ""
+        by_lesson: dict[str, LearningEntry] = {}
+        for entry in valid:
+            if not agents_md or normalise(entry.text) not in agents_md:
+                by_lesson.setdefault(entry.lesson, entry)
+        return list(by_lesson.values())
+
+    def _fit(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
+        """Those that fit into the token budget."""
+        budget = self._settings.current.memory.learnings_tokens
+        room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
+        chosen, misses = [], 0
+        for entry in entries:
+            tokens = sum(self._count(line.text) for line in entry_lines(entry))
+            if tokens <= room:
+                chosen.append(entry)
+                room -= tokens
+            else:
+                misses += 1
+                if misses == MAX_MISSES:
+                    break
+        return chosen
+
+
+def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
+    """Those that name the task's files or words first, then the most certain and important. Pure."""
+    task_words, task_names = prompt_words(task), names(task)
+
+    def rank(entry: LearningEntry) -> tuple[float, float, str]:
+        words = prompt_words(entry.text)
+        common_words = len(task_words & words) / len(words) if words else 0.0
+        names_task = bool(task_names & names(entry.text))
+        return -round(names_task + common_words, 2), -(entry.confidence * entry.importance), entry.id
+
+    return sorted(entries, key=rank)
+
+
+def entry_lines(entry: LearningEntry) -> list[PromptLine]:
+    """An entry as lines of a prompt, each with the entry as its source."""
+    label = "learnt everywhere" if entry.scope is LearningScope.GLOBAL else "learnt here"
+    approved = entry.trust is Trust.QUOTED
+    source = PromptSource(SourceKind.LEARNING, entry.id, label, entry.trust, approved)
+    text = approved_text(without_invalid_xml(entry.text).strip(), is_quote=approved)
+    return [
+        PromptLine(("- " if number == 0 else "  ") + escape(line), source)
+        for number, line in enumerate(text.split("\n"))
+    ]
+
+
+def _agents_md_text(workspace: str) -> str:
+    """The words in the marked section of the workspace's `AGENTS.md`, "" without one."""
+    try:
+        return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
+    except (OSError, ValueError):  # then nothing of it is in the prompt either
+        return ""

@@ -1,0 +1,61 @@
+"""Answers of models about sessions and learnings: only the required form counts (SPEC 6.4, 6.6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.learning.learnings.questions import read_claims, read_verdict
+from engine.learning.learnings.rules import Impact
+
+CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "holds"),
+    [
+        ('{"generalises": true, "reason": "it always helps"}', True),
+        ('```\n{"generalises": true}\n```', True),
+        ('{"generalises": false, "reason": "only here"}', False),
+        ("", None),
+        ("[true]", None),
+        ('{"generalises": "true"}', None),
+        ('{"generalises": 1, "reason": "x"}', None),
+        ('{"generalises": null}', None),
+        ('I think so: {"generalises": true}', None),
+        ("[" * 5000, None),
+    ],
+)
+def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, holds: bool | None) -> None:
+    assert read_verdict(answer).holds is holds
+
+
+def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim() -> None:
+    claims = read_claims(f"```json\n{json.dumps({'learnings': [CLAIM] * 9})}\n```", Impact())
+    assert [(claim.confidence.value, claim.phase) for claim in claims] == [(0.4, "corrective")] * 6
+
+
+@pytest.mark.parametrize(
+    "learnings",
+    [
+        {},
+        [CLAIM | {"scope": "global"}],
+        [CLAIM | {"about": "me"}],
+        [CLAIM | {"type": "poem"}],
+        [CLAIM | {"text": "x" * 401}],
+        [CLAIM | {"text": "the key is sk-test-0123456789abcdefghijklmnop"}],
+        [{"text": 5}],
+    ],
+    ids=["no list", "scope", "about", "type", "too long", "secret", "no text"],
+)
+def test_an_answer_with_a_bad_claim_is_refused(learnings: Any) -> None:
+    with pytest.raises(ValueError, match="the answer"):
+        read_claims(json.dumps({"learnings": learnings}), Impact())
+
+
+@pytest.mark.parametrize("answer", ["no", "{}"])
+def test_an_answer_in_another_form_is_refused(answer: str) -> None:
+    with pytest.raises(ValueError, match="the answer"):
+        read_claims(answer, Impact())
