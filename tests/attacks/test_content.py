@@ -48,7 +48,7 @@ def secret(outside: Path) -> Path:
 
 @pytest.mark.parametrize("command", DESTRUCTIVE_COMMANDS)
 def test_an_agent_cannot_destroy_unseen(world: BeltWorld, secret: Path, command: str) -> None:
-    world.answering(PermissionAnswer.DENY_ONCE)
+    world.answer_request(PermissionAnswer.DENY_ONCE)
     world("exec", command=command.replace("$1", str(secret.parent)))
     assert secret.read_text() == SECRET
 

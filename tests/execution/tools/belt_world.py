@@ -14,6 +14,7 @@ from engine.events import ToolRefused
 from engine.execution.live_session import APPROVED, Limits, LiveSession, StopRequest
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
+from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.tools.policy import Policy
@@ -25,7 +26,7 @@ from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
 from engine.safety.content import check_command, own_rules, programs_of
 from engine.storage.database import Database
-from tests.execution.session_world import rails
+from tests.execution.session_world import rails, until
 
 SECRET = "the operator's own"
 
@@ -50,8 +51,8 @@ class BeltWorld:
         self.folder = self.root / "work tree"
         self.outside = self.root / "outside"
         scratch, caches = self.root / "scratch", self.root / "caches"
-        for one in (self.folder, self.outside):
-            one.mkdir(parents=True)
+        for folder in (self.folder, self.outside):
+            folder.mkdir(parents=True)
         confinement = Confinement(folder=self.folder, scratch=scratch, caches=caches)
         confinement.make()
         self.secret = self.outside / "secret.txt"
@@ -87,13 +88,13 @@ class BeltWorld:
     def __call__(self, tool: str, **arguments: Any) -> ToolResult:
         return self.belt.call(tool, arguments, "call_1")
 
-    def ok(self, tool: str, **arguments: Any) -> str:
+    def answer(self, tool: str, **arguments: Any) -> str:
         result = self(tool, **arguments)
         assert result.ok, result.text
         return result.text
 
-    def no(self, tool: str, **arguments: Any) -> str:
-        """The words of a call that is not done."""
+    def problem(self, tool: str, **arguments: Any) -> str:
+        """The text of a call that is refused or fails."""
         result = self(tool, **arguments)
         assert not result.ok, result.text
         assert SECRET not in result.text
@@ -105,10 +106,10 @@ class BeltWorld:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
-    def answering(self, answer: PermissionAnswer) -> None:
+    def answer_request(self, answer: PermissionAnswer) -> None:
         """Somebody who answers the next request, if there comes one."""
 
-        def work() -> None:
+        def give_answer() -> None:
             end = time.monotonic() + 8
             while not (waiting := self.permissions.waiting()):
                 if self.live.cancelled or time.monotonic() > end:
@@ -116,7 +117,25 @@ class BeltWorld:
                 time.sleep(0.005)
             self.permissions.answer(waiting[0].id, answer)
 
-        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=give_answer, daemon=True).start()
+
+    def stopped_call(self, is_running: Callable[[], object], tool: str, **arguments: Any) -> object:
+        """What becomes of a call whose session is stopped while it runs: the reason, or its result."""
+        outcomes: list[object] = []
+
+        def call() -> None:
+            try:
+                outcomes.append(self(tool, **arguments))
+            except SessionStopped as stopped:
+                outcomes.append(str(stopped))
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        until(is_running)
+        self.stop("enough")
+        self.live.processes.end()
+        thread.join(5)
+        return outcomes[0]
 
     def lines(self, *kinds: str) -> list[str]:
         self.live.transcript.flush()

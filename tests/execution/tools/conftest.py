@@ -17,14 +17,14 @@ MakeWorld = Callable[..., BeltWorld]
 
 @pytest.fixture
 def make(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeWorld]:
-    made: list[BeltWorld] = []
+    worlds: list[BeltWorld] = []
 
-    def work(**options: Any) -> BeltWorld:
-        made.append(BeltWorld(tmp_path / f"w{len(made)}", database, clock, **options))
-        return made[-1]
+    def make_world(**options: Any) -> BeltWorld:
+        worlds.append(BeltWorld(tmp_path / f"w{len(worlds)}", database, clock, **options))
+        return worlds[-1]
 
-    yield work
-    for world in made:
+    yield make_world
+    for world in worlds:
         world.stop()
         world.live.processes.end(grace=0)
         world.live.transcript.close()

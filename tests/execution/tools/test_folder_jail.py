@@ -1,0 +1,449 @@
+"""Ways out of the folder, each tried with the file tools: none reads, writes or names anything outside (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.execution.tools.folder_jail import Jail, is_git_name, split_path
+from engine.model import Refusal
+from tests.execution.tools.belt_world import SECRET, BeltWorld
+
+
+@pytest.fixture(autouse=True)
+def _nothing_changed_outside(world: BeltWorld) -> Iterator[None]:
+    yield
+    assert sorted(path.name for path in world.outside.iterdir()) == ["secret.txt"]
+    assert world.secret.read_text() == SECRET
+    assert (world.folder / ".git").read_text() == "gitdir: /somewhere\n"
+
+
+def try_all(world: BeltWorld, path: str, problem: str = "not in the project") -> None:
+    """read, write and edit all refuse the path for this problem."""
+    for words in (
+        world.problem("read", path=path),
+        world.problem("write", path=path, content="pwned"),
+        world.problem("edit", path=path, old_text=SECRET, new_text="pwned"),
+    ):
+        assert problem in words, words
+    if problem == "not in the project":
+        assert [refusal.rule for refusal in world.refused] == ["outside"] * 3
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside/secret.txt", "a/b/../../../outside/secret.txt", "../work tree/a.txt", "{secret}", "/dev/zero",
+        ".//./..//" * 50 + "etc/passwd", "{folder}/../outside/secret.txt", "{folder}-other/x", "~/.ssh/id_ed25519",
+        "/proc/self/environ", "/proc/self/root{secret}",
+    ],
+)  # fmt: skip
+def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
+    world.file("a/b/c.txt")
+    world.file("a.txt", "x")
+    beside = world.folder.with_name(world.folder.name + "-other")  # begins as the folder's own name does
+    beside.mkdir()
+    (beside / "x").write_text(SECRET)
+    try_all(world, path.format(secret=world.secret, folder=world.folder))
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("a\n../outside/secret.txt", "control characters"),
+        ("a\x1b[2Kb", "control characters"),
+        ("\u202etxt.a", "control characters"),
+        ("\ud800", "utf-8"),
+        ("\u2025/outside/secret.txt", "there is no"),
+        ("\uff0e\uff0e/outside/secret.txt", "there is no"),
+        ("%2e%2e/outside/secret.txt", "there is no"),
+        ("..\\outside\\secret.txt", "there is no"),
+        ("file:///etc/passwd", "there is no"),
+        ("$HOME/.ssh", "there is no"),
+    ],
+)
+def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words: str) -> None:
+    assert words in world.problem("read", path=path)
+
+
+def test_a_nul_in_a_path_is_refused(world: BeltWorld) -> None:
+    world.file("a.txt", "x")
+    try_all(world, f"a.txt\0{world.secret}", "control characters")
+
+
+def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None:
+    assert "longer than 255 bytes" in world.problem("write", path="x" * 256, content="")
+    assert "longer than 255 bytes" in world.problem("write", path="a/" + "\u00fc" * 128, content="")
+    assert "longer than 4096 bytes" in world.problem("read", path="a/" * 2_100)
+    assert "folders deep" in world.problem("write", path="a/" * 300 + "x", content="")
+    assert not (world.folder / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git", ".git/config", ".git/hooks/pre-commit", "a/.git/config", ".GIT/config", ".Git", "./.git", "a/../.git",
+        ".g\u200cit/config", ".git\u200b/x", ".git /config", ".git./config", ".git::$INDEX_ALLOCATION/config",
+        "git~1/config", "\uff0egit/config", ".gi\uff34/config",
+    ],
+)  # fmt: skip
+def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) -> None:
+    (world.folder / "a").mkdir()
+    words = world.problem("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
+    assert ".git is not for the file tools" in words
+    assert ".git is not for the file tools" in world.problem("read", path=path)
+    assert {refusal.rule for refusal in world.refused} == {"git_folder"}
+
+
+def test_the_git_folder_is_refused_through_a_link(world: BeltWorld) -> None:
+    (world.folder / "plain").symlink_to(".git")
+    try_all(world, "plain", ".git is not for the file tools")
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("{outside}/secret.txt", "link"), ("../outside/secret.txt", "link"), ("{outside}/new.txt", "link"),
+        ("/", "link{outside}/secret.txt"), ("{outside}", "link/secret.txt"), ("{outside}", "link/new.txt"),
+        ("/dev/urandom", "link"),
+    ],
+)  # fmt: skip
+def test_links_to_outside_are_refused(world: BeltWorld, target: str, path: str) -> None:
+    (world.folder / "link").symlink_to(target.format(outside=world.outside))
+    try_all(world, path.format(outside=world.outside))
+    if target == "{outside}":
+        assert "not in the project" in world.problem("read", path="link")
+
+
+def test_links_in_a_circle_are_refused(world: BeltWorld) -> None:
+    (world.folder / "x").symlink_to("y")
+    (world.folder / "y").symlink_to("x")
+    try_all(world, "x", "too many links")
+
+
+def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
+    """`deep/..` is the folder above the link's target, not above the link."""
+    world.file("a/b/c/d.txt", "d")
+    world.file("a/b/e.txt", "e")
+    (world.folder / "link").symlink_to("a/b/c")
+    assert world.answer("read", path="link/../e.txt") == "e"
+    try_all(world, "link/../../../../outside/secret.txt")
+
+
+def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
+    file = world.file("real/a.txt", "old")
+    (world.folder / "link").symlink_to("real/a.txt")
+    (world.folder / "absolute").symlink_to(file)
+    assert world.answer("read", path="link") == "old"
+    world.answer("write", path="link", content="new")
+    world.answer("edit", path="absolute", old_text="new", new_text="newer")
+    assert (world.folder / "link").is_symlink()
+    assert file.read_text() == "newer"
+
+
+def test_a_hard_link_to_a_file_outside_is_not_read(world: BeltWorld) -> None:
+    os.link(world.secret, world.folder / "innocent.txt")
+    assert "another name elsewhere" in world.problem("read", path="innocent.txt")
+    assert "another name elsewhere" in world.problem("edit", path="innocent.txt", old_text="own", new_text="x")
+
+
+def test_a_hard_link_to_a_file_outside_is_replaced_not_written_through(world: BeltWorld) -> None:
+    os.link(world.secret, world.folder / "innocent.txt")
+    world.answer("write", path="innocent.txt", content="mine")
+    assert (world.folder / "innocent.txt").read_text() == "mine"
+    assert world.secret.stat().st_nlink == 1
+
+
+def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
+    os.mkfifo(world.folder / "pipe")
+    try_all(world, "pipe", "no ordinary file")
+    assert stat.S_ISFIFO((world.folder / "pipe").stat().st_mode)
+
+
+@contextlib.contextmanager
+def repeated(change: Callable[[], None]) -> Iterator[None]:
+    """Makes a change again and again, in a thread, during the block."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.is_set():
+            change()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def swap(folder: Path, first: str, second: str) -> None:
+    """Let two names of a folder change places."""
+    (folder / first).rename(folder / "spare")
+    (folder / second).rename(folder / first)
+    (folder / "spare").rename(folder / second)
+
+
+@pytest.mark.parametrize("tool", ["read", "edit"])
+def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWorld, tool: str) -> None:
+    """`d` is a folder, then a link to outside, then a folder, as fast as a thread can do it."""
+    world.file("d/secret.txt", "inside")
+    (world.folder / "link").symlink_to(world.outside)
+    arguments = {"path": "d/secret.txt"} | ({"old_text": "s", "new_text": "S"} if tool == "edit" else {})
+    with repeated(lambda: swap(world.folder, "d", "link")):
+        for _ in range(300):
+            assert SECRET not in world.belt.call(tool, arguments).text
+
+
+def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld) -> None:
+    """Another's `mv d elsewhere && mv next d` must not find a `d` that we made in between."""
+    file = world.file("d/a.txt", "inside")
+    jail = Jail(world.folder)
+    before = jail.read("d/a.txt")
+    file.parent.rename(world.folder / "elsewhere")
+    with pytest.raises(Refusal) as refused:
+        jail.write("d/a.txt", b"changed", only_if=before)
+    assert refused.value.code == "not_there"
+    assert not file.parent.exists()
+    assert (world.folder / "elsewhere/a.txt").read_text() == "inside"
+
+
+@pytest.mark.long
+def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorld) -> None:
+    """`d` leads to a folder inside, then outside, then inside, each time in one step."""
+    world.file("real/a.txt", "inside")
+    targets = itertools.cycle(("real", str(world.outside)))
+
+    def turn() -> None:
+        (world.folder / "next").symlink_to(next(targets))
+        (world.folder / "next").replace(world.folder / "d")
+
+    turn()
+    with repeated(turn):
+        written = [world.belt.call("write", {"path": "d/b.txt", "content": "inside"}).ok for _ in range(300)]
+    assert (world.folder / "real/b.txt").exists() == any(written)
+
+
+def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
+    world.file("f", "inside")
+    (world.folder / "link").symlink_to(world.secret)
+    with repeated(lambda: swap(world.folder, "f", "link")):
+        for _ in range(300):
+            assert world.belt.call("read", {"path": "f"}).text != SECRET
+
+
+def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = os.fdopen
+
+    def late(descriptor: int, mode: str) -> object:
+        (world.folder / "new.txt").symlink_to(world.secret)
+        return fresh(descriptor, mode)
+
+    monkeypatch.setattr(os, "fdopen", late)
+    world.answer("write", path="new.txt", content="mine")
+    assert not (world.folder / "new.txt").is_symlink()
+    assert (world.folder / "new.txt").read_text() == "mine"
+
+
+def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
+    (world.outside.parent / "kept").mkdir()
+    world.folder.rename(world.root / "away")
+    world.folder.symlink_to(world.outside)
+    try:
+        for tool, more in (("read", {}), ("write", {"content": "x"})):
+            assert not world.belt.call(tool, {"path": "secret.txt"} | more).ok
+    finally:
+        world.folder.unlink()
+        (world.root / "away").rename(world.folder)
+
+
+def test_nothing_of_the_engine_can_be_read(world: BeltWorld) -> None:
+    for path in (world.database.path, world.root / "transcript.jsonl", world.live.confinement.caches):
+        try_all(world, str(path))
+        world.refused.clear()
+
+
+# -- No path leaves the folder, in any tree -------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c", ".git", "\u00fc")
+
+STEPS = (*NAMES, "..", ".", "")
+
+name = st.sampled_from(NAMES)
+
+steps = st.lists(st.sampled_from(STEPS), min_size=1, max_size=7)
+
+place = st.lists(name, min_size=1, max_size=3)
+
+entry = st.tuples(
+    place, st.sampled_from(("file", "folder", "relative", "absolute", "to-outside", "hard")), steps, st.booleans()
+)
+
+odd = st.text(st.sampled_from("a./\\~\0\n\u2025\uff0e\u200b:%"), max_size=12)
+
+trees = st.lists(entry, max_size=12)
+
+wanted = st.lists(steps.map("/".join) | odd, min_size=1, max_size=6)
+
+Entries = list[tuple[list[str], str, list[str], bool]]
+
+
+def build(root: Path, entries: Entries) -> None:
+    """A tree with links in all directions; what does not fit is left out."""
+    folder, outside = root / "in", root / "out"
+    folder.mkdir()
+    (outside / "a").mkdir(parents=True)
+    for file in (outside / "b", outside / "a" / "b", root / "c"):
+        file.write_text("outside")
+    for parts, kind, target, below in entries:
+        path = folder.joinpath(*parts)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "file":
+                path.write_text("inside")
+            elif kind == "folder":
+                path.mkdir()
+            elif kind == "relative":
+                path.symlink_to("/".join(target) or ".")
+            elif kind == "absolute":
+                path.symlink_to(str(folder) + "/" + "/".join(target))
+            elif kind == "to-outside":
+                path.symlink_to(outside / "a" / "b" if below else outside)
+            else:
+                os.link(outside / "b", path)
+
+
+def expected_file(folder: Path, path: str) -> Path | None:
+    """Where the operating system would end, None when it leaves the folder on its way, or cannot go it."""
+    here = folder
+    pending = split_path(path)
+    for _ in range(400):
+        if not pending:
+            return here
+        step = pending.pop(0)
+        if step == "..":
+            if here == folder:
+                return None
+            here = here.parent
+            continue
+        here = here / step
+        if is_git_name(step):
+            return None
+        if here.is_symlink():
+            target = str(here.readlink())
+            if target.startswith("/"):
+                if split_path(target)[: len(folder.parts) - 1] != list(folder.parts[1:]):
+                    return None
+                pending = split_path(target)[len(folder.parts) - 1 :] + pending
+                here = folder
+            else:
+                pending = split_path(target) + pending
+                here = here.parent
+        elif pending and not here.is_dir():
+            return None
+    return None
+
+
+@contextlib.contextmanager
+def temporary_root() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp()).resolve()
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def check_reads(entries: Entries, paths: list[str]) -> None:
+    """What the jail reads is what stands there, and never outside."""
+    with temporary_root() as root:
+        build(root, entries)
+        folder = root / "in"
+        jail = Jail(folder)
+        for path in paths:
+            try:
+                data = jail.read(path).data
+            except Refusal:
+                data = None
+            expected = expected_file(folder, path) if path.strip() and not path.startswith(("/", "~")) else None
+            plain = expected is not None and expected.is_file() and not expected.is_symlink()
+            if data is None:
+                linked = plain and expected is not None and expected.stat().st_nlink > 1
+                assert not plain or linked or not path.isprintable() or "\u200b" in path, path
+            else:
+                assert data == b"inside"
+                real = Path(os.path.realpath(folder / path.lstrip("/") if not path.startswith("/") else path))
+                assert real.is_relative_to(folder)
+                assert plain
+
+
+def check_writes(entries: Entries, paths: list[str]) -> None:
+    """What the jail writes is never outside."""
+    with temporary_root() as root:
+        build(root, entries)
+
+        def untouchable() -> tuple[object, ...]:
+            return outside(root), snapshot(root / "in"), sorted(path.name for path in root.iterdir())
+
+        before = untouchable()  # links of `entries` may have written outside already
+        jail = Jail(root / "in")
+        for path in paths:
+            with contextlib.suppress(Refusal):
+                jail.write(path, b"written")
+        assert untouchable() == before
+
+
+def outside(root: Path) -> dict[Path, bytes]:
+    """The files beside the jail's folder."""
+    return {file: file.read_bytes() for file in (root / "c", *(root / "out").rglob("*")) if file.is_file()}
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    """Everything under a name that is git's."""
+    paths = [path for path in folder.rglob("*") if any(map(is_git_name, path.relative_to(folder).parts))]
+    return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in paths}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60) | st.binary(max_size=60).map(os.fsdecode))
+def test_any_path_is_refused_or_inside(path: str) -> None:
+    with temporary_root() as root:
+        (root / "in").mkdir()
+        jail = Jail(root / "in")
+        with contextlib.suppress(Refusal):
+            jail.write(path, b"x")
+        with contextlib.suppress(Refusal):
+            jail.read(path)
+        assert [file.name for file in root.iterdir()] == ["in"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees, wanted)
+def test_the_jail_reads_only_files_inside(entries: Entries, paths: list[str]) -> None:
+    check_reads(entries, paths)
+
+
+@pytest.mark.long
+@settings(max_examples=60, deadline=None)
+@given(trees, wanted)
+def test_the_jail_writes_only_files_inside(entries: Entries, paths: list[str]) -> None:
+    check_writes(entries, paths)
+
+
+@pytest.mark.faults
+@settings(max_examples=3_000, deadline=None)
+@given(trees, wanted)
+def test_many_paths_stay_inside(entries: Entries, paths: list[str]) -> None:
+    check_reads(entries, paths)
+    check_writes(entries, paths)

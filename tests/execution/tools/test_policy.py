@@ -1,0 +1,116 @@
+"""`tools.json`: deny over ask over allow, patterns without a way around; and production targets (SPEC 3.6, 4.1)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import Production
+from engine.execution.tools import policy
+from engine.execution.tools.policy import Policy
+from engine.execution.tools.tool_arguments import TOOL_NAMES
+from engine.model import Verdict
+from engine.safety.content import programs_of
+
+ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
+
+
+def decide(policy: Policy, command: str) -> Verdict:
+    return policy.decide("exec", (command, *programs_of(command))).verdict
+
+
+def test_deny_wins_over_ask_over_allow() -> None:
+    entries = ("exec", "exec:git push*")
+    assert decide(Policy(allow=entries, ask=entries, deny=entries[1:]), "git push") is BLOCK
+    assert decide(Policy(allow=entries, ask=entries), "git push") is ASK
+    assert decide(Policy(allow=entries), "git push") is ALLOW
+
+
+def test_unknown_tools_and_broken_files_allow_nothing() -> None:
+    assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
+    broken = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
+    assert not any(broken.is_offered(name) for name in TOOL_NAMES)
+    assert {broken.decide(name, ("x",)).verdict for name in TOOL_NAMES} == {BLOCK}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push origin x", "  git   push", "cd a && git push", "true; git push", "sh -c 'git push'", "g''it push",
+        "sudo git push", "env A=b git push", "/usr/bin/git push", "$(git push)", "echo x | xargs git push",
+        "git 'push'", "bash <<< 'git push'", "nohup git push &",
+    ],
+)  # fmt: skip
+def test_no_spelling_slips_past_a_deny(command: str) -> None:
+    assert decide(Policy(allow=("exec",), deny=("exec:git push*",)), command) is BLOCK
+    assert decide(Policy(allow=("exec",), ask=("exec:git push*",)), command) is ASK
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status; make", "git status && make", "git status | sh", "git status $(make)", "git status `make`",
+        "git status > x", "git status\nmake", "git status & make", "(git status)", "{ git status; }", "git status ${x}",
+    ],
+)  # fmt: skip
+def test_a_compound_command_is_not_allowed_by_its_beginning(command: str) -> None:
+    policy = Policy(allow=("exec:git status*",))
+    assert decide(policy, command) is BLOCK
+    assert decide(policy, "git status -s") is ALLOW
+    assert decide(policy, "git push") is BLOCK
+
+
+def test_patterns_of_paths_and_hosts() -> None:
+    policy = Policy(allow=("read", "write:docs/*", "web_fetch", "web_fetch:*.python.org"), deny=("read:*.pem",))
+    assert policy.decide("write", ("docs/a/b.md",)).verdict is ALLOW
+    assert policy.decide("write", ("src/a.py",)).verdict is BLOCK
+    assert policy.decide("write", ("docs/a.md", "src/a.py")).verdict is BLOCK, "all of them must be allowed"
+    assert policy.decide("read", ("keys/x.pem",)).verdict is BLOCK
+    assert policy.decide("read", ("a.py", "keys/x.pem")).verdict is BLOCK
+    assert policy.decide("web_fetch", ("docs.python.org", "docs.python.org", "https://docs.python.org/")).pattern
+    assert not policy.decide("web_fetch", ("example.org", "example.org", "https://example.org/")).pattern
+
+
+@given(st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)))
+def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask: set[str], deny: set[str]) -> None:
+    policy = Policy(tuple(allow), tuple(ask), tuple(deny))
+    for name in TOOL_NAMES:
+        verdict = policy.decide(name, ("x",)).verdict
+        assert verdict is (BLOCK if name in deny else ASK if name in ask else ALLOW if name in allow else BLOCK)
+        assert policy.is_offered(name) is (verdict is not BLOCK)
+
+
+PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
+        ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
+        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1"),
+        ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
+        ("psql --host=prod-db x", "host prod-db"), ("kubectl --context prod get pods", "context prod"),
+        ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
+        ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
+        ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_production_targets_of_commands(command: str, found: str) -> None:
+    targets = policy.production_targets(command, PRODUCTION)
+    assert found in targets if found else targets == ()
+
+
+def test_production_targets_of_paths_and_hosts() -> None:
+    assert policy.production_paths("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert policy.production_paths("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert policy.production_paths("products.py", "/srv/shop", PRODUCTION) == ()
+    assert policy.production_hosts("api.prod.example.org", PRODUCTION)
+    assert not policy.production_hosts("docs.python.org", PRODUCTION)
+
+
+@given(st.text(max_size=200))
+def test_any_command_has_an_answer(command: str) -> None:
+    policy.production_targets(command, PRODUCTION)
+    decide(Policy(allow=("exec",), deny=("exec:rm *",)), command)

@@ -1,0 +1,188 @@
+"""Every call passes policy, content filter, production targets, and where needed a person (SPEC 3.5, 3.6, 4.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.live_session import AUTONOMOUS
+from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.tools.policy import Policy
+from engine.execution.tools.tool_arguments import TOOL_NAMES
+from engine.model import PermissionAnswer, Refusal
+from tests.execution.tools.belt_world import BeltWorld
+from tests.execution.tools.conftest import MakeWorld
+
+ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
+
+DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESSION
+
+
+def names(world: BeltWorld) -> list[str]:
+    return [spec.name for spec in world.belt.specs()]
+
+
+def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make: MakeWorld) -> None:
+    world = make(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
+    assert names(world) == ["read", "write", "exec"]
+    assert "does not allow edit (there is read, write, exec)" in world.problem(
+        "edit", path="a", old_text="a", new_text="b"
+    )
+
+
+def test_exactly_six_tools_are_offered(make: MakeWorld) -> None:
+    world = make(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
+    assert names(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+    for name in ("message", "tts", "browser", "Read", ""):
+        assert not world(name, path="a").ok
+
+
+def test_by_itself_nothing_is_executed_without_a_sandbox(make: MakeWorld) -> None:
+    world = make(mode=AUTONOMOUS)
+    assert "exec" not in names(world)
+    assert "without a sandbox" in world.problem("exec", command="touch done")
+    assert not (world.folder / "done").exists()
+    if best_sandbox().confines:
+        assert "exec" in names(make(mode=AUTONOMOUS, sandbox=best_sandbox()))
+
+
+def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
+    result = world("exec", command="rm -rf /")
+    assert (result.ok, result.denied) == (False, True)
+    assert "content filter blocks this" in result.text
+    refused = world.refused[0]
+    assert (refused.tool, refused.what, refused.rule, refused.subject) == ("exec", "rm -rf /", "blocked", world.view.id)
+    assert world.permissions.latest() == [], "a block is nobody's to allow"
+    assert world.lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
+
+
+def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
+    for name in ("a", "b"):
+        world.file(name, "x")
+    world.answer_request(ALLOW_ONCE)
+    world.answer("exec", command="shred -u a")
+    assert not (world.folder / "a").exists()
+    request = world.permissions.latest()[0]
+    assert (request.tool, request.title, request.detail) == ("exec", "run shred -u a", "shred -u a")
+    assert request.reason == "overwrites files permanently"
+    world.answer_request(DENY_ONCE)
+    result = world("exec", command="shred -u b")
+    assert result.denied
+    assert "the operator said no" in result.text
+    assert (world.folder / "b").exists()
+
+
+def test_a_risky_command_by_itself_is_not_run(make: MakeWorld) -> None:
+    if not best_sandbox().confines:
+        pytest.skip("no sandbox")
+    world = make(mode=AUTONOMOUS, sandbox=best_sandbox())
+    world.file("a", "x")
+    answer = world.problem("exec", command="shred -u a")
+    assert "nobody is available" in answer
+    assert world.permissions.latest()[0].by == "nobody"
+    assert world.answer("exec", command="ls").startswith("a\n")
+
+
+def test_the_operators_rules_hold_for_file_tools(make: MakeWorld) -> None:
+    world = make(settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}})
+    world.file(".env", "KEY=1")
+    assert "content filter blocks" in world.problem("read", path="./.env")
+    assert "content filter blocks" in world.problem("write", path="secrets/a", content="x")
+    assert "content filter blocks" in world.problem("web_fetch", url="https://evil.example/a")
+    assert not (world.folder / "secrets").exists()
+
+
+def test_production_is_always_asked_about(make: MakeWorld) -> None:
+    world = make(settings={"production": {"paths": ["deploy/*"]}})
+    world.file("deploy/live.yml", "a: 1\n")
+    assert world.answer("read", path="deploy/live.yml") == "a: 1\n"
+    world.answer_request(DENY_ONCE)
+    assert "said no" in world.problem("edit", path="deploy/live.yml", old_text="1", new_text="2")
+    request = world.permissions.latest()[0]
+    assert request.reason == "touches production: path deploy/live.yml"
+    assert request.detail.endswith("@@ -1 +1 @@\n-a: 1\n+a: 2")
+    (world.folder / "link").symlink_to("deploy")
+    world.answer_request(DENY_ONCE)
+    assert "said no" in world.problem("write", path="link/live.yml", content="x"), "a link is no way around"
+
+
+def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
+    make: MakeWorld, clock: FakeClock
+) -> None:
+    world = make(policy=Policy(allow=("read",), ask=("write", "exec")))
+    world.answer_request(ALLOW_SESSION)
+    world.answer("write", path="a.txt", content="1")
+    assert "holds for every write" in world.permissions.latest()[0].reason
+    world.answer("write", path="b.txt", content="2")
+    world.answer_request(ALLOW_SESSION)
+    world.answer("exec", command="echo 1")
+    world.answer("exec", command="echo 1")
+    world.answer_request(DENY_SESSION)
+    world.problem("exec", command="echo 2")
+    world.problem("exec", command="echo 2")
+    assert world.permissions.waiting() == []
+
+
+def test_nothing_is_written_before_it_is_allowed(make: MakeWorld) -> None:
+    world = make(policy=Policy(ask=("write",)))
+    world.answer_request(DENY_ONCE)
+    world.problem("write", path="a/b/c.txt", content="x")
+    assert not (world.folder / "a").exists()
+
+
+def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
+    if not best_sandbox().confines:
+        pytest.skip("no sandbox")
+    world = make(sandbox=best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
+    may = world.belt.is_allowed
+    assert may("think", "think", "", {})
+    assert may("execute", "run tests", "", {"command": "pytest -q"})
+    assert may("read", "read a", "", {"paths": [str(world.folder / "a.py")]})
+    assert may("edit", "edit a", "", {"paths": ["a.py", "b/c.py"]})
+    assert may("search", "grep", "", {})
+    assert not may("execute", "x", "", {"command": "rm -rf /"})
+    assert not may("execute", "x", "", {"command": "cd a && make deploy"})
+    assert not may("edit", "x", "", {"paths": ["a.py", "../b"]})
+    assert not may("delete", "x", "", {"paths": [".git/config"]})
+    assert not may("read", "x", "", {"paths": [".git/config"]})
+    assert world.permissions.latest() == []
+    assert [entry.rule for entry in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "reason"),
+    [
+        ("other", {}, "is not clear"), ("switch_mode", {}, "is not clear"), ("execute", {}, "is not clear"),
+        ("edit", {"paths": []}, "is not clear"), ("fetch", {}, "is not clear"),
+        ("edit", {"paths": 3}, "is not clear"), ("", {"command": 3}, "is not clear"),
+        ("read", {"paths": ["/usr/include/stdio.h"]}, "is not in the project"),
+        ("fetch", {"url": "https://docs.python.org/"}, "has not been allowed yet"),
+        ("execute", {"command": "npm publish"}, "publishes"),
+    ],
+)  # fmt: skip
+def test_a_person_is_asked_about_unknown_kinds_of_tools(
+    make: MakeWorld, kind: str, arguments: dict[str, object], reason: str
+) -> None:
+    if not best_sandbox().confines:
+        pytest.skip("no sandbox")
+    world = make(sandbox=best_sandbox())
+    for answer in (ALLOW_ONCE, DENY_ONCE):
+        world.answer_request(answer)
+        assert world.belt.is_allowed(kind, "do something", "with this", arguments) is answer.allows
+    assert all(reason in entry.reason for entry in world.permissions.latest())
+    assert len(world.permissions.latest()) == 2
+    alone = make(sandbox=best_sandbox(), mode=AUTONOMOUS)
+    assert not alone.belt.is_allowed(kind, "do something", "with this", arguments)
+
+
+def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld) -> None:
+    world.answer_request(DENY_ONCE)
+    assert not world.belt.is_allowed("read", "read a", "", {"paths": ["a.py"]})
+    assert "no sandbox confines" in world.permissions.latest()[0].reason
+
+
+def test_an_agent_that_may_not_write_cannot_write_through_the_client(make: MakeWorld) -> None:
+    world = make(policy=Policy(allow=("read",), ask=("edit",)))
+    with pytest.raises(Refusal, match="does not allow"):
+        world.belt.write_text("a.txt", "x")
+    assert not (world.folder / "a.txt").exists()
