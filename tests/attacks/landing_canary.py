@@ -28,9 +28,9 @@ class Canary:
             (folder / name).write_text(f"secret {name}\n")
             (folder / name).chmod(0o640)
             os.utime(folder / name, ns=(10**18, 10**18))
-        self._before = self._picture()
+        self._before = self._file_states()
 
-    def _picture(self) -> dict[str, tuple[int, int, bytes]]:
+    def _file_states(self) -> dict[str, tuple[int, int, bytes]]:
         entries = {}
         for path in sorted([self.folder, *self.folder.rglob("*")]):
             status = path.lstat()
@@ -39,7 +39,7 @@ class Canary:
         return entries
 
     def check(self) -> None:
-        assert self._picture() == self._before
+        assert self._file_states() == self._before
 
 
 def commit_landing_files(world: World) -> World:

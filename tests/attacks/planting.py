@@ -134,7 +134,7 @@ def run_session(world: World) -> None:
         use_worktree(world, folder, git)
         (folder / "a.txt").write_text("worked\n")
 
-    change = world.changed(work)
+    change = world.make_change_set(work)
     for step in (world.changes.preview_land, world.changes.land, world.changes.undo, world.changes.branch):
         with contextlib.suppress(Refusal):  # a file of a filter is not landed
             step(change.id)

@@ -82,7 +82,7 @@ Plant = Callable[[Path, Canary], None]
 @pytest.mark.parametrize("when", ["before", "planned", "prepare", "write"])
 @pytest.mark.parametrize("plant", PLANTS)
 def test_something_else_at_the_name_of_the_file(world: World, canary: Canary, plant: Plant, when: str) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     place = world.root / "d/f.txt"
 
     def put() -> None:
@@ -99,7 +99,7 @@ def test_something_else_at_the_name_of_the_file(world: World, canary: Canary, pl
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_something_at_the_names_of_temporary_files(world: World, canary: Canary, plant: Plant) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     planted = []
 
     def step(name: str) -> None:
@@ -129,7 +129,7 @@ def git_tree(world: World, *lines: str) -> str:
 
 def change_with(world: World, *lines: str, name: str = "session_1") -> ChangeSet:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
-    change_set = world.changed(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
+    change_set = world.make_change_set(lambda folder: (folder / "top").write_text(EDITED) and None, name=name)
     result = git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
     statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change_set.id)
     world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))
@@ -175,7 +175,7 @@ TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../.
 def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: Canary, target: str) -> None:
     up = "../" * len(world.root.parts)
     to = target.format(outside=canary.folder, up=up)
-    first = world.changed(lambda folder: (folder / "x").symlink_to(to))
+    first = world.make_change_set(lambda folder: (folder / "x").symlink_to(to))
     with pytest.raises(Refusal, match="points outside the project"):
         world.changes.land(first.id)
     assert not (world.root / "x").is_symlink()
@@ -197,7 +197,7 @@ def test_links_that_lead_out_together(world: World, canary: Canary) -> None:
         (folder / "d/e/here").symlink_to("../..")
         (folder / "d/e/out").symlink_to("here/../outside")
 
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     with pytest.raises(Refusal, match="d/e/out: a link that points outside"):
         world.changes.land(change_set.id)
 
@@ -208,7 +208,7 @@ def test_links_within_the_project_are_landed(world: World) -> None:
         (folder / "d/here").symlink_to(".")
         (folder / "later").symlink_to("not/made/yet")
 
-    world.changes.land(world.changed(edit).id)
+    world.changes.land(world.make_change_set(edit).id)
     assert (world.root / "d/up").read_text() == "top\n"
     assert (world.root / "later").is_symlink()
 
@@ -216,7 +216,7 @@ def test_links_within_the_project_are_landed(world: World) -> None:
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
 def test_no_file_gets_the_rights_of_its_owner(world: World, mode: int) -> None:
     file = world.root / "d/f.txt"
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     file.chmod(mode)
     world.changes.land(change_set.id)
     assert file.read_text() == EDITED
@@ -233,7 +233,7 @@ def test_a_rename_of_case_alone(world: World, canary: Canary) -> None:
         (folder / "D").mkdir()
         (folder / "d/f.txt").rename(folder / "D/f.txt")
 
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     (world.root / "D").symlink_to(canary.folder)
     with pytest.raises(Refusal):
         world.changes.land(change_set.id)
@@ -267,7 +267,7 @@ def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -
 
 
 def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
         refusal = refusal_of(lambda: world.changes.land(change_set.id))
@@ -279,7 +279,7 @@ def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> Non
 
 
 def test_no_landing_while_a_session_without_a_sandbox_works_anywhere(world: World, tmp_path: Path) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
         assert refusal_of(lambda: world.changes.land(change_set.id)).code == "session_writes"
 
@@ -394,7 +394,7 @@ def test_a_process_that_exchanges_folder_and_link(
 @pytest.mark.attacks
 @pytest.mark.parametrize("verb", ["land", "undo"])
 def test_a_process_that_exchanges_during_a_whole_landing(world: World, canary: Canary, verb: str) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     if verb == "undo":
         world.changes.land(change_set.id)
     (world.root / "other").symlink_to(canary.folder)
@@ -413,7 +413,7 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 @pytest.mark.parametrize("verb", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
 def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary, when: str, verb: str) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     if verb == "undo":
         world.changes.land(change_set.id)
 
@@ -432,7 +432,7 @@ def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary
 def test_recovery_after_a_crash_finds_a_link(
     world: World, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
 
     class Killed(BaseException):
         pass

@@ -157,7 +157,7 @@ def test_in_an_uninitialised_submodule_of_a_sessions_worktree(world: World, outs
         trap.pop_mark()
         (folder / "a.txt").write_text("worked\n")
 
-    change = world.changed(work)
+    change = world.make_change_set(work)
     assert not trap.pop_mark()
     assert [file.path for file in change.files if file.path.startswith("sub/")] == []
     assert shop.git("ls-files", "--stage", "sub").startswith("160000")
@@ -195,7 +195,7 @@ def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exch
         trap.assert_works(folder, STATUS)
         trees.take_snapshot(git.pin())
 
-    change = world.changed(work)
+    change = world.make_change_set(work)
     assert not trap.pop_mark()
     assert "a.txt" in [file.path for file in change.files]
 

@@ -26,7 +26,7 @@ def world(world: World) -> World:
 
 
 def change(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
-    change_set = world.changed(lambda folder: edit(folder))
+    change_set = world.make_change_set(lambda folder: edit(folder))
     return change_set, {file.path: file for file in change_set.files}
 
 

@@ -118,7 +118,7 @@ def change(tmp_path: Path) -> tuple[World, ChangeSet]:
         for number, name in enumerate(names):
             (folder / name).write_text(code(number, True))
 
-    return world, world.changed(edit)
+    return world, world.make_change_set(edit)
 
 
 async def measure(

@@ -1,4 +1,4 @@
-"""A home, a repository and the port over change sets for the tests of SPEC 3.9, and exact pictures of files."""
+"""A home, a repository and its change sets for the tests of SPEC 3.9, and the exact states of files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fresh_database() -> bytes:
         return path.read_bytes()
 
 
-Picture = dict[str, tuple[str, int, bytes]]
+FileStates = dict[str, tuple[str, int, bytes]]
 
 
 class World:
@@ -63,7 +63,7 @@ class World:
     def root(self) -> Path:
         return self.repository.path
 
-    def session(
+    def run_session(
         self,
         edit: Callable[[Path], object],
         *,
@@ -72,7 +72,7 @@ class World:
         continues: str = "",
         workspace: Path | None = None,
     ) -> ChangeSet | None:
-        """Run `edit` in a worktree of its own and keep what it changed."""
+        """Run `edit` in a worktree of its own; its change set, None when it changed nothing."""
         onto = self.changes.starting_tree(continues) if continues else None
         worktree = self.worktrees.create(name, workspace or self.root, onto=onto)
         edit(worktree.folder)
@@ -82,9 +82,9 @@ class World:
         about: dict[str, Any] = {"prediction_id": "pred_1", "title": "Fix the cart", "check": check}
         return self.database.write(lambda tx: self.changes.store(tx, captured, continues=continues, **about))
 
-    def changed(self, edit: Callable[[Path], object], **how: Any) -> ChangeSet:
-        """`session`, when it must have changed something."""
-        change_set = self.session(edit, **how)
+    def make_change_set(self, edit: Callable[[Path], object], **how: Any) -> ChangeSet:
+        """The same for an edit that changes something."""
+        change_set = self.run_session(edit, **how)
         assert change_set is not None
         return change_set
 
@@ -92,9 +92,9 @@ class World:
         self.database.close()
 
 
-def picture(root: Path) -> Picture:
+def file_states(root: Path) -> FileStates:
     """Every file, link and folder below `root` but git's own: kind, permission bits, bytes."""
-    entries: Picture = {}
+    entries: FileStates = {}
     for folder, folders, files in os.walk(root):
         if Path(folder) == root and ".git" in folders:
             folders.remove(".git")
@@ -138,7 +138,9 @@ def refusal_of(action: Callable[[], object]) -> Refusal:
     return refused.value
 
 
-def writing(name: str, text: str) -> Callable[[Path], None]:
+def file_edit(name: str, text: str) -> Callable[[Path], None]:
+    """An edit that writes one file."""
+
     def edit(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -146,12 +148,12 @@ def writing(name: str, text: str) -> Callable[[Path], None]:
     return edit
 
 
-def refused_whole(world: World, change_set: ChangeSet) -> Refusal:
-    """Landing is refused, and nothing whatever moved."""
-    before = picture(world.root), git_state(world.root)
+def assert_landing_is_refused(world: World, change_set: ChangeSet) -> Refusal:
+    """Landing is refused, and nothing is changed; the refusal."""
+    before = file_states(world.root), git_state(world.root)
     preview = world.changes.preview_land(change_set.id)
     refusal = refusal_of(lambda: world.changes.land(change_set.id))
     assert not preview.clean
-    assert (picture(world.root), git_state(world.root)) == before
+    assert (file_states(world.root), git_state(world.root)) == before
     assert world.changes.get(change_set.id).state is ChangeState.WAITING
     return refusal

@@ -13,7 +13,7 @@ import pytest
 
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
-from tests.execution.landing_world import World, git_state, our_refs, picture
+from tests.execution.landing_world import World, file_states, git_state, our_refs
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_what_one_says_of_itself(world: World) -> None:
         (folder / "esc\x1b[31m.txt").write_text("\x1b[2Jhello\n")
 
     check = CheckResult("pytest", 3, 1, failing=("t::x",), durations=(("t::x", 0.5),))
-    worktree_session = world.session(edit, check=check)
+    worktree_session = world.run_session(edit, check=check)
     assert worktree_session is not None
 
     change_set = world.changes.get(worktree_session.id)
@@ -73,7 +73,7 @@ def test_the_diff_by_file(world: World) -> None:
         (folder / "old.txt").chmod(0o755)
         (folder / "long.txt").write_text("line\n" * 50_000)
 
-    diffs = {diff.path: diff for diff in world.changes.diff(world.changed(edit).id)}
+    diffs = {diff.path: diff for diff in world.changes.diff(world.make_change_set(edit).id)}
 
     assert diffs["a.txt"].hunks == "@@ -1,3 +1,4 @@\n 1\n 2\n 3\n+four\n"
     assert "-b\n" in diffs["b.txt"].hunks
@@ -86,7 +86,7 @@ def test_the_diff_by_file(world: World) -> None:
 
 
 def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(world: World) -> None:
-    change_set = world.changed(edit_a)
+    change_set = world.make_change_set(edit_a)
     folder = world.worktrees.folder_of("session_1")
 
     assert world.changes.recover() == []
@@ -102,7 +102,7 @@ def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(
 
 @pytest.mark.parametrize("before", list(ChangeState))
 def test_only_legal_transitions(world: World, before: ChangeState) -> None:
-    change_set = world.changed(edit_a)
+    change_set = world.make_change_set(edit_a)
     bring: dict[ChangeState, list[str]] = {
         ChangeState.WAITING: [],
         ChangeState.LANDED: ["land"],
@@ -131,7 +131,7 @@ def test_an_unknown_one(world: World) -> None:
 
 
 def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
-    change_set = world.changed(edit_a)
+    change_set = world.make_change_set(edit_a)
     done: list[ChangeSet] = []
     refused: list[str] = []
 
@@ -154,8 +154,8 @@ def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
 def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     world.repository.write("b.txt", "uncommitted\n")
     world.repository.write("mine.txt", "untracked\n")
-    change_set = world.changed(edit_a)
-    files, state = picture(world.root), git_state(world.root)
+    change_set = world.make_change_set(edit_a)
+    files, state = file_states(world.root), git_state(world.root)
 
     branched = world.changes.branch(change_set.id)
 
@@ -166,7 +166,7 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
     assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/fix-the-cart") == (
         "Fix the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
     )
-    assert picture(world.root) == files
+    assert file_states(world.root) == files
     git("branch", "-q", "-D", "clawpy/fix-the-cart")
     assert git_state(world.root) == state
     assert our_refs(world.root) == []
@@ -176,10 +176,10 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
 @pytest.mark.long
 def test_branch_names_give_way(world: World) -> None:
     world.repository.git("branch", "clawpy/fix-the-cart")
-    assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/fix-the-cart-2"
+    assert world.changes.branch(world.make_change_set(edit_a).id).branch == "clawpy/fix-the-cart-2"
     world.repository.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
     world.repository.git("branch", "clawpy")
-    change_set = world.changed(edit_a, name="session_2")
+    change_set = world.make_change_set(edit_a, name="session_2")
     assert world.changes.branch(change_set.id).branch == "clawpy-fix-the-cart"
 
 
@@ -187,7 +187,7 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = World(tmp_path)
     world.repository.write("x.txt", "operator's\n")
-    change_set = world.changed(lambda folder: (folder / "y.txt").write_text("session's\n"))
+    change_set = world.make_change_set(lambda folder: (folder / "y.txt").write_text("session's\n"))
 
     world.changes.branch(change_set.id)
 
@@ -199,7 +199,7 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
 
 def test_branch_refuses_what_builds_on_uncommitted_work(world: World) -> None:
     world.repository.write("a.txt", "1\n2\nmine\n")
-    change_set = world.changed(lambda folder: (folder / "a.txt").write_text("1\n2\nmine too\n"))
+    change_set = world.make_change_set(lambda folder: (folder / "a.txt").write_text("1\n2\nmine too\n"))
 
     with pytest.raises(Refusal, match=r"a\.txt") as refused:
         world.changes.branch(change_set.id)
@@ -209,27 +209,27 @@ def test_branch_refuses_what_builds_on_uncommitted_work(world: World) -> None:
 
 
 def test_branch_of_what_head_has_already(world: World) -> None:
-    change_set = world.changed(edit_a)
+    change_set = world.make_change_set(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
     assert code_of(lambda: world.changes.branch(change_set.id)) == "nothing_to_commit"
 
 
 def test_discard_leaves_nothing(world: World) -> None:
-    files, state = picture(world.root), git_state(world.root)
-    change_set = world.changed(edit_a)
+    files, state = file_states(world.root), git_state(world.root)
+    change_set = world.make_change_set(edit_a)
 
     assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
 
     assert our_refs(world.root) == []
     assert not world.worktrees.folder_of("session_1").exists()
-    assert (picture(world.root), git_state(world.root)) == (files, state)
+    assert (file_states(world.root), git_state(world.root)) == (files, state)
     world.repository.git("gc", "-q", "--prune=now")
     assert code_of(lambda: world.changes.diff(change_set.id)) == "diff_gone"
 
 
 def test_discard_works_when_the_repository_is_gone(world: World) -> None:
-    change_set = world.changed(edit_a)
+    change_set = world.make_change_set(edit_a)
     shutil.rmtree(world.root)
 
     assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
@@ -241,7 +241,7 @@ def test_comments_on_lines(world: World) -> None:
         edit_a(folder)
         (folder / "b.txt").unlink()
 
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     heard = world.bus.subscribe(lambda: None)
     comment = world.changes.comments.add
     comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
@@ -302,7 +302,7 @@ def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
 def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_start(
     world: World, verb: str, step: str, state: ChangeState
 ) -> None:
-    change = world.changed(edit_a)
+    change = world.make_change_set(edit_a)
     kill_at(world, step, lambda: getattr(world.changes, verb)(change.id))
     assert world.changes.get(change.id).state is state
     assert bool(our_refs(world.root)) is (state is ChangeState.WAITING)
@@ -312,13 +312,13 @@ def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_sta
 
 
 def test_what_landed_can_be_undone_after_a_crash_a_restart_and_git_gc(world: World) -> None:
-    before = picture(world.root)
-    change = world.changed(lambda folder: (folder / "a.txt").unlink())
+    before = file_states(world.root)
+    change = world.make_change_set(lambda folder: (folder / "a.txt").unlink())
     kill_at(world, "files done", lambda: world.changes.land(change.id))
     assert world.changes.get(change.id).state is ChangeState.LANDED
     world.repository.git("gc", "-q", "--prune=now")
     world.changes.undo(change.id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     world.repository.git("gc", "-q", "--prune=now")
     assert world.changes.land(change.id).state is ChangeState.LANDED
 
@@ -333,7 +333,7 @@ def run_session(world: World, session_id: str, files: dict[str, str], *, continu
         for name, text in files.items():
             (folder / name).write_text(text)
 
-    return world.changed(edit, name=session_id, continues=continues)
+    return world.make_change_set(edit, name=session_id, continues=continues)
 
 
 def wait_for_tidying() -> None:
@@ -381,7 +381,7 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
         world.changes.land(former.id)
         (folder / "c.txt").write_text("c\n")
 
-    after = world.changed(edit, name="sess_2", continues="sess_1")
+    after = world.make_change_set(edit, name="sess_2", continues="sess_1")
 
     assert world.changes.get(former.id).state is ChangeState.LANDED
     world.changes.land(after.id)

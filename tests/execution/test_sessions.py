@@ -12,6 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus, SessionOutput
+from engine.execution import session_watch
 from engine.execution.live_session import Limits, LiveSession
 from engine.execution.runners.flow import FlowError
 from engine.model import Refusal, SessionState, Verdict
@@ -194,6 +195,15 @@ def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
     assert view.summary == "it spent $1.10 of $1.00"
     assert view.cost == 1_100_000
     assert view.tokens == 110
+
+
+def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = world.start("gate")
+    until(lambda: world.state(view) is SessionState.RUNNING)
+    monkeypatch.setattr(session_watch, "MIN_FREE_BYTES", 1 << 60)
+    view = world.sessions.wait(view.id, 5)
+    assert view.state is SessionState.FAILED
+    assert "are free on the disk" in view.summary
 
 
 # Transcript and events

@@ -32,7 +32,7 @@ from engine.home import Home
 from engine.model import Card, ChangeState, SessionState, Status
 from engine.safety.pipeline import PermitRow
 from tests.conftest import Repository
-from tests.execution.landing_world import Picture, picture
+from tests.execution.landing_world import FileStates, file_states
 
 pytestmark = pytest.mark.faults
 
@@ -104,7 +104,7 @@ def run_in_child(work: Callable[..., object], *arguments: object, about: str = "
     assert os.waitpid(fork_child(work, *arguments), 0)[1] == 0, about
 
 
-def check(lap: Lap, before: Picture) -> Counter[str]:
+def check(lap: Lap, before: FileStates) -> Counter[str]:
     """Open the home again and hold every promise against what was left; returns what was found, for the table."""
     words = lap.words()
     stages: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in words)
@@ -137,7 +137,7 @@ def check(lap: Lap, before: Picture) -> Counter[str]:
             stages["interrupted runs"] += 1
 
         # Landed whole or not at all, and the record says which.
-        now = picture(lap.repository)
+        now = file_states(lap.repository)
         change = engine.changes.for_session(sessions[0].id) if sessions else None
         if change is not None and change.state is ChangeState.LANDED:
             assert now != before
@@ -153,9 +153,9 @@ def check(lap: Lap, before: Picture) -> Counter[str]:
         # The operator can go on: what waits can be landed and taken back.
         if change is not None and change.state is ChangeState.WAITING:
             engine.changes.land(change.id)
-            assert picture(lap.repository) != before
+            assert file_states(lap.repository) != before
             engine.changes.undo(change.id)
-            assert picture(lap.repository) == before
+            assert file_states(lap.repository) == before
     finally:
         engine.close()
     return stages
@@ -180,14 +180,14 @@ def test_kill_at_any_instant(tmp_path: Path) -> None:
     totals: Counter[str] = Counter()
     for number in range(1, ROUNDS + 1):
         lap = new_round(tmp_path, number, template)
-        before = picture(lap.repository)
+        before = file_states(lap.repository)
         pid = fork_child(whole_lap, lap)
         time.sleep(rng.uniform(0.0, LATEST * length))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         result = tmp_path / f"result-{number}.json"
 
-        def verify(lap: Lap = lap, before: Picture = before, result: Path = result) -> None:
+        def verify(lap: Lap = lap, before: FileStates = before, result: Path = result) -> None:
             result.write_text(json.dumps(check(lap, before)))
 
         run_in_child(verify, about=f"round {number}: {lap.words()}")

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_pairs import Pair, pairs, try_pair
-from tests.execution.landing_world import Picture, World, git_state, our_refs, picture
+from tests.execution.landing_scenarios import Scenario, check_scenario, scenarios
+from tests.execution.landing_world import FileStates, World, file_states, git_state, our_refs
 
 pytestmark = pytest.mark.faults
 
@@ -58,7 +58,7 @@ def prepare(folder: Path, work: Callable[[Path], object] = edit) -> tuple[str, s
     world.repository.write("a.txt", TEXT.replace("line 20\n", "mine\n"))
     world.repository.git("add", "a.txt")
     world.repository.write("b.txt", TEXT).chmod(0o640)
-    change_set = world.changed(lambda inside: work(inside) and None)
+    change_set = world.make_change_set(lambda inside: work(inside) and None)
     world.repository.write("a.txt", TEXT.replace("line 20\n", "mine, later\n"))
     world.close()
     return change_set.id, change_set.session_id
@@ -103,7 +103,7 @@ def decide(change_set_id: str, verb: str) -> Callable[[World], object]:
     return lambda world: getattr(world.changes, verb)(change_set_id)
 
 
-def recover_whole(folder: Path, change_set_id: str, before: Picture, after: Picture, done: ChangeState) -> bool:
+def recover_whole(folder: Path, change_set_id: str, before: FileStates, after: FileStates, done: ChangeState) -> bool:
     """Recover and look: True when everything happened, False when nothing did, AssertionError for a half."""
     world = World(folder)
     try:
@@ -111,7 +111,7 @@ def recover_whole(folder: Path, change_set_id: str, before: Picture, after: Pict
         words = world.changes.recover()
         now = world.changes.get(change_set_id).state
         assert git_state(world.root) == state
-        assert picture(world.root) == (after if now is done else before), words
+        assert file_states(world.root) == (after if now is done else before), words
         assert unfinished_intents(world.database, "landing") == []
         assert world.changes.recover() == []
         assert world.repository.git("fsck", "--no-dangling", "--no-progress") == ""
@@ -120,14 +120,14 @@ def recover_whole(folder: Path, change_set_id: str, before: Picture, after: Pict
         world.close()
 
 
-def pictures(folder: Path, change_set_id: str) -> tuple[Picture, Picture]:
+def pictures(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
     """The files before and after landing, learnt by landing and undoing once."""
     world = World(folder)
-    before = picture(world.root)
+    before = file_states(world.root)
     world.changes.land(change_set_id)
-    after = picture(world.root)
+    after = file_states(world.root)
     world.changes.undo(change_set_id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     world.close()
     return before, after
 
@@ -210,7 +210,7 @@ def test_killed_while_a_worktree_is_made_or_captured(tmp_path: Path) -> None:
     chance = random.Random(7)
 
     def work(name: str) -> Callable[[World], object]:
-        return lambda world: world.changed(lambda folder: shutil.rmtree(folder / "d1"), name=name)
+        return lambda world: world.make_change_set(lambda folder: shutil.rmtree(folder / "d1"), name=name)
 
     for number in range(40):
         in_a_process(tmp_path, work(f"session_{number}"), after=chance.uniform(0, 0.25))
@@ -238,20 +238,20 @@ def _let_git_finish(folder: Path) -> None:
         time.sleep(0.01)
 
 
-# 500 random pairs of change set and later edits on real git (issue's bar for landing). `-s` prints what happened.
+# 500 random scenarios of change set and later edits on real git (issue's bar for landing). `-s` prints what happened.
 
 
 def test_five_hundred_pairs() -> None:
     happened: Counter[str] = Counter()
 
     @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(pairs)
-    def try_one(pair: Pair) -> None:
+    @given(scenarios)
+    def check_one(scenario: Scenario) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            ended = try_pair(pair, Path(folder))
-        assume(ended != "nothing changed")  # no pair
+            ended = check_scenario(scenario, Path(folder))
+        assume(ended != "nothing changed")  # no scenario
         happened[ended] += 1
 
-    try_one()
-    print(f"\nlanding: {sum(happened.values())} pairs, as git would have it: {dict(happened)}")
+    check_one()
+    print(f"\nlanding: {sum(happened.values())} scenarios, as git would have it: {dict(happened)}")
     assert {"undone", "refused", "undo refused"} <= happened.keys()

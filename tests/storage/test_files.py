@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.files import TEMPORARY_PREFIX, remove_temporaries, write_atomic
+from engine.files import TEMPORARY_PREFIX, remove_folder, remove_temporaries, write_atomic
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
@@ -75,3 +75,18 @@ def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(tmp_path: 
     with Beneath.open(tmp_path) as root, pytest.raises(OSError) as caught:
         getattr(root, name)("temporary", "sub/cart.py")
     assert caught.value.filename == "sub/cart.py"
+
+
+def test_a_folder_is_removed_without_following_links(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/x").write_text("x")
+    (tmp_path / "doomed/a").mkdir(parents=True)
+    (tmp_path / "doomed/a/link").symlink_to(tmp_path / "precious")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+
+    remove_folder(tmp_path / "doomed")
+    remove_folder(tmp_path / "link")
+    remove_folder(tmp_path / "nothing")
+
+    assert (tmp_path / "precious/x").exists()
+    assert not (tmp_path / "doomed").exists()

@@ -14,17 +14,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.events import LandingUndone
-from engine.execution.diffs import Span, apply_hunks, find_hunks
 from engine.model import ChangeSet, ChangeState, FilePart, Refusal
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_pairs import EXISTING, LINES, Edit, do, line_places, names, operator_edits, session_edits
-from tests.execution.landing_world import World, git_state, picture
+from tests.execution.landing_scenarios import (
+    EXISTING,
+    LINES,
+    Edit,
+    apply_edits,
+    line_places,
+    names,
+    operator_edits,
+    session_edits,
+)
+from tests.execution.landing_world import World, file_states, git_state
 
 TEXT = [f"line {number}\n" for number in range(40)]
 
 
-def texts(**lines: str) -> str:
-    """TEXT with other lines: `texts(n3="three")`."""
+def changed_text(**lines: str) -> str:
+    """TEXT with other lines: `changed_text(n3="three")`."""
     changed = {int(name[1:]): f"{text}\n" for name, text in lines.items()}
     return "".join(changed.get(number, line) for number, line in enumerate(TEXT))
 
@@ -32,20 +40,20 @@ def texts(**lines: str) -> str:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
-    world.repository.commit("one", {"a.txt": texts(), "b.txt": "b\n", "old.txt": texts()})
+    world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
     yield world
     world.close()
 
 
 def edit(folder: Path) -> None:
-    (folder / "a.txt").write_text(texts(n2="first", n20="second", n38="third"))
+    (folder / "a.txt").write_text(changed_text(n2="first", n20="second", n38="third"))
     (folder / "b.txt").unlink()
     (folder / "old.txt").rename(folder / "new.txt")
-    (folder / "new.txt").write_text(texts(n5="five", n30="thirty"))
+    (folder / "new.txt").write_text(changed_text(n5="five", n30="thirty"))
     (folder / "c.txt").write_text("c\n")
 
 
-def read(world: World, name: str) -> str | None:
+def read_file(world: World, name: str) -> str | None:
     path = world.root / name
     return path.read_text() if path.exists() else None
 
@@ -56,143 +64,151 @@ def code_of(action: Callable[[], object]) -> str:
     return refused.value.code
 
 
-def test_a_file_lands_and_the_rest_waits(world: World) -> None:
-    before, state = picture(world.root), git_state(world.root)
-    change = world.changed(edit)
+def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: World) -> None:
+    before, state = file_states(world.root), git_state(world.root)
+    change = world.make_change_set(edit)
 
     part = world.changes.land(change.id, [FilePart("b.txt"), FilePart("c.txt")])
 
     assert (part.state, part.landed) == (ChangeState.WAITING, 2)
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
-    assert (read(world, "b.txt"), read(world, "c.txt"), read(world, "a.txt")) == (None, "c\n", texts())
+    assert (read_file(world, "b.txt"), read_file(world, "c.txt"), read_file(world, "a.txt")) == (
+        None,
+        "c\n",
+        changed_text(),
+    )
     assert world.worktrees.folder_of("session_1").exists()
     assert [landed.id for landed in world.changes.undoable_landings(str(world.root))] == [change.id]
     assert git_state(world.root) == state
 
     complete = world.changes.land(change.id)
     assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
-    assert read(world, "a.txt") == texts(n2="first", n20="second", n38="third")
+    assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
 
     part = world.changes.undo(change.id)
-    assert (part.state, read(world, "c.txt"), read(world, "a.txt")) == (ChangeState.WAITING, "c\n", texts())
+    assert (part.state, read_file(world, "c.txt"), read_file(world, "a.txt")) == (
+        ChangeState.WAITING,
+        "c\n",
+        changed_text(),
+    )
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
     undone = world.changes.undo(change.id)
     assert (undone.state, undone.files, undone.landed) == (ChangeState.UNDONE, change.files, 0)
-    assert (picture(world.root), git_state(world.root)) == (before, state)
+    assert (file_states(world.root), git_state(world.root)) == (before, state)
 
 
-def test_a_hunk_lands_beside_an_edit_of_yours(world: World) -> None:
-    change = world.changed(edit)
-    world.repository.write("a.txt", texts(n10="mine"))
+def test_hunks_land_beside_your_edits(world: World) -> None:
+    change = world.make_change_set(edit)
+    world.repository.write("a.txt", changed_text(n10="mine"))
     world.repository.write("c2.txt", "mine\n")
 
     world.changes.land(change.id, [FilePart("a.txt", (2,)), FilePart("new.txt", (1,))])
 
-    assert read(world, "a.txt") == texts(n10="mine", n20="second")
-    assert (read(world, "old.txt"), read(world, "new.txt")) == (None, texts(n5="five"))
-    [a, b, c, new] = world.changes.diff(change.id)
-    assert [(diff.hunks.count("@@ -"), diff.landed) for diff in (a, new)] == [(2, (2,)), (1, (1,))]
-    assert (b.status, c.status) == ("deleted", "added")
+    assert read_file(world, "a.txt") == changed_text(n10="mine", n20="second")
+    assert (read_file(world, "old.txt"), read_file(world, "new.txt")) == (None, changed_text(n5="five"))
+    [diff_a, diff_b, diff_c, diff_new] = world.changes.diff(change.id)
+    assert [(diff.hunks.count("@@ -"), diff.landed) for diff in (diff_a, diff_new)] == [(2, (2,)), (1, (1,))]
+    assert (diff_b.status, diff_c.status) == ("deleted", "added")
     assert [file.status for file in world.changes.get(change.id).files if file.path == "new.txt"] == ["modified"]
     world.changes.land(change.id, [FilePart("a.txt", (1, 3))])
-    assert read(world, "a.txt") == texts(n2="first", n10="mine", n20="second", n38="third")
+    assert read_file(world, "a.txt") == changed_text(n2="first", n10="mine", n20="second", n38="third")
     world.changes.undo(change.id)
-    assert read(world, "a.txt") == texts(n10="mine", n20="second")
+    assert read_file(world, "a.txt") == changed_text(n10="mine", n20="second")
 
 
-def test_hunks_keep_their_numbers_while_others_land(world: World) -> None:
-    change = world.changed(edit)
+def test_hunks_keep_their_numbers_when_others_landed(world: World) -> None:
+    change = world.make_change_set(edit)
     first, second, third = (FilePart("a.txt", (number,)) for number in (1, 2, 3))
 
     world.changes.land(change.id, [first])
 
     assert code_of(lambda: world.changes.land(change.id, [first])) == "already_decided"
-    [a] = [diff for diff in world.changes.diff(change.id) if diff.path == "a.txt"]
-    assert (a.landed, "+first" in a.hunks, "+second" in a.hunks) == ((1,), False, True)
+    [diff] = [file for file in world.changes.diff(change.id) if file.path == "a.txt"]
+    assert (diff.landed, "+first" in diff.hunks, "+second" in diff.hunks) == ((1,), False, True)
     world.changes.land(change.id, [second])
-    assert read(world, "a.txt") == texts(n2="first", n20="second")
+    assert read_file(world, "a.txt") == changed_text(n2="first", n20="second")
     world.changes.undo(change.id)
     world.changes.land(change.id, [third, FilePart("c.txt")])
-    assert read(world, "a.txt") == texts(n2="first", n38="third")
+    assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
     assert code_of(lambda: world.changes.land(change.id, [FilePart("c.txt")])) == "already_decided"
     assert code_of(lambda: world.changes.land(change.id, [FilePart("a.txt", (2, 3))])) == "already_decided"
     world.changes.land(change.id, [FilePart("a.txt")])
-    assert read(world, "a.txt") == texts(n2="first", n20="second", n38="third")
+    assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
 
 
-def test_what_is_left_after_a_discard_is_numbered_anew(world: World) -> None:
-    change = world.changed(edit)
+def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: World) -> None:
+    change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt", (3,))])
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
     world.changes.discard(change.id)
     world.changes.undo(change.id)
-    [a] = world.changes.diff(change.id)
-    assert (a.landed, "+first" in a.hunks) == ((2,), True)
+    [diff] = world.changes.diff(change.id)
+    assert (diff.landed, "+first" in diff.hunks) == ((2,), True)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    assert read(world, "a.txt") == texts(n2="first", n38="third")
+    assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
 
 
 def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: World) -> None:
-    def more(folder: Path) -> None:
-        (folder / "a.txt").write_text(texts(n2="first\n" + "added\n" * 10, n38="third"))
+    def edit_lines(folder: Path) -> None:
+        (folder / "a.txt").write_text(changed_text(n2="first\n" + "added\n" * 10, n38="third"))
 
-    change = world.changed(more)
+    change = world.make_change_set(edit_lines)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    [a] = world.changes.diff(change.id)
-    assert a.hunks.startswith("@@ -36,5 +47,5 @@")
+    [diff] = world.changes.diff(change.id)
+    assert diff.hunks.startswith("@@ -36,5 +47,5 @@")
     [comment] = world.changes.comments.add(change.id, "a.txt", 39, "why?", old=True).comments
     assert comment.quote == "line 38"
 
 
-def test_what_is_asked_for_must_be_there(world: World) -> None:
-    change = world.changed(edit)
-    before = picture(world.root)
+def test_an_unknown_file_or_hunk_is_refused(world: World) -> None:
+    change = world.make_change_set(edit)
+    before = file_states(world.root)
     land = world.changes.land
     assert code_of(lambda: land(change.id, [FilePart("nope")])) == "unknown_file"
     assert code_of(lambda: land(change.id, [FilePart("a.txt", (4,))])) == "unknown_hunk"
     assert code_of(lambda: land(change.id, [FilePart("b.txt", (0,))])) == "unknown_hunk"
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     assert world.changes.preview_land(change.id, [FilePart("b.txt")]).files == 1
 
 
-def test_a_file_in_place_of_another_lands_with_it_only(world: World) -> None:
+def test_a_file_that_replaces_another_lands_only_with_it(world: World) -> None:
     def folder_for_file(folder: Path) -> None:
         (folder / "b.txt").unlink()
         (folder / "b.txt").mkdir()
         (folder / "b.txt/inside").write_text("x\n")
 
-    change = world.changed(folder_for_file)
+    change = world.make_change_set(folder_for_file)
     assert code_of(lambda: world.changes.land(change.id, [FilePart("b.txt/inside")])) == "inseparable"
     world.changes.land(change.id, [FilePart("b.txt/inside"), FilePart("b.txt")])
-    assert read(world, "b.txt/inside") == "x\n"
+    assert read_file(world, "b.txt/inside") == "x\n"
 
 
-def test_the_rest_is_discarded_and_what_landed_can_be_undone(world: World) -> None:
-    before = picture(world.root)
-    change = world.changed(edit)
+def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) -> None:
+    before = file_states(world.root)
+    change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt")])
-    heard = world.bus.subscribe(lambda: None)
+    events = world.bus.subscribe(lambda: None)
 
     narrowed = world.changes.discard(change.id)
 
     assert (narrowed.state, narrowed.note) == (ChangeState.LANDED, "the rest was discarded")
     assert [file.path for file in narrowed.files] == ["a.txt"]
-    assert [event.kind for event in heard.drain()] == ["ChangeSetNarrowed"]
+    assert [event.kind for event in events.drain()] == ["ChangeSetNarrowed"]
     assert not world.worktrees.folder_of("session_1").exists()
     world.changes.recover()
     world.repository.git("gc", "-q", "--prune=now")
     assert world.changes.undo(change.id).state is ChangeState.UNDONE
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
 
 
-def test_the_rest_becomes_a_branch(world: World) -> None:
-    change = world.changed(edit)
-    heard = world.bus.subscribe(lambda: None)
+def test_a_branch_has_only_the_rest(world: World) -> None:
+    change = world.make_change_set(edit)
+    events = world.bus.subscribe(lambda: None)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
     world.changes.land(change.id, [FilePart("a.txt")])
     branched = world.changes.branch(change.id)
-    assert [event.sentence() for event in heard.drain()] == [
+    assert [event.sentence() for event in events.drain()] == [
         f"landed: {change.id}, 1 file, 4 left",
         f"landed: {change.id}, 1 file, 3 left",
         f"changes {change.id} were committed to the branch clawpy/fix-the-cart",
@@ -202,14 +218,14 @@ def test_the_rest_becomes_a_branch(world: World) -> None:
     assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
     world.changes.undo(change.id)
     assert world.changes.undo(change.id).state is ChangeState.UNDONE
-    assert read(world, "a.txt") == texts()
+    assert read_file(world, "a.txt") == changed_text()
 
 
-def test_what_was_kept_of_it_outlives_a_smaller_landing_and_git_gc(world: World) -> None:
-    change = world.changed(edit)
+def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: World) -> None:
+    change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,))])
     world.changes.discard(change.id)
-    complete = picture(world.root)
+    complete = file_states(world.root)
     world.changes.undo(change.id)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
 
@@ -217,11 +233,11 @@ def test_what_was_kept_of_it_outlives_a_smaller_landing_and_git_gc(world: World)
 
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
     world.changes.land(change.id)
-    assert picture(world.root) == complete
+    assert file_states(world.root) == complete
 
 
-def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
-    change = world.changed(edit)
+def test_files_of_every_landed_part_are_ours(world: World) -> None:
+    change = world.make_change_set(edit)
     place = str(world.root)
     world.changes.land(change.id, [FilePart("a.txt")])
     world.changes.land(change.id, [FilePart("c.txt")])
@@ -235,7 +251,7 @@ def test_files_of_an_earlier_part_are_ours_too(world: World) -> None:
 
 
 def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: World) -> None:
-    change = world.changed(edit)
+    change = world.make_change_set(edit)
 
     def save(step: str) -> None:
         if step == "write c.txt":  # after a.txt
@@ -248,69 +264,43 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
     assert world.changes.undoable_landings(str(world.root)) == []
 
 
-def test_the_undo_of_a_card_takes_back_every_part_or_none(world: World) -> None:
-    before = picture(world.root)
-    change = world.changed(edit)
+def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
+    before = file_states(world.root)
+    change = world.make_change_set(edit)
     for part in (FilePart("a.txt", (1,)), FilePart("c.txt"), FilePart("a.txt")):
         world.changes.land(change.id, [part])
     world.repository.write("c.txt", "mine\n")
-    landed = picture(world.root)
+    landed = file_states(world.root)
 
     assert code_of(lambda: world.changes.undo_session("session_1")) == "later_edits"
-    assert picture(world.root) == landed
+    assert file_states(world.root) == landed
 
     world.repository.write("c.txt", "c\n")
-    heard = world.bus.subscribe(lambda: None)
+    events = world.bus.subscribe(lambda: None)
     assert world.changes.undo_session("session_1")
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
-    assert [event.left for event in heard.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
+    assert [event.left for event in events.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
 
 
-def test_an_edit_between_two_landings_of_a_file_stops_the_undo_of_a_card(world: World) -> None:
-    change = world.changed(edit)
+def test_an_edit_between_two_landings_prevents_the_undo_of_the_session(world: World) -> None:
+    change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    world.repository.write("a.txt", texts(n2="first", n10="mine"))
+    world.repository.write("a.txt", changed_text(n2="first", n10="mine"))
     world.changes.land(change.id, [FilePart("a.txt")])
-    landed = picture(world.root)
+    landed = file_states(world.root)
     assert code_of(lambda: world.changes.undo_session("session_1")) == "later_edits"
-    assert picture(world.root) == landed
+    assert file_states(world.root) == landed
 
 
-def test_a_landing_of_what_you_typed_yourself_can_be_undone(world: World) -> None:
-    change = world.changed(edit)
-    world.repository.write("a.txt", texts(n2="first", n20="second", n38="third"))
-    before = picture(world.root)
+def test_a_landing_that_changes_nothing_can_be_undone(world: World) -> None:
+    change = world.make_change_set(edit)
+    world.repository.write("a.txt", changed_text(n2="first", n20="second", n38="third"))
+    before = file_states(world.root)
     part = world.changes.land(change.id, [FilePart("a.txt")])
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1")
-    assert (world.changes.get(change.id).state, picture(world.root)) == (ChangeState.UNDONE, before)
-
-
-def test_ends_of_files_and_of_lines(world: World) -> None:
-    assert apply_hunks(b"a\nb", b"a\nb\n", [(0, 2, 0, 2)], {1}) == b"a\nb\n"
-    assert apply_hunks(b"a\nb\n", b"a\nb", [(0, 2, 0, 2)], {1}) == b"a\nb"
-    assert apply_hunks(b"", b"x\r\ny", [(0, 0, 0, 2)], {1}) == b"x\r\ny"
-    assert apply_hunks(b"1\n2\n3\n", b"1\r\n2\n", [(0, 1, 0, 1), (2, 3, 2, 2)], {2}) == b"1\n2\n"
-
-
-@given(st.data())
-def test_a_file_tells_which_hunks_are_in_it(data: st.DataObject) -> None:
-    """Lines repeat, hunks may be empty on a side and lie side by side: whatever is told makes the same file."""
-    some = st.lists(st.sampled_from((b"a\n", b"b\n", b"a\r\n")), max_size=3)
-    old, new = b"", b""
-    spans: list[Span] = []
-    for same, removed, added in data.draw(st.lists(st.tuples(some, some, some), max_size=6)):
-        old, new = old + b"".join(same), new + b"".join(same)
-        start, new_start = old.count(b"\n"), new.count(b"\n")
-        old, new = old + b"".join(removed), new + b"".join(added)
-        spans.append((start, old.count(b"\n"), new_start, new.count(b"\n")))
-    chosen = data.draw(st.sets(st.integers(1, max(1, len(spans))), max_size=len(spans)))
-    file = apply_hunks(old, new, spans, chosen)
-    numbers = find_hunks(file, old, new, spans)
-    assert numbers is not None
-    assert apply_hunks(old, new, spans, numbers) == file
-    assert find_hunks(file + b"more\n", old, new, spans) is None
+    assert (world.changes.get(change.id).state, file_states(world.root)) == (ChangeState.UNDONE, before)
 
 
 def parts_of(world: World, change: ChangeSet, chance: random.Random) -> list[FilePart]:
@@ -333,20 +323,19 @@ big_edits = st.lists(st.builds(Edit, st.just("line"), st.sampled_from(EXISTING),
 @pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(session_edits, big_edits, st.lists(operator_edits, max_size=2), st.integers(0, 2**32), line_places)
-def test_any_parts_and_the_rest_are_the_whole(
-    edits: list[Edit], more: list[Edit], meanwhile: list[Edit], seed: int, crlf: int
+def test_any_sequence_of_parts_lands_the_whole_and_is_undone_step_by_step(
+    edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, crlf: int
 ) -> None:
-    """Part by part until nothing waits is the whole; undone one by one, every step is as it was, byte for byte."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         try:
-            _try_parts(world, [*more, *edits], meanwhile, chance, "\r\n" if crlf == 0 else "\n")
+            _land_in_parts(world, [*line_edits, *edits], meanwhile, chance, "\r\n" if crlf == 0 else "\n")
         finally:
             world.close()
 
 
-def _try_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, end: str) -> None:
+def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, end: str) -> None:
     text = end.join(LINES * 8) + chance.choice((end, ""))
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
 
@@ -354,18 +343,18 @@ def _try_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: r
         for session_edit in edits:
             session_edit.apply(inside)
 
-    change = world.session(work)
+    change = world.run_session(work)
     if change is None:
         return
-    do(world, meanwhile)
-    start, state = picture(world.root), git_state(world.root)
+    apply_edits(world, meanwhile)
+    start, state = file_states(world.root), git_state(world.root)
     try:
         world.changes.land(change.id)
     except Refusal:
         return
-    complete = picture(world.root)
+    complete = file_states(world.root)
     world.changes.undo(change.id)
-    assert picture(world.root) == start
+    assert file_states(world.root) == start
     steps = [start]
     while (change := world.changes.get(change.id)).state is not ChangeState.LANDED:
         parts = parts_of(world, change, chance) if len(steps) < 4 else []
@@ -375,18 +364,18 @@ def _try_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chance: r
             assert refusal.code == "inseparable" or meanwhile, refusal  # noqa: PT017 (a loop of cases)
             if not parts:
                 return  # what you changed meanwhile takes the whole, but not this order of parts
-            assert picture(world.root) == steps[-1]
+            assert file_states(world.root) == steps[-1]
             steps.append(steps.pop())
             change = world.changes.land(change.id) if not meanwhile else change
             if meanwhile:
                 return
-        steps.append(picture(world.root))
+        steps.append(file_states(world.root))
         assert git_state(world.root) == state
     if not meanwhile:
         assert steps[-1] == complete
     for before in reversed(steps[:-1]):
         world.changes.undo(change.id)
-        assert picture(world.root) == before
+        assert file_states(world.root) == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
     assert git_state(world.root) == state
 
@@ -395,7 +384,7 @@ class Killed(BaseException):
     """What stands for a kill: no code of the landing handles it."""
 
 
-STEPS: dict[str, Callable[[World, str], ChangeSet]] = {
+DECISIONS: dict[str, Callable[[World, str], ChangeSet]] = {
     "land a part": lambda world, id: world.changes.land(id, [FilePart("a.txt", (1, 3)), FilePart("new.txt")]),
     "land the rest": lambda world, id: world.changes.land(id),
     "undo the rest": lambda world, id: world.changes.undo(id),
@@ -403,7 +392,7 @@ STEPS: dict[str, Callable[[World, str], ChangeSet]] = {
 }
 
 
-def killing(at: int) -> Callable[[str], None]:
+def kill_at(at: int) -> Callable[[str], None]:
     """A step function that raises `Killed` at the step number `at`."""
     numbers = itertools.count()
 
@@ -415,24 +404,24 @@ def killing(at: int) -> Callable[[str], None]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", STEPS)
-def test_killed_at_any_step_it_is_done_or_taken_back(tmp_path: Path, verb: str) -> None:
-    """And when it was taken back, the same again does it."""
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_path: Path, decision: str) -> None:
+    """After a rollback the same decision succeeds."""
     outcomes: list[tuple[object, ...]] = []
-    done = 0
+    completed = 0
     for at in itertools.count():
         folder = tmp_path / str(at)
         folder.mkdir()
         world = World(folder)
-        world.repository.commit("one", {"a.txt": texts(), "b.txt": "b\n", "old.txt": texts()})
-        id = world.changed(edit).id
-        for earlier in itertools.takewhile(lambda earlier_verb: earlier_verb != verb, STEPS):
-            STEPS[earlier](world, id)
-        before, was = picture(world.root), world.changes.get(id)
-        world.step = killing(at)
+        world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
+        id = world.make_change_set(edit).id
+        for earlier in itertools.takewhile(lambda name: name != decision, DECISIONS):
+            DECISIONS[earlier](world, id)
+        before, was = file_states(world.root), world.changes.get(id)
+        world.step = kill_at(at)
         killed = False
         try:
-            STEPS[verb](world, id)
+            DECISIONS[decision](world, id)
         except Killed:
             killed = True
         world.close()
@@ -441,15 +430,15 @@ def test_killed_at_any_step_it_is_done_or_taken_back(tmp_path: Path, verb: str) 
         assert unfinished_intents(world.database, "landing") == []
         now = world.changes.get(id)
         if now.landed == was.landed:
-            assert (picture(world.root), now) == (before, was)
-            STEPS[verb](world, id)
+            assert (file_states(world.root), now) == (before, was)
+            DECISIONS[decision](world, id)
             now = world.changes.get(id)
         else:
-            done += killed
-        outcomes.append((picture(world.root), now.state, now.landed, now.files))
+            completed += killed
+        outcomes.append((file_states(world.root), now.state, now.landed, now.files))
         world.close()
         if not killed:
             break
     assert len(outcomes) > 5
-    assert done
+    assert completed
     assert all(outcome == outcomes[0] for outcome in outcomes)

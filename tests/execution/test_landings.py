@@ -1,23 +1,32 @@
-"""Landing, case by case (SPEC 3.9): merged files, what stands in the way."""
+"""Landing, undo and their recovery (SPEC 3.9), case by case, and a few random scenarios.
+
+Five hundred of them: `pytest -m faults tests/faults/test_landing_kill.py`.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from engine.execution.change_store import ChangeSetRow
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id
 from engine.model import ChangeState, Refusal
-from engine.storage.beneath import Beneath
 from engine.storage.database import Transaction
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_world import TEXT, World, git_state, picture, refusal_of, refused_whole, writing
+from tests.execution.landing_scenarios import Scenario, check_scenario, scenarios
+from tests.execution.landing_world import (
+    TEXT,
+    World,
+    assert_landing_is_refused,
+    file_edit,
+    file_states,
+    git_state,
+    refusal_of,
+)
 
 
 @pytest.fixture
@@ -28,11 +37,11 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
-def test_the_same_lines_on_both_sides_are_refused(world: World) -> None:
-    change_set = world.changed(writing("a.txt", TEXT.replace("line 3\n", "theirs\n")))
+def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
+    change_set = world.make_change_set(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.repository.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
 
-    refusal = refused_whole(world, change_set)
+    refusal = assert_landing_is_refused(world, change_set)
 
     assert refusal.code == "conflict"
     assert "a.txt" in refusal.message
@@ -40,52 +49,52 @@ def test_the_same_lines_on_both_sides_are_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "way"),
+    ("existing", "obstacle"),
     [
         ("new.txt", "new.txt"),  # an ignored file where one comes
         ("new.txt/deep/er", "new.txt/deep/er"),  # an ignored folder with a file in it
         ("sub", "sub"),  # an ignored file where a folder comes
     ],
 )
-def test_ignored_things_in_the_way_are_never_lost(world: World, made: str, way: str) -> None:
-    target = "sub/new.txt" if made == "sub" else "new.txt"
-    change_set = world.changed(writing(target, "theirs\n"))
+def test_an_ignored_file_or_folder_in_the_way_is_kept(world: World, existing: str, obstacle: str) -> None:
+    target = "sub/new.txt" if existing == "sub" else "new.txt"
+    change_set = world.make_change_set(file_edit(target, "theirs\n"))
     (world.root / ".git/info/exclude").write_text("/new.txt\n/sub\n")
-    world.repository.write(made, "precious\n")
+    world.repository.write(existing, "precious\n")
 
-    refusal = refused_whole(world, change_set)
+    refusal = assert_landing_is_refused(world, change_set)
 
     assert refusal.code == "conflict"
-    assert way in refusal.message
+    assert obstacle in refusal.message
 
 
-def test_a_link_to_elsewhere_is_not_written_through(world: World) -> None:
-    change_set = world.changed(writing("sub/new.txt", "theirs\n"))
+def test_nothing_is_written_through_a_link(world: World) -> None:
+    change_set = world.make_change_set(file_edit("sub/new.txt", "theirs\n"))
     elsewhere = world.folder / "elsewhere"
     elsewhere.mkdir()
     (world.root / ".git/info/exclude").write_text("/sub\n")
     (world.root / "sub").symlink_to(elsewhere)
 
-    refused_whole(world, change_set)
+    assert_landing_is_refused(world, change_set)
 
     assert list(elsewhere.iterdir()) == []
 
 
-def test_an_empty_folder_gives_way_and_comes_back(world: World) -> None:
-    change_set = world.changed(writing("place", "theirs\n"))
+def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: World) -> None:
+    change_set = world.make_change_set(file_edit("place", "theirs\n"))
     (world.root / "place/inner").mkdir(parents=True)
     (world.root / "place/inner").chmod(0o711)
-    before = picture(world.root)
+    before = file_states(world.root)
 
     world.changes.land(change_set.id)
     assert (world.root / "place").read_text() == "theirs\n"
     world.changes.undo(change_set.id)
 
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
 
 
-def test_a_rename_meets_an_edit(world: World) -> None:
-    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
+def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: World) -> None:
+    change_set = world.make_change_set(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
     world.repository.write("a.txt", TEXT + "mine\n")
 
     world.changes.land(change_set.id)
@@ -94,7 +103,7 @@ def test_a_rename_meets_an_edit(world: World) -> None:
     assert (world.root / "moved.txt").read_text() == TEXT + "mine\n"
 
 
-def test_modes_links_deletions_and_folders_come_and_go(world: World) -> None:
+def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> None:
     world.repository.write("private.txt", "p\n").chmod(0o600)
     world.repository.write("fixed.txt", "f\n").chmod(0o444)
     world.repository.write("run.sh", "r\n").chmod(0o750)
@@ -115,12 +124,12 @@ def test_modes_links_deletions_and_folders_come_and_go(world: World) -> None:
         (folder / "b.txt").mkdir()
         (folder / "b.txt/inner").write_bytes(b"\0\xff\r\n")
 
-    change_set = world.changed(edit)
-    before, state = picture(world.root), git_state(world.root)
+    change_set = world.make_change_set(edit)
+    before, state = file_states(world.root), git_state(world.root)
 
     world.changes.land(change_set.id)
 
-    after = picture(world.root)
+    after = file_states(world.root)
     assert after["private.txt"] == ("file", 0o600, b"P\n")
     assert after["fixed.txt"] == ("file", 0o444, b"F\n")
     assert after["run.sh"] == ("file", 0o640, b"r\n")
@@ -129,21 +138,21 @@ def test_modes_links_deletions_and_folders_come_and_go(world: World) -> None:
     assert after["b.txt/inner"][2] == b"\0\xff\r\n"
     assert "d" not in after
     world.changes.undo(change_set.id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     assert git_state(world.root) == state
 
 
-def test_a_rename_of_upper_and_lower_case_alone(world: World) -> None:
-    change_set = world.changed(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
-    before = picture(world.root)
+def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: World) -> None:
+    change_set = world.make_change_set(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
+    before = file_states(world.root)
 
     world.changes.land(change_set.id)
-    assert {path for path in picture(world.root) if path.lower() == "a.txt"} == {"A.txt"}
+    assert {path for path in file_states(world.root) if path.lower() == "a.txt"} == {"A.txt"}
     world.changes.undo(change_set.id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
 
 
-def test_line_endings_come_as_a_checkout_makes_them_and_go_as_they_were(world: World) -> None:
+def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: World) -> None:
     world.repository.git("config", "core.autocrlf", "true")
     (world.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     (world.root / "unix.txt").write_bytes(b"one\ntwo\n")
@@ -155,8 +164,8 @@ def test_line_endings_come_as_a_checkout_makes_them_and_go_as_they_were(world: W
         (folder / ".gitattributes").write_text("*.lf eol=lf\n")
         (folder / "new.lf").write_text("x\ny\n")
 
-    change_set = world.changed(edit)
-    before = picture(world.root)
+    change_set = world.make_change_set(edit)
+    before = file_states(world.root)
 
     world.changes.land(change_set.id)
 
@@ -165,34 +174,34 @@ def test_line_endings_come_as_a_checkout_makes_them_and_go_as_they_were(world: W
     assert (world.root / "new.lf").read_bytes() == b"x\ny\n"
     assert (world.root / "a.txt").read_bytes() == TEXT.encode()  # the mode alone changed
     world.changes.undo(change_set.id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
 
 
 @pytest.mark.long
-def test_a_submodule_is_not_moved_by_us(world: World, tmp_path: Path) -> None:
-    other = World(tmp_path / "other").repository
-    other.commit("one", {"x": "1"})
-    commit = other.git("rev-parse", "HEAD")
-    world.repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other.path), "lib")
+def test_a_submodule_is_left_as_it_is(world: World, tmp_path: Path) -> None:
+    library = World(tmp_path / "library").repository
+    library.commit("one", {"x": "1"})
+    commit = library.git("rev-parse", "HEAD")
+    world.repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
     world.repository.commit("part")
-    beside = world.changed(writing("a.txt", "beside\n"), name="session_1")
+    beside = world.make_change_set(file_edit("a.txt", "beside\n"), name="session_1")
     (world.root / "lib/x").write_text("dirty")
     world.changes.land(beside.id)
 
     def drop(folder: Path) -> None:
         (folder / "lib").rmdir()
 
-    assert world.session(drop, name="session_2") is None, "what is in the place of a submodule is nobody's change"
+    assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
     assert commit == world.repository.git("-C", "lib", "rev-parse", "HEAD")
 
 
-def test_filtered_files_are_neither_run_nor_landed(world: World) -> None:
+def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: World) -> None:
     world.repository.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
     world.repository.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
     world.repository.write(".gitattributes", "*.bin filter=lfs\n")
-    change_set = world.changed(writing("big.bin", "theirs\n"))
+    change_set = world.make_change_set(file_edit("big.bin", "theirs\n"))
 
-    refusal = refused_whole(world, change_set)
+    refusal = assert_landing_is_refused(world, change_set)
 
     assert refusal.code == "unsupported_files"
     assert "lfs" in refusal.message
@@ -205,8 +214,8 @@ def test_filtered_files_are_neither_run_nor_landed(world: World) -> None:
     "name",
     ["b.txt", pytest.param("d/only.txt", marks=pytest.mark.faults), pytest.param("new.txt", marks=pytest.mark.faults)],
 )
-def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name: str) -> None:
-    """Whatever instant the operator saves at: the edit is there afterwards, and nothing else was half landed."""
+def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str) -> None:
+    """At every step; and the landing happens as a whole or not at all."""
 
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("theirs\n")
@@ -214,12 +223,12 @@ def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name:
         (folder / "d/only.txt").unlink()
         (folder / "new.txt").write_text("theirs\n")
 
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
     steps: list[str] = []
     world.step = steps.append
     world.changes.land(change_set.id)
     world.changes.undo(change_set.id)
-    before = picture(world.root)
+    before = file_states(world.root)
     landing_steps = steps[: steps.index("files done")]
 
     for instant in range(len(landing_steps)):
@@ -238,7 +247,7 @@ def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name:
         except Refusal as error:
             refusal = error
         world.step = lambda step: None
-        after = picture(world.root)
+        after = file_states(world.root)
         assert after[name][2] == b"saved by the operator\n"
         if refusal is None:  # saved after its file was landed
             assert after["a.txt"][2] == b"theirs\n"
@@ -246,7 +255,7 @@ def test_an_edit_between_plan_and_write_is_never_overwritten(world: World, name:
         else:
             assert refusal.code == "conflict"
             assert {**after, name: None} == {**before, name: None}
-        put_back(world, before)
+        restore_files(world, before)
 
 
 def make_waiting(tx: Transaction, change_set_id: str) -> None:
@@ -256,8 +265,8 @@ def make_waiting(tx: Transaction, change_set_id: str) -> None:
     tx.session.add(row)
 
 
-def put_back(world: World, before: dict[str, tuple[str, int, bytes]]) -> None:
-    for path in picture(world.root):
+def restore_files(world: World, before: dict[str, tuple[str, int, bytes]]) -> None:
+    for path in file_states(world.root):
         if path not in before:
             (world.root / path).unlink()
     for path, (kind, mode, data) in before.items():
@@ -266,34 +275,34 @@ def put_back(world: World, before: dict[str, tuple[str, int, bytes]]) -> None:
         elif kind == "file":
             (world.root / path).write_bytes(data)
             (world.root / path).chmod(mode)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
 
 
 @pytest.mark.long
-def test_a_file_that_never_stands_still_is_refused(world: World) -> None:
-    change_set = world.changed(writing("a.txt", TEXT + "theirs\n"))
+def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
+    change_set = world.make_change_set(file_edit("a.txt", TEXT + "theirs\n"))
     counter = iter(range(100))
 
-    def scribble(step: str) -> None:
+    def change_file(step: str) -> None:
         if step == "planned":
             (world.root / "a.txt").write_text(f"{next(counter)}\n" + TEXT)
 
-    world.step = scribble
+    world.step = change_file
     assert refusal_of(lambda: world.changes.land(change_set.id)).code == "busy_files"
     assert next(counter) == 5
 
 
-# Undo and broken-off halves, case by case (SPEC 3.9).
+# Undo and recovery
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("edit", ["bytes", "mode", "gone", "kind", "folder"])
-def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> None:
+def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str) -> None:
     def session(folder: Path) -> None:
         (folder / "a.txt").write_text("theirs\n")
         (folder / "d/only.txt").unlink()
 
-    change_set = world.changed(session)
+    change_set = world.make_change_set(session)
     world.changes.land(change_set.id)
     file = world.root / "a.txt"
     name = "a.txt"
@@ -309,27 +318,27 @@ def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> No
     else:
         (world.root / "d").write_text("a file where the folder was\n")
         name = "d"
-    before = picture(world.root)
+    before = file_states(world.root)
 
     refusal = refusal_of(lambda: world.changes.undo(change_set.id))
 
     assert refusal.code == "later_edits"
     assert name in refusal.message
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     assert world.changes.get(change_set.id).state is ChangeState.LANDED
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
-def test_a_write_that_fails_takes_everything_back(world: World, failing: str) -> None:
+def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("theirs\n")
         (folder / "d/only.txt").unlink()
         (folder / "sub").mkdir()
         (folder / "sub/new.txt").write_text("theirs\n")
 
-    change_set = world.changed(edit)
-    before = picture(world.root)
+    change_set = world.make_change_set(edit)
+    before = file_states(world.root)
 
     def fail(step: str) -> None:
         if step.startswith(failing):
@@ -340,18 +349,18 @@ def test_a_write_that_fails_takes_everything_back(world: World, failing: str) ->
     refusal = refusal_of(lambda: world.changes.land(change_set.id))
 
     assert refusal.code == "cannot_write"
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     assert unfinished_intents(world.database, "landing") == []
     world.changes.land(change_set.id)
 
 
-def test_what_could_not_be_taken_back_is_taken_back_before_anything_else(world: World) -> None:
+def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("theirs\n")
         (folder / "b.txt").write_text("theirs\n")
 
-    change_set = world.changed(edit)
-    before = picture(world.root)
+    change_set = world.make_change_set(edit)
+    before = file_states(world.root)
 
     def fail(step: str) -> None:
         if step in ("write b.txt", "roll back"):
@@ -359,20 +368,20 @@ def test_what_could_not_be_taken_back_is_taken_back_before_anything_else(world: 
 
     world.step = fail
     assert refusal_of(lambda: world.changes.land(change_set.id)).code == "not_restored"
-    assert picture(world.root) != before
+    assert file_states(world.root) != before
     world.step = lambda step: None
 
     assert world.changes.land(change_set.id).state is ChangeState.LANDED
     world.changes.undo(change_set.id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
 
 
-def test_recovery_says_what_it_left_alone(world: World) -> None:
+def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("theirs\n")
         (folder / "b.txt").write_text("theirs\n")
 
-    change_set = world.changed(edit)
+    change_set = world.make_change_set(edit)
 
     class Killed(BaseException):
         pass
@@ -387,83 +396,49 @@ def test_recovery_says_what_it_left_alone(world: World) -> None:
     (world.root / "a.txt").write_text("edited after the crash\n")
     world.step = lambda step: None
 
-    (words,) = world.changes.recover()
+    (message,) = world.changes.recover()
 
-    assert "interrupted and undone" in words
-    assert "a.txt" in words
+    assert "interrupted and undone" in message
+    assert "a.txt" in message
     assert (world.root / "a.txt").read_text() == "edited after the crash\n"
     assert (world.root / "b.txt").read_text() == TEXT
     assert list(world.root.glob(".clawpy*")) == []
     assert world.changes.recover() == []
 
 
-def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
+def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
     world = World(tmp_path)
     world.repository.commit("one", {"a.txt": TEXT})
-    change_set = world.changed(writing("a.txt", "theirs\n"))
-    before = picture(world.root)
+    change_set = world.make_change_set(file_edit("a.txt", "theirs\n"))
+    before = file_states(world.root)
 
     world.changes.land(change_set.id)
     assert (world.root / "a.txt").read_text() == "theirs\n"
     world.changes.undo(change_set.id)
-    assert picture(world.root) == before
+    assert file_states(world.root) == before
     assert world.changes.branch(change_set.id).branch == "clawpy/fix-the-cart"
     world.close()
 
 
-def test_a_workspace_that_is_itself_a_linked_worktree(world: World) -> None:
+def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: World) -> None:
     linked = world.folder / "linked"
     world.repository.git("worktree", "add", "-q", "-b", "other", str(linked))
-    change_set = world.changed(writing("a.txt", "theirs\n"), workspace=linked)
-    untouched = picture(world.root)
+    change_set = world.make_change_set(file_edit("a.txt", "theirs\n"), workspace=linked)
+    untouched = file_states(world.root)
 
     world.changes.land(change_set.id)
 
     assert (linked / "a.txt").read_text() == "theirs\n"
-    assert picture(world.root) == untouched
+    assert file_states(world.root) == untouched
     world.changes.undo(change_set.id)
     assert (linked / "a.txt").read_text() == TEXT
     assert linked.exists()
 
 
-# The plan of a landing itself, without git (SPEC 3.9).
-
-
-@pytest.fixture
-def top(tmp_path: Path) -> Iterator[Beneath]:
-    with Beneath.open(tmp_path) as opened:
-        yield opened
-
-
-def file_image(text: str, mode: int = 0o644) -> Image:
-    return Image(Kind.FILE, blob_id(text.encode()), mode)
-
-
-def test_a_plan_survives_json() -> None:
-    plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
-    assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
-    assert plan.reversed().reversed() == plan
-
-
-def test_observing_never_looks_through_a_link(tmp_path: Path, top: Beneath) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real/x").write_text("one")
-    (tmp_path / "link").symlink_to("real")
-    plan = Plan("land_x", ())
-
-    assert plan.observe_image(top, "real/x") == Image(
-        Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
-    )
-    assert plan.observe_image(top, "link/x") == ABSENT
-    assert plan.observe_image(top, "link") == Image(Kind.LINK, blob_id(b"real"))
-    assert plan.observe_image(top, "real") == ABSENT
-    os.mkfifo(tmp_path / "pipe")
-    assert plan.observe_image(top, "pipe").kind is Kind.OTHER
-
-
-def test_folded_case_tells_spellings_apart(tmp_path: Path, top: Beneath) -> None:
-    (tmp_path / "a").write_text("one")
-    plan = Plan("t", (), folds_case=True)
-    assert plan.observe_image(top, "a").kind is Kind.FILE
-    assert plan.observe_image(top, "A") == ABSENT
+@pytest.mark.long
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(scenarios)
+def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check_scenario(scenario, Path(folder))

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import gate
 from engine.execution.sandbox.gate import (
-    HTTPS,
     HostGate,
     host_rules,
     local_hosts,
@@ -44,7 +43,7 @@ needs_a_gate = pytest.mark.skipif(
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Says what it was asked."""
+    """Answers with the path and the headers of the request."""
 
     def do_GET(self) -> None:
         hosts = ",".join(self.headers.get_all("Host", []))
@@ -55,7 +54,7 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Quiet."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -67,18 +66,18 @@ def server() -> Iterator[int]:
         server.shutdown()
 
 
-class Gated:
-    """A gate and what it said."""
+class OpenGate:
+    """A gate, what it reported, and the hosts that it resolved."""
 
     def __init__(self, *hosts: str, addresses: dict[str, str] | None = None) -> None:
-        self.said: list[str] = []
+        self.reports: list[str] = []
         self.resolved: list[str] = []
 
         def resolve(host: str, port: int) -> list[str]:
             self.resolved.append(host)
             return (addresses or {}).get(host, host).split(",")
 
-        self.gate = HostGate(hosts, self.said.append, resolve)
+        self.gate = HostGate(hosts, self.reports.append, resolve)
 
     def connect(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
@@ -86,10 +85,10 @@ class Gated:
         client.connect(str(self.gate.path))
         return client
 
-    def ask(self, request: str, then: bytes = b"") -> bytes:
-        """What comes back for a request and what follows it, until the end."""
+    def send(self, request: str, after: bytes = b"") -> bytes:
+        """The answer to a request and to what is sent `after` it, until the end."""
         with self.connect() as client:
-            client.sendall(request.encode().replace(b"\n", b"\r\n") + then)
+            client.sendall(request.encode().replace(b"\n", b"\r\n") + after)
             answer = b""
             while chunk := client.recv(65_536):
                 answer += chunk
@@ -97,89 +96,90 @@ class Gated:
 
 
 @pytest.fixture
-def gated() -> Iterator[Callable[..., Gated]]:
-    gates: list[Gated] = []
+def open_gate() -> Iterator[Callable[..., OpenGate]]:
+    gates: list[OpenGate] = []
 
-    def make(*hosts: str, **more: dict[str, str]) -> Gated:
-        gates.append(Gated(*hosts, **more))
+    def open_one(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
+        gates.append(OpenGate(*hosts, **addresses))
         return gates[-1]
 
-    yield make
-    for gate_made in gates:
-        gate_made.gate.close()
+    yield open_one
+    for opened in gates:
+        opened.gate.close()
 
 
 @pytest.mark.long
-def test_a_tunnel_to_a_listed_host(gated: Callable[..., Gated], server: int) -> None:
-    client = gated(f"127.0.0.1:{server}")
+def test_a_tunnel_leads_to_a_listed_host(open_gate: Callable[..., OpenGate], server: int) -> None:
+    client = open_gate(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
-    assert client.ask(request).endswith(b"/x y None")
-    assert client.said == []
+    assert client.send(request).endswith(b"/x y None")
+    assert client.reports == []
 
 
 @pytest.mark.long
-def test_it_goes_on_when_the_machine_had_nothing_left_for_a_connection(
-    gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
+def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
+    open_gate: Callable[..., OpenGate], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Poor(socket.socket):
-        """Has no file for the first connections."""
+    class SocketWithoutFiles(socket.socket):
+        """The machine has no file left for its first connections."""
 
-        left = 2
+        refusals = 2
 
         def accept(self) -> tuple[socket.socket, object]:
-            if Poor.left:
-                Poor.left -= 1
+            if SocketWithoutFiles.refusals:
+                SocketWithoutFiles.refusals -= 1
                 raise OSError(24, "Too many open files")
             return super().accept()
 
     monkeypatch.setattr(gate, "RETRY_SECONDS", 0.01)
-    with monkeypatch.context() as poor:
-        poor.setattr(gate, "socket", SimpleNamespace(**{**vars(socket), "socket": Poor}))
-        client = gated(f"127.0.0.1:{server}")
+    with monkeypatch.context() as patched:
+        patched.setattr(gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketWithoutFiles}))
+        client = open_gate(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
-    assert client.ask(request).endswith(b"/x y None")
-    assert client.said == ["network: a connection could not be taken: Too many open files"]
+    assert client.send(request).endswith(b"/x y None")
+    assert client.reports == ["network: a connection could not be taken: Too many open files"]
 
 
 @pytest.mark.long
-def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -> None:
-    """One request, for the host that was looked at, without what is meant for a proxy."""
-    client = gated(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
+def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(
+    open_gate: Callable[..., OpenGate], server: int
+) -> None:
+    client = open_gate(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
     head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
-    answer = client.ask(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
+    answer = client.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
     assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
 
 
-@pytest.mark.parametrize("target", ROWS["everything_else_is_refused_and_not_looked_up"])
-def test_everything_else_is_refused_and_not_looked_up(gated: Callable[..., Gated], target: str) -> None:
-    client = gated("api.example.com", "api.example.com:81", addresses={})
-    assert client.ask(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+@pytest.mark.parametrize("target", ROWS["a_host_that_is_not_listed_is_refused_and_not_resolved"])
+def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: Callable[..., OpenGate], target: str) -> None:
+    client = open_gate("api.example.com", "api.example.com:81", addresses={})
+    assert client.send(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
     assert client.resolved == []
-    assert len(client.said) == 1
-    assert client.said[0].startswith("network: ")
+    assert len(client.reports) == 1
+    assert client.reports[0].startswith("network: ")
 
 
-def test_a_refusal_is_told_once_and_without_control_characters(gated: Callable[..., Gated]) -> None:
-    client = gated("api.example.com")
+def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: Callable[..., OpenGate]) -> None:
+    client = open_gate("api.example.com")
     for _ in range(3):
-        client.ask("CONNECT evil.org:443 HTTP/1.1\n\n")
-    client.ask("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
-    assert client.said[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
-    assert len(client.said) == 2
-    assert client.said[1].isprintable()
+        client.send("CONNECT evil.org:443 HTTP/1.1\n\n")
+    client.send("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
+    assert client.reports[0] == "network: evil.org:443 is not one of the allowed hosts of this session: api.example.com"
+    assert len(client.reports) == 2
+    assert client.reports[1].isprintable()
 
 
 @pytest.mark.long
-def test_a_name_that_leads_home(gated: Callable[..., Gated], server: int) -> None:
+def test_a_name_may_not_resolve_to_this_machine(open_gate: Callable[..., OpenGate], server: int) -> None:
     for address in ("127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"):
-        client = gated(f"api.example.com:{server}", addresses={"api.example.com": address})
-        assert client.ask(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
-        assert "which no session may reach" in client.said[0]
+        client = open_gate(f"api.example.com:{server}", addresses={"api.example.com": address})
+        assert client.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+        assert "which no session may reach" in client.reports[0]
 
 
 @pytest.fixture
-def reached(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What a host would have got; every connection leads to it."""
+def received_by_host(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What a host receives to which every connection leads."""
     received: list[bytes] = []
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
@@ -197,19 +197,22 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return received
 
 
-def client_hello(name: str) -> bytes:
+def client_hello(name: str | None) -> bytes:
+    """The first bytes of a real TLS client that asks for a host."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
-        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
+        context.wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
     return outgoing.read()
 
 
 @pytest.mark.parametrize("name", ["api.example.com", "evil.example.org"])
 def test_tls_has_to_ask_for_the_host_that_was_named(
-    gated: Callable[..., Gated], reached: list[bytes], name: str
+    open_gate: Callable[..., OpenGate], received_by_host: list[bytes], name: str
 ) -> None:
     """Hosts that share an address with a listed one stay out of reach."""
-    proxy = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
     hello = client_hello(name)
     with proxy.connect() as client:
         client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
@@ -217,64 +220,68 @@ def test_tls_has_to_ask_for_the_host_that_was_named(
         client.sendall(hello[:50])
         client.sendall(hello[50:])
         if name == "api.example.com":
-            until(lambda: b"".join(reached) == hello, 5)
+            until(lambda: b"".join(received_by_host) == hello, 5)
         else:
             assert client.recv(100) == b""
-            assert reached == []
-            assert proxy.said == ["network: the connection to api.example.com asked for evil.example.org"]
+            assert received_by_host == []
+            assert proxy.reports == ["network: the connection to api.example.com asked for evil.example.org"]
 
 
-def test_what_is_not_tls_does_not_pass_443(gated: Callable[..., Gated], reached: list[bytes]) -> None:
-    client = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
-    client.ask("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
-    assert b"".join(reached) == b""
-    assert client.said == ["network: api.example.com received a request that is not TLS"]
+def test_only_tls_passes_through_port_443(open_gate: Callable[..., OpenGate], received_by_host: list[bytes]) -> None:
+    client = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    client.send("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
+    assert b"".join(received_by_host) == b""
+    assert client.reports == ["network: api.example.com received a request that is not TLS"]
 
 
-def test_an_address_has_no_name_to_ask_for(gated: Callable[..., Gated], reached: list[bytes]) -> None:
-    with gated("93.184.216.34").connect() as client:
-        client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
-        until(lambda: b"".join(reached) == b"hello", 5)
-
-
-def test_the_next_address_is_tried(
-    gated: Callable[..., Gated], reached: list[bytes], monkeypatch: pytest.MonkeyPatch
+def test_a_tunnel_to_an_address_needs_no_tls_name(
+    open_gate: Callable[..., OpenGate], received_by_host: list[bytes]
 ) -> None:
-    connect, tried = socket.create_connection, list[str]()
+    with open_gate("93.184.216.34").connect() as client:
+        client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
+        until(lambda: b"".join(received_by_host) == b"hello", 5)
+
+
+def test_the_next_address_of_a_host_is_tried(
+    open_gate: Callable[..., OpenGate], received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, addresses = socket.create_connection, list[str]()
 
     def fails_once(address: tuple[str, int], timeout: float) -> socket.socket:
-        tried.append(address[0])
-        if len(tried) == 1:
+        addresses.append(address[0])
+        if len(addresses) == 1:
             raise OSError("no route")
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", fails_once)
-    proxy = gated("api.example.com", addresses={"api.example.com": "93.184.216.34,93.184.216.35"})
+    proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34,93.184.216.35"})
     with proxy.connect() as client:
         client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 200")
-    assert tried == ["93.184.216.34", "93.184.216.35"]
+    assert addresses == ["93.184.216.34", "93.184.216.35"]
 
 
 @pytest.mark.parametrize(
-    "begins", [b"", b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\1\xff\xff\xff"]
+    "beginning", [b"", b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\1\xff\xff\xff"]
 )
-def test_who_says_too_much_before_it_begins_is_cut_off(
-    gated: Callable[..., Gated], reached: list[bytes], monkeypatch: pytest.MonkeyPatch, begins: bytes
+def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
+    open_gate: Callable[..., OpenGate], received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr(gate, "MAX_HEAD_BYTES", 100)
-    proxy = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
     with proxy.connect() as client:
-        client.sendall(begins)
-        assert not begins or client.recv(100).startswith(b"HTTP/1.1 200")
+        client.sendall(beginning)
+        assert not beginning or client.recv(100).startswith(b"HTTP/1.1 200")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # cut off while it speaks
             until(lambda: client.send(b"x" * 10) and bool(select.select([client], [], [], 0)[0]), 5)
-    assert reached == []
+    assert received_by_host == []
 
 
-def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_above_the_maximum_are_turned_away(
+    open_gate: Callable[..., OpenGate], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gate, "MAX_CONNECTIONS", 2)
-    client = gated("api.example.com")
+    client = open_gate("api.example.com")
     first, second = client.connect(), client.connect()
     until(lambda: client.gate._slots._value == 0, 5)
     with client.connect() as third:
@@ -282,30 +289,32 @@ def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytes
     first.close()
     second.close()
     until(lambda: client.gate._slots._value == 2, 5)
-    assert client.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+    assert client.send("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
 @pytest.mark.long
 def test_an_idle_connection_is_closed(
-    gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
+    open_gate: Callable[..., OpenGate], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "IDLE_SECONDS", 0.1)
-    client = gated(f"127.0.0.1:{server}")
+    client = open_gate(f"127.0.0.1:{server}")
     began = time.monotonic()
-    assert client.ask(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
+    assert client.send(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
     assert time.monotonic() - began < 3
 
 
-def test_who_never_finishes_asking(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_request_is_answered_with_an_error(
+    open_gate: Callable[..., OpenGate], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gate, "OPENING_SECONDS", 0.1)
-    client = gated("api.example.com")
-    assert client.ask("CONNECT api.exam").startswith(b"HTTP/1.1 502")
-    assert client.ask("X" * (gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+    client = open_gate("api.example.com")
+    assert client.send("CONNECT api.exam").startswith(b"HTTP/1.1 502")
+    assert client.send("X" * (gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
 @pytest.mark.long
-def test_closing_cuts_every_connection(gated: Callable[..., Gated], server: int) -> None:
-    proxy = gated(f"127.0.0.1:{server}")
+def test_closing_cuts_every_connection(open_gate: Callable[..., OpenGate], server: int) -> None:
+    proxy = open_gate(f"127.0.0.1:{server}")
     with proxy.connect() as client:
         client.sendall(f"CONNECT 127.0.0.1:{server} HTTP/1.1\r\n\r\n".encode())
         assert client.recv(100).startswith(b"HTTP/1.1 200")
@@ -381,39 +390,31 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: Wo
 # Which hosts and addresses a session may reach: the decisions alone (SPEC 3.8).
 
 
-def lets(entry: str, host: str, port: int = HTTPS) -> bool:
-    return host_rules([entry])[0].matches(normal_host(host), port)
+@pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["an_entry_lets_these_hosts_through"])
+def test_an_entry_lets_these_hosts_through(entry: str, host: str, port: int, through: bool) -> None:
+    assert host_rules([entry])[0].matches(normal_host(host), port) is through
 
 
-def admits(entry: str, address: str) -> bool:
-    return host_rules([entry])[0].admits(ipaddress.ip_address(address))
+@pytest.mark.parametrize(("entry", "address", "admitted"), ROWS["an_entry_admits_these_addresses"])
+def test_an_entry_admits_these_addresses(entry: str, address: str, admitted: bool) -> None:
+    assert host_rules([entry])[0].admits(ipaddress.ip_address(address)) is admitted
 
 
-@pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["which_hosts_an_entry_lets_through"])
-def test_which_hosts_an_entry_lets_through(entry: str, host: str, port: int, through: bool) -> None:
-    assert lets(entry, host, port) is through
-
-
-@pytest.mark.parametrize(("entry", "address", "reached"), ROWS["which_addresses_a_host_may_have"])
-def test_which_addresses_a_host_may_have(entry: str, address: str, reached: bool) -> None:
-    assert admits(entry, address) is reached
-
-
-@pytest.mark.parametrize("entry", ROWS["entries_that_are_no_hosts"])
-def test_entries_that_are_no_hosts(entry: str) -> None:
+@pytest.mark.parametrize("entry", ROWS["an_entry_that_is_no_host_is_refused"])
+def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
     with pytest.raises(Refusal) as refused:
         host_rules([entry])
     assert refused.value.code == "bad_host"
 
 
-@pytest.mark.parametrize("spelled", ROWS["addresses_in_other_spellings_are_no_names"])
-def test_addresses_in_other_spellings_are_no_names(spelled: str) -> None:
+@pytest.mark.parametrize("spelled", ROWS["an_address_in_another_spelling_is_no_name"])
+def test_an_address_in_another_spelling_is_no_name(spelled: str) -> None:
     """A resolver would take them for addresses; here they match nothing."""
     with pytest.raises(ValueError, match=spelled):
         normal_host(spelled)
 
 
-def test_hosts_on_the_operators_loopback() -> None:
+def test_local_hosts_are_those_on_the_loopback() -> None:
     entries = ["api.example.com", "localhost:11434", "127.0.0.1:8080", "[::1]:9", "*.example.com", "10.0.0.1:80"]
     assert local_hosts(entries) == ["localhost:11434", "127.0.0.1:8080", "[::1]:9"]
 
@@ -428,41 +429,31 @@ def test_any_text_is_split_or_refused(text: str) -> None:
     assert 0 < port < 65_536
 
 
-def hello(name: str | None) -> bytes:
-    """How a real TLS client begins."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
-    return outgoing.read()
+def test_the_name_is_read_from_the_first_bytes_of_tls() -> None:
+    assert server_name(client_hello("api.example.com")) == "api.example.com"
+    assert server_name(client_hello(None)) == ""
 
 
-def test_the_name_a_tls_client_asks_for() -> None:
-    assert server_name(hello("api.example.com")) == "api.example.com"
-    assert server_name(hello(None)) == ""
-
-
-def test_the_beginning_of_tls_in_pieces() -> None:
-    client_hello = hello("api.example.com")
-    assert all(server_name(client_hello[:size]) is None for size in range(1, len(client_hello)))
-    body = client_hello[5:]
+def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
+    hello = client_hello("api.example.com")
+    assert all(server_name(hello[:size]) is None for size in range(1, len(hello)))
+    body = hello[5:]
     records = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2) + part for part in (body[:7], body[7:100], body[100:]))
     assert server_name(records) == "api.example.com"
 
 
 @pytest.mark.parametrize(
-    "begun", [b"GET / HTTP/1.1\r\n", b"\x17\x03\x03\0\1x", b"SSH-2.0-x", b"\x16\x03\x01\x00\x04\x02\0\0\0"]
+    "beginning", [b"GET / HTTP/1.1\r\n", b"\x17\x03\x03\0\1x", b"SSH-2.0-x", b"\x16\x03\x01\x00\x04\x02\0\0\0"]
 )
-def test_what_is_not_tls(begun: bytes) -> None:
+def test_bytes_that_are_not_tls_are_refused(beginning: bytes) -> None:
     with pytest.raises(ValueError, match="not"):
-        server_name(begun)
+        server_name(beginning)
 
 
 @given(st.binary(max_size=300))
-def test_hostile_beginnings_do_no_harm(tail: bytes) -> None:
-    begun = b"\x16\x03\x01" + (len(tail) + 4).to_bytes(2) + b"\x01" + len(tail).to_bytes(3) + tail
+def test_any_bytes_have_a_name_or_are_refused(tail: bytes) -> None:
+    beginning = b"\x16\x03\x01" + (len(tail) + 4).to_bytes(2) + b"\x01" + len(tail).to_bytes(3) + tail
     try:
-        assert isinstance(server_name(begun), str)
+        assert isinstance(server_name(beginning), str)
     except (ValueError, IndexError):
         return

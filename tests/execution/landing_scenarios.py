@@ -1,4 +1,4 @@
-"""Random pairs of change set and later edits, and what git itself makes of them (SPEC 3.9).
+"""Random scenarios of a change set and later edits, and what git itself makes of them (SPEC 3.9).
 
 The judge is independent of the engine: trees by `git add -A` on a scratch index, the merge by `git merge-tree`, and
 "nothing untracked stands in the way" by `git checkout --no-overwrite-ignore` in a copy of the whole repository.
@@ -17,7 +17,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from engine.model import ChangeState, Refusal
-from tests.execution.landing_world import Picture, World, git_state, picture
+from tests.execution.landing_world import FileStates, World, file_states, git_state
 
 NAMES = ("a.txt", "b.txt", "d", "d/c.txt", "d/e.txt", "d/f/g.txt", "x/y/z.txt", "x/y", 'ü "q"\n.txt', "A.TXT")
 EXISTING = ("a.txt", "b.txt", "d/c.txt", "x/y/z.txt")
@@ -107,7 +107,7 @@ later_edits = st.lists(st.builds(Edit, st.sampled_from(FILES), names, names, lin
 
 
 @dataclass
-class Pair:
+class Scenario:
     """A repository in a state, a session's edits, and what the operator did before, meanwhile and after."""
 
     earlier: list[Edit]
@@ -116,8 +116,8 @@ class Pair:
     after: list[Edit]
 
 
-pairs = st.builds(
-    Pair,
+scenarios = st.builds(
+    Scenario,
     st.lists(operator_edits, max_size=3),
     session_edits,
     st.lists(operator_edits, min_size=1, max_size=4),
@@ -153,8 +153,8 @@ def commit(root: Path, tree: str, *parents: str) -> str:
     return git(root, "commit-tree", tree, "-m", "x", *options)[1].decode().strip()
 
 
-def do(world: World, edits: list[Edit]) -> None:
-    """The operator works."""
+def apply_edits(world: World, edits: list[Edit]) -> None:
+    """Make the edits of the operator, with what the operator tells git."""
     for edit in edits:
         edit.apply(world.root)
         if edit.record:
@@ -163,7 +163,7 @@ def do(world: World, edits: list[Edit]) -> None:
             git(world.root, "commit", "-q", "--allow-empty", "-m", "more")
 
 
-def git_says(world: World, base: str, result: str, present: str) -> tuple[Picture | None, set[str]]:
+def merge_by_git(world: World, base: str, result: str, present: str) -> tuple[FileStates | None, set[str]]:
     """The files as git would leave them (None: it refuses), and the paths it would touch."""
     root = world.root
     root_commit = commit(root, base)
@@ -180,12 +180,12 @@ def git_says(world: World, base: str, result: str, present: str) -> tuple[Pictur
     git(copy, "read-tree", "--reset", our_commit)
     git(copy, "update-index", "-q", "--refresh")
     code, _ = git(copy, "checkout", "-q", "--no-overwrite-ignore", "--detach", goal)
-    files = picture(copy)
+    files = file_states(copy)
     shutil.rmtree(copy)
     return (None if code else files), {os.fsdecode(path) for path in touched if path}
 
 
-def links_out(root: Path, base: str, result: str) -> bool:
+def has_link_leading_out(root: Path, base: str, result: str) -> bool:
     """Whether the session made a link that leads out of the project: at the top, one that goes up."""
     changed = git(root, "diff-tree", "-r", "--no-renames", "--diff-filter=AMT", "-z", base, result)[1].split(b"\0")
     return any(
@@ -196,54 +196,54 @@ def links_out(root: Path, base: str, result: str) -> bool:
     )
 
 
-def try_pair(pair: Pair, folder: Path) -> str:
-    """Land, look, edit, undo, look. Returns what happened; AssertionError when it is not as git has it."""
+def check_scenario(scenario: Scenario, folder: Path) -> str:
+    """Land, edit, undo. Returns the outcome; AssertionError when git would have done anything else."""
     world = World(folder)
     try:
-        return _try_pair(pair, world)
+        return _check_scenario(scenario, world)
     finally:
         world.close()
 
 
-def _try_pair(pair: Pair, world: World) -> str:
+def _check_scenario(scenario: Scenario, world: World) -> str:
     root = world.root
     text = "\n".join(LINES) + "\n"
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
-    do(world, pair.earlier)
+    apply_edits(world, scenario.earlier)
     base = tree_of(root)
     results: list[str] = []
 
     def work(inside: Path) -> None:
-        for edit in pair.session:
+        for edit in scenario.session:
             edit.apply(inside)
         results.append(tree_of(root, files=inside, start=base))
 
-    change_set = world.session(work)
+    change_set = world.run_session(work)
     if change_set is None:
         assert results == [base]
         return "nothing changed"
-    do(world, pair.meanwhile)
-    before, state = picture(root), git_state(root)
-    expected, touched = git_says(world, base, results[0], tree_of(root))
+    apply_edits(world, scenario.meanwhile)
+    before, state = file_states(root), git_state(root)
+    expected, touched = merge_by_git(world, base, results[0], tree_of(root))
 
     preview = world.changes.preview_land(change_set.id)
     refusal = refusal_of(lambda: world.changes.land(change_set.id))
-    if links_out(root, base, results[0]):
+    if has_link_leading_out(root, base, results[0]):
         assert refusal is not None, "a link that leads out was landed"
         assert refusal.code in ("unsupported_files", "conflict"), refusal
-        assert picture(root) == before
+        assert file_states(root) == before
         assert git_state(root) == state
         return "refused"
     if refusal is not None:
         assert refusal.code == "conflict", refusal
         assert expected is None, f"git lands this, we refuse: {refusal}"
         assert not preview.clean
-        assert picture(root) == before
+        assert file_states(root) == before
         assert git_state(root) == state
         return "refused"
     assert expected is not None, "git refuses this, we land it"
     assert preview.clean
-    landed = picture(root)
+    landed = file_states(root)
     assert {path: as_git_sees(entry) for path, entry in landed.items()} == {
         path: as_git_sees(entry) for path, entry in expected.items()
     }
@@ -252,23 +252,25 @@ def _try_pair(pair: Pair, world: World) -> str:
         if path not in touched and entry[0] != "folder":
             assert landed[path] == entry, f"{path} was not ours to touch"
 
-    for edit in pair.after:
+    for edit in scenario.after:
         edit.apply(root)
-    later = picture(root)
+    later = file_states(root)
     changed = {path for path in touched if as_file(later.get(path)) != as_file(landed.get(path))}
-    blocked = {path for path in touched if path in before and as_file(before[path]) and in_front(later, path, touched)}
+    blocked = {
+        path for path in touched if path in before and as_file(before[path]) and is_obstructed(later, path, touched)
+    }
     refusal = refusal_of(lambda: world.changes.undo(change_set.id))
     if refusal is not None:
         assert refusal.code == "later_edits", refusal
         assert changed | blocked
-        assert picture(root) == later
+        assert file_states(root) == later
         return "undo refused"
     assert not changed | blocked
     assert git_state(root) == state
-    if not pair.after:
-        assert picture(root) == before
+    if not scenario.after:
+        assert file_states(root) == before
     expected_after_undo = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
-    now = {path: entry for path, entry in picture(root).items() if as_file(entry)}
+    now = {path: entry for path, entry in file_states(root).items() if as_file(entry)}
     assert now == {path: entry for path, entry in expected_after_undo.items() if as_file(entry)}
     assert world.changes.get(change_set.id).state is ChangeState.UNDONE
     return "undone"
@@ -294,8 +296,8 @@ def as_file(entry: tuple[str, int, bytes] | None) -> tuple[str, int, bytes] | No
     return None if entry is None or entry[0] == "folder" else entry
 
 
-def in_front(later: Picture, path: str, touched: set[str]) -> bool:
-    """Something that is not the landing's own stands where a file must come back."""
+def is_obstructed(later: FileStates, path: str, touched: set[str]) -> bool:
+    """Whether a file that the landing did not write is where a file must be restored."""
     parents = [str(parent) for parent in Path(path).parents][:-1]
     above = any(as_file(later.get(parent)) and parent not in touched for parent in parents)
     below = any(

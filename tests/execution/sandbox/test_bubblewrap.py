@@ -1,0 +1,99 @@
+"""Bubblewrap with real commands of sessions (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from engine.config import Settings, WorkspaceSettings
+from engine.execution.live_session import LiveSession
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.ladder import best_sandbox
+from engine.model import RunnerInfo
+from tests.execution.session_world import MakeWorld, World, shell, until
+
+needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    return make_world(sandbox=best_sandbox())
+
+
+@needs_bubblewrap
+def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: World) -> None:
+    script = (
+        "import os,signal,sys,time\n"
+        "def bye(*_): open(os.environ['COVERAGE_FILE'], 'w').close(); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, bye); print('ready', flush=True); time.sleep(60)"
+    )
+    has_tidied_up: list[bool] = []
+
+    def work(live: LiveSession) -> str:
+        try:
+            return shell(live, script)
+        finally:
+            has_tidied_up.append((live.scratch / "coverage").exists())
+
+    view = world.start(work)
+    until(lambda: world.texts(view))
+    world.sessions.stop(view.id, "enough")
+    world.sessions.wait(view.id, 5)
+    assert has_tidied_up == [True]
+
+
+@needs_bubblewrap
+def test_commands_with_network_reach_the_gate_and_nothing_of_this_machine(
+    make_world: MakeWorld, tmp_path: Path
+) -> None:
+    allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
+    world = make_world(sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
+    with socket.socket() as outside:
+        outside.bind(("127.0.0.1", 0))
+        outside.listen()
+        port = outside.getsockname()[1]
+        script = f"""
+import os, socket, urllib.request
+try:
+    socket.create_connection(("127.0.0.1", {port}), timeout=2); print("reached")
+except OSError: print("not reached")
+try:
+    socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2]))).close(); print("gate")
+except OSError: print("no gate")
+"""
+        view = world.run(lambda live: shell(live, script))
+    world.sessions.close()
+    assert world.texts(view) == ["not reached", "gate"]
+    assert best_sandbox().describe(network=True) == "bubblewrap, with network"
+
+
+@needs_bubblewrap
+def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) -> None:
+    """A checkout under /tmp has its interpreter there too; the rest of /tmp stays out of sight."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        environment, other = Path(folder, "env"), Path(folder, "other.txt")
+        other.write_text("none of its business")
+        (environment / "bin").mkdir(parents=True)
+        tool = environment / "bin" / "tool"
+        tool.write_text(f"#!/bin/sh\ncat {environment}/data; ls {folder}; touch {environment}/data\n")
+        tool.chmod(0o755)
+        (environment / "data").write_text("its own data\n")
+        (environment / "pyvenv.cfg").touch()
+        confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
+        confinement.folder.mkdir()
+        confinement.make()
+        argv = best_sandbox().wrap([str(tool)], confinement, cwd=confinement.folder)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout == "its own data\nenv\n"
+    assert "Read-only" in done.stderr
+
+
+@needs_bubblewrap
+def test_the_row_of_a_session_names_the_hosts_of_its_runner(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = RunnerInfo(available=True, hosts=("api.example.com",))
+    monkeypatch.setattr(world.runner, "check", lambda assignment: info)
+    assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"

@@ -1,0 +1,110 @@
+"""The ladder: which rung is in force, and the reports on the others (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.execution.sandbox import bubblewrap, ladder
+from engine.execution.sandbox.ladder import NoSandbox, RungReport, best_sandbox
+from engine.execution.sandbox.landlock import Landlock, landlock_version
+from engine.execution.sandbox.seatbelt import Seatbelt
+
+
+@pytest.fixture(autouse=True)
+def clear_ladder_caches() -> Iterator[None]:
+    """Forgets which rungs work on this machine, before each test and after."""
+    caches = (ladder.best_sandbox, ladder._rungs_of_platform)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def shell_script(folder: Path, body: str) -> Path:
+    file = folder / "program"
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return file
+
+
+def reports() -> dict[str, RungReport]:
+    return {report.name: report for report in ladder.ladder_reports()}
+
+
+def test_a_rung_that_works_is_in_force() -> None:
+    by_name = reports()
+    assert [name for name, report in by_name.items() if report.in_force] == [best_sandbox().name]
+    assert by_name["none"].works
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("No permissions to create new namespace, likely because the kernel does not allow it", "user namespaces"),
+        ("setting up uid map: Permission denied", "AppArmor"),
+        ("something else", "check that `bubblewrap` can run"),
+    ],
+)
+def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    bwrap = bubblewrap.Bubblewrap(str(shell_script(tmp_path, f"echo 'bwrap: {error}' >&2; exit 1")))
+    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: bwrap)
+    monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
+    assert isinstance(best_sandbox(), NoSandbox)
+    report = reports()["bubblewrap"]
+    assert not report.works
+    assert error in report.limitations
+    assert fix in report.fix
+    assert reports()["none"].in_force
+
+
+def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    if Landlock().problem:
+        pytest.skip("this kernel has no Landlock")
+    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
+    assert best_sandbox().name == "landlock"
+    assert best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
+    assert "/dev/shm" in reports()["landlock"].limitations
+    assert [report.name for report in ladder.ladder_reports() if report.works] == ["landlock", "none"]
+
+
+@pytest.mark.parametrize("abi", range(1, 8))
+def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
+    """Seccomp and the supervisor hold the calls that an older version does not know."""
+    if abi > landlock_version():
+        pytest.skip("this kernel has an older Landlock")
+    assert Landlock(abi).problem == ""
+
+
+@pytest.mark.parametrize("body", ["exit 0", "exit 1", 'shift 2; exec "$@"'])
+def test_a_sandbox_exec_that_holds_no_command_is_not_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    """It prints nothing, fails, or lets everything through."""
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    rung = Seatbelt(shell_script(tmp_path, body))
+    assert rung.problem
+    monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
+    assert isinstance(best_sandbox(), NoSandbox)
+    assert Seatbelt(tmp_path / "gone").problem
+
+
+def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = shell_script(tmp_path, 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
+    monkeypatch.setattr(ladder, "Seatbelt", lambda: Seatbelt(holds))
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    assert best_sandbox().name == "seatbelt"
+    assert best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
+    assert "without a Mac" in reports()["seatbelt"].limitations
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    ladder._rungs_of_platform.cache_clear()
+    assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())

@@ -1,0 +1,53 @@
+"""Plans of files, without git (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.storage.beneath import Beneath
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Iterator[Beneath]:
+    with Beneath.open(tmp_path) as opened:
+        yield opened
+
+
+def file_image(text: str, mode: int = 0o644) -> Image:
+    return Image(Kind.FILE, blob_id(text.encode()), mode)
+
+
+def test_a_plan_survives_json() -> None:
+    plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
+    assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
+    assert plan.reversed().reversed() == plan
+
+
+def test_a_path_behind_a_link_is_absent(tmp_path: Path, top: Beneath) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/x").write_text("one")
+    (tmp_path / "link").symlink_to("real")
+    plan = Plan("land_x", ())
+
+    assert plan.observe_image(top, "real/x") == Image(
+        Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
+    )
+    assert plan.observe_image(top, "link/x") == ABSENT
+    assert plan.observe_image(top, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe_image(top, "real") == ABSENT
+    os.mkfifo(tmp_path / "pipe")
+    assert plan.observe_image(top, "pipe").kind is Kind.OTHER
+
+
+def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top: Beneath) -> None:
+    (tmp_path / "a").write_text("one")
+    plan = Plan("t", (), folds_case=True)
+    assert plan.observe_image(top, "a").kind is Kind.FILE
+    assert plan.observe_image(top, "A") == ABSENT

@@ -1,0 +1,252 @@
+"""Snapshots of working trees: all files that are not ignored, with no program of the repository run (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.execution import trees
+from engine.git import Git
+from tests.conftest import Repository
+from tests.execution.landing_world import file_states, git_state
+
+
+def tree_entries(repository: Repository, tree: str) -> dict[str, str]:
+    """The mode and the object of each path of a tree."""
+    out = subprocess.run(["git", "ls-tree", "-rz", tree], cwd=repository.path, check=True, capture_output=True).stdout
+    rows = (item.split(b"\t", 1) for item in out.split(b"\0") if item)
+    return {os.fsdecode(path): f"{head.split()[0].decode()} {head.split()[2].decode()}" for head, path in rows}
+
+
+def content(repository: Repository, tree: str, path: str) -> bytes:
+    oid = tree_entries(repository, tree)[path].split()[1]
+    return subprocess.run(["git", "cat-file", "blob", oid], cwd=repository.path, check=True, capture_output=True).stdout
+
+
+def take_snapshot(repository: Repository) -> trees.Snapshot:
+    return trees.take_snapshot(Git(repository.path).pin())
+
+
+def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(repository: Repository) -> None:
+    repository.commit("one", {"staged": "1", "unstaged": "1", "gone": "1", ".gitignore": "*.log\n", "kept.txt": "k"})
+    repository.write("staged", "2")
+    repository.git("add", "staged")
+    repository.write("staged", "3")
+    repository.write("unstaged", "2")
+    (repository.path / "gone").unlink()
+    repository.write("new", "n")
+    repository.write("deep/er/new", "n")
+    repository.write("noise.log", "x")
+    repository.git("rm", "-q", "--cached", "kept.txt")
+
+    snapshot = take_snapshot(repository)
+
+    assert set(tree_entries(repository, snapshot.tree)) == {
+        "staged", "unstaged", "new", "deep/er/new", ".gitignore", "kept.txt",
+    }  # fmt: skip
+    assert content(repository, snapshot.tree, "staged") == b"3"
+    assert not snapshot.clean
+
+
+def test_a_snapshot_keeps_unusual_names_links_and_modes(repository: Repository) -> None:
+    repository.commit("one")
+    names = [" lead", "a b", 'quo"te', "new\nline", "tab\there", "ünï", "-dash", ":(glob)x", "back\\slash", "*"]
+    for name in names:
+        repository.write(name, name)
+    raw = os.fsdecode(b"caf\xe9")
+    (repository.path / raw).write_bytes(b"latin")
+    (repository.path / "link").symlink_to("nowhere/at all")
+    repository.write("run.sh", "#!/bin/sh\n").chmod(0o755)
+
+    entries = tree_entries(repository, take_snapshot(repository).tree)
+
+    assert set(entries) == {*names, raw, "link", "run.sh"}
+    assert entries["link"].startswith("120000")
+    assert entries["run.sh"].startswith("100755")
+
+
+def test_files_that_git_assumes_unchanged_are_read(repository: Repository) -> None:
+    repository.commit("one", {"assumed": "1", "skipped": "1", "absent": "1"})
+    repository.git("update-index", "--assume-unchanged", "assumed")
+    repository.git("update-index", "--skip-worktree", "skipped", "absent")
+    repository.write("assumed", "2")
+    repository.write("skipped", "2")
+    (repository.path / "absent").unlink()
+
+    tree = take_snapshot(repository).tree
+
+    assert content(repository, tree, "assumed") == b"2"
+    assert content(repository, tree, "skipped") == b"2"
+    assert content(repository, tree, "absent") == b"1"  # not checked out is not deleted
+
+
+def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository) -> None:
+    assert take_snapshot(repository).clean
+    repository.write("a.txt", "a\n")
+    snapshot = take_snapshot(repository)
+    assert (snapshot.head, snapshot.clean) == ("", False)
+    assert list(tree_entries(repository, snapshot.tree)) == ["a.txt"]
+
+
+def test_a_snapshot_changes_neither_git_nor_files(repository: Repository) -> None:
+    repository.commit("one", {"a": "1", "b": "1"})
+    repository.write("a", "2")
+    repository.git("stash", "-q")
+    repository.write("b", "2")
+    repository.write("c", "3")
+    repository.git("add", "-N", "c")
+    before = git_state(repository.path), file_states(repository.path)
+
+    take_snapshot(repository)
+
+    assert (git_state(repository.path), file_states(repository.path)) == before
+
+
+def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository) -> None:
+    repository.commit("one", {"a": "1", "d/f": "1"})
+    (repository.path / "a").unlink()
+    repository.write("a/b", "2")
+    (repository.path / "d/f").unlink()
+    (repository.path / "d").rmdir()
+    (repository.path / "d").symlink_to("a")
+
+    assert set(tree_entries(repository, take_snapshot(repository).tree)) == {"a/b", "d"}
+
+
+def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository: Repository) -> None:
+    repository.commit("one", {"a": "1\n", "b": "1\n"})
+    repository.git("checkout", "-q", "-b", "other")
+    repository.commit("theirs", {"a": "2\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("ours", {"a": "3\n"})
+    subprocess.run(["git", "merge", "other"], cwd=repository.path, capture_output=True, check=False)
+
+    assert b"<<<<<<<" in content(repository, take_snapshot(repository).tree, "a")
+
+
+def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
+    repository: Repository, tmp_path: Path
+) -> None:
+    part = Repository(tmp_path / "part")
+    part.commit("one", {"x": "1"})
+    repository.commit("one", {"a": "1"})
+    repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(part.path), "lib")
+    repository.commit("with a part")
+    (repository.path / "lib/x").write_text("dirty")
+    nested = Repository(repository.path / "nested")
+    nested.commit("one", {"y": "1"})
+    Repository(repository.path / "unborn").write("z", "1")
+
+    snapshot = take_snapshot(repository)
+
+    assert snapshot.clean
+    assert tree_entries(repository, snapshot.tree)["lib"].startswith("160000")
+
+
+def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    script = tmp_path / "evil"
+    script.write_text(f"#!/bin/sh\ntouch {trap}\ncat\n")
+    script.chmod(0o755)
+    repository.commit(
+        "one", {"a.bin": "1\n", "b.bin": "1\n", ".gitattributes": "*.bin filter=e=v.il merge=evil diff=evil\n"}
+    )
+    for key in ("clean", "smudge", "process"):
+        repository.git("config", f"filter.e=v.il.{key}", str(script))
+    repository.git("config", "filter.e=v.il.required", "true")
+    repository.git("config", "merge.evil.driver", str(script))
+    repository.git("config", "diff.evil.textconv", str(script))
+    repository.git("config", "core.fsmonitor", str(script))
+    for hook in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction"):
+        (repository.path / ".git/hooks").mkdir(exist_ok=True)
+        (repository.path / ".git/hooks" / hook).write_text(script.read_text())
+        (repository.path / ".git/hooks" / hook).chmod(0o755)
+    trap.unlink(missing_ok=True)
+    repository.write("a.bin", "2\n")
+
+    snapshot = take_snapshot(repository)
+
+    assert content(repository, snapshot.tree, "a.bin") == b"2\n"
+    assert not trap.exists()
+
+
+@pytest.mark.long
+def test_an_edit_in_the_same_instant_as_the_index_is_in_the_snapshot(repository: Repository) -> None:
+    """Same size, same time as the index: git must compare contents, also in the copy of the index."""
+    for number in range(20):
+        repository.commit("one", {"a": f"{number:04}"})
+        repository.write("a", f"x{number:03}")
+        assert content(repository, take_snapshot(repository).tree, "a") == f"x{number:03}".encode()
+
+
+def test_a_split_index_and_a_linked_worktree_are_read(repository: Repository, tmp_path: Path) -> None:
+    repository.commit("one", {"a": "1", "b": "1"})
+    repository.git("update-index", "--split-index")
+    repository.write("a", "2")
+    shared = sorted(file.name for file in (repository.path / ".git").glob("sharedindex.*"))
+    linked_folder = tmp_path / "linked"
+    repository.git("worktree", "add", "-q", "-b", "other", str(linked_folder))
+    (linked_folder / "b").write_text("3")
+
+    assert content(repository, take_snapshot(repository).tree, "a") == b"2"
+    linked = trees.take_snapshot(Git(linked_folder).pin())
+    assert content(repository, linked.tree, "b") == b"3"
+    assert sorted(file.name for file in (repository.path / ".git").glob("sharedindex.*")) == shared
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
+def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str) -> None:
+    with pytest.raises(ValueError, match="session id"):
+        trees.validate_id(name)
+
+
+def test_a_printable_path_has_no_invisible_characters() -> None:
+    assert trees.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
+
+
+def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repository) -> None:
+    repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
+    repository.write("a.txt", "bytes")
+    repository.write("b.py", "new = 1\n")
+    tree = take_snapshot(repository).tree
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "bytes"
+    assert repository.git("cat-file", "blob", f"{tree}:b.py") == "new = 1"
+
+
+UNREADABLE = """
+import sys
+from pathlib import Path
+from engine.git import Git
+from engine.execution import trees
+print(trees.take_snapshot(Git(Path(sys.argv[1])).pin()).tree)
+"""
+
+
+def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository) -> None:
+    """As a user, or as root without the right to read everything."""
+    repository.commit("one", {"a.txt": "1\n", "b.txt": "1\n"})
+    repository.write("a.txt", "2\n").chmod(0)
+    repository.write("b.txt", "2\n")
+    repository.write("new.txt", "2\n").chmod(0)
+    confined: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not there")
+        dropped = "-dac_override,-dac_read_search"
+        confined = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
+    done = subprocess.run(
+        [*confined, sys.executable, "-c", UNREADABLE, str(repository.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tree = done.stdout.strip()
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
+    assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
+    assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]
