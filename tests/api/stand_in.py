@@ -52,45 +52,46 @@ SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
 
 def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
-    one = Card(
+    made = Card(
         id=card_id, kind="run_tests", tier=Tier.CHECK,
         assignment=Assignment("Run the tests", "koji-core", workspace, "flow", "run_tests", {"paths": ["cart.py"]}),
         agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=SURE, reasoning="3 modules changed",
         status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
         estimate=microusd(0.05),
     )  # fmt: skip
-    return replace(one, **changes)
+    return replace(made, **changes)
 
 
 def session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
-    one = SessionView(
+    made = SessionView(
         id=session_id, prediction_id=card_id, prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
         agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.SUCCEEDED, mode="approved",
         sandbox="bubblewrap", cwd="/srv/shop", created_at=now, started_at=now, ended_at=now, tokens=0, cost=0,
         summary="23 passed", lines=3,
     )  # fmt: skip
-    return replace(one, **changes)
+    return replace(made, **changes)
 
 
-class Shelf:
-    """Things by id, with the refusal their real keeper has."""
+class ById:
+    """Values by id, and the refusal of an unknown one."""
 
     def __init__(self, unknown: str) -> None:
-        self.things: dict[str, Any] = {}
+        self.by_id: dict[str, Any] = {}
         self._unknown = unknown
 
-    def ids_with_prefix(self, wanted: str) -> list[str]:
-        begin = len(wanted)
-        return [thing for thing in self.things if wanted and wanted in (thing[:begin], thing.partition("_")[2][:begin])]
+    def ids_with_prefix(self, prefix: str) -> list[str]:
+        return [
+            id for id in self.by_id if prefix and prefix in (id[: len(prefix)], id.partition("_")[2][: len(prefix)])
+        ]
 
-    def get(self, wanted: str) -> Any:
-        if wanted not in self.things:
-            raise Refusal(self._unknown, f"there is no {wanted}", "look again")
-        return self.things[wanted]
+    def get(self, id: str) -> Any:
+        if id not in self.by_id:
+            raise Refusal(self._unknown, f"there is no {id}", "look again")
+        return self.by_id[id]
 
 
 @dataclass
-class Cards(Shelf):
+class Cards(ById):
     now: datetime
     shown: list[str] = field(default_factory=list)
     spans: list[timedelta] = field(default_factory=list)
@@ -100,17 +101,17 @@ class Cards(Shelf):
         self.follow_landings = lambda: None
 
     def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
-        found = [thing for thing in self.things.values() if thing.status is Status.PENDING]
-        return [one for one in found if channel in (None, one.assignment.channel)]
+        pending = [card for card in self.by_id.values() if card.status is Status.PENDING]
+        return [card for card in pending if channel in (None, card.assignment.channel)]
 
     def recent(self, limit: int = 50) -> list[Card]:
-        return list(self.things.values())[:limit]
+        return list(self.by_id.values())[:limit]
 
     def _become(self, card_id: str, **changes: Any) -> Card:
         if self.get(card_id).status is not Status.PENDING and "status" in changes:
             raise Refusal("already_decided", f"{card_id} was decided already", "undo it first")
-        self.things[card_id] = replace(self.get(card_id), **changes)
-        return self.things[card_id]
+        self.by_id[card_id] = replace(self.get(card_id), **changes)
+        return self.by_id[card_id]
 
     def approve(self, card_id: str, *, edit: str | None = None, **_: Any) -> Card:
         return self._become(card_id, status=Status.CONFIRMED, session_id="sess_aaa", note=edit or "")
@@ -123,14 +124,13 @@ class Cards(Shelf):
         return self._become(card_id, snoozed_until=self.now + span)
 
     def undo(self, card_id: str) -> Card:
-        self.things[card_id] = replace(self.get(card_id), status=Status.PENDING)
-        return self.things[card_id]
+        self.by_id[card_id] = replace(self.get(card_id), status=Status.PENDING)
+        return self.by_id[card_id]
 
     def propose(self, text: str, *, workspace: str, channel: str | None, continues: str = "") -> Card:
-        one = card("pred_own", self.now, workspace)
-        one = replace(one, assignment=replace(one.assignment, prompt=text), source=Source.OPERATOR)
-        self.things[one.id] = one
-        return one
+        own = card("pred_own", self.now, workspace, source=Source.OPERATOR)
+        self.by_id[own.id] = replace(own, assignment=replace(own.assignment, prompt=text))
+        return self.by_id[own.id]
 
     def mark_reviewed(self, card_id: str) -> None:
         self.shown.append(card_id)
@@ -139,38 +139,38 @@ class Cards(Shelf):
         self.shown.extend(card_ids)
 
 
-class Sessions(Shelf):
+class Sessions(ById):
     def __init__(self) -> None:
         super().__init__("unknown_session")
         self.waited: list[str] = []
 
     def list(self, *, limit: int) -> list[SessionView]:
-        return list(self.things.values())[:limit]
+        return list(self.by_id.values())[:limit]
 
     def running(self) -> list[SessionView]:
-        return [thing for thing in self.things.values() if thing.state is SessionState.RUNNING]
+        return [session for session in self.by_id.values() if session.state is SessionState.RUNNING]
 
     def wait(self, session_id: str, timeout: float | None) -> SessionView:
         self.waited.append(session_id)
         return self.get(session_id)
 
     def transcript(self, session_id: str, *, after: int, limit: int) -> list[TranscriptLine]:
-        one = self.get(session_id)
-        return [TranscriptLine(n, one.created_at, "output", f"line {n}") for n in range(after + 1, one.lines + 1)]
+        view = self.get(session_id)
+        return [TranscriptLine(n, view.created_at, "output", f"line {n}") for n in range(after + 1, view.lines + 1)]
 
 
-class Changes(Shelf):
+class Changes(ById):
     def __init__(self) -> None:
         super().__init__("unknown_change_set")
 
     def list(self, *, state: ChangeState | None = None, limit: int) -> list[ChangeSet]:
-        return [thing for thing in self.things.values() if state in (None, thing.state)][:limit]
+        return [change for change in self.by_id.values() if state in (None, change.state)][:limit]
 
     def for_session(self, session_id: str) -> ChangeSet | None:
-        return next((thing for thing in self.things.values() if thing.session_id == session_id), None)
+        return next((change for change in self.by_id.values() if change.session_id == session_id), None)
 
     def _become(self, change_id: str, state: ChangeState) -> None:
-        self.things[change_id] = replace(self.get(change_id), state=state)
+        self.by_id[change_id] = replace(self.get(change_id), state=state)
 
     def land(self, change_id: str, only: object = ()) -> None:
         self._become(change_id, ChangeState.LANDED)
@@ -214,7 +214,7 @@ class Safety:
 
 
 class StandIn:
-    """Has every port that verbs use."""
+    """Has every service that verbs use."""
 
     def __init__(self, home: Home, clock: FakeClock, workspaces: tuple[str, ...] = ("/srv/shop",)) -> None:
         home.data.mkdir(parents=True, exist_ok=True)
@@ -237,12 +237,12 @@ class StandIn:
         self.permissions = Permissions(self.database, randomness=Randomness(1))
         now = clock.now()
         self.cards = Cards(now)
-        self.cards.things = {one.id: one for one in (card("pred_abc1", now), card("pred_abd2", now, "/srv/other"))}
+        self.cards.by_id = {"pred_abc1": card("pred_abc1", now), "pred_abd2": card("pred_abd2", now, "/srv/other")}
         self.sessions = Sessions()
-        self.sessions.things = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
+        self.sessions.by_id = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
         self.changes = Changes()
         files = (FileChange("a.py", "added", 1, 0),)
-        self.changes.things = {
+        self.changes.by_id = {
             "chg_x1": ChangeSet(
                 "chg_x1", "sess_aaa", "pred_abc1", "/srv/shop", ChangeState.WAITING, files, "Draft the change log", now
             )
@@ -263,7 +263,7 @@ class StandIn:
         self.predictions = SimpleNamespace(
             phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),
             run_cycle=lambda *, workspaces, requested: SimpleNamespace(
-                created=[self.cards.things["pred_abc1"]],
+                created=[self.cards.by_id["pred_abc1"]],
                 withdrawn=["pred_old"],
                 errors=["gh: not there"],
                 seconds=0.1234,
@@ -278,13 +278,12 @@ class StandIn:
         """What the content filter has against each line: against one that fetches and runs."""
         return [["runs what it downloads" if "| sh" in line.text else "" for line in part.lines] for part in parts]
 
-    def settle_in(self, workspace: str) -> None:
+    def move_all_to(self, workspace: str) -> None:
         """Let everything belong to one workspace."""
-        for one in self.cards.things.values():
-            moved = replace(one.assignment, workspace=workspace)
-            self.cards.things[one.id] = replace(one, assignment=moved)
-        for shelf in (self.sessions, self.changes):
-            shelf.things = {name: replace(one, workspace=workspace) for name, one in shelf.things.items()}
+        for id, card in self.cards.by_id.items():
+            self.cards.by_id[id] = replace(card, assignment=replace(card.assignment, workspace=workspace))
+        for values in (self.sessions, self.changes):
+            values.by_id = {id: replace(value, workspace=workspace) for id, value in values.by_id.items()}
 
     def queue(self) -> list[Any]:
         return []
@@ -300,8 +299,8 @@ class StandIn:
         self.database.close()
 
 
-def asked(engine: StandIn, request_id: str, title: str = "run git push") -> None:
-    """A permission that a session waits for since a minute."""
+def request_permission(engine: StandIn, request_id: str, title: str = "run git push") -> None:
+    """Store a permission request that a session made a minute ago."""
     row = PermissionRow(
         id=request_id, session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title=title,
         detail="git push", reason="sends to the outside", key="exec:git push", state="waiting",

@@ -1,8 +1,7 @@
-"""What a status bar shows (SPEC 10.3): what the engine keeps, and what is made of it without one."""
+"""The file from which a status bar is answered, and the line that is made of it without an engine (SPEC 10.3)."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -28,9 +27,9 @@ from tests.support.forked import Nursery
 
 
 def answer(argv: list[str]) -> str | None:
-    """What `clawpy` with these arguments says without an engine."""
-    where, rest = split_options(argv)
-    return None if where.as_json or rest[0] != "status" else status_bar.answer(where.home_name, rest)
+    """The line that `clawpy` prints for these arguments without an engine."""
+    common, rest = split_options(argv)
+    return None if common.as_json or rest[0] != "status" else status_bar.answer(common.home_name, rest)
 
 
 class World:
@@ -47,7 +46,7 @@ class World:
         )
         self.file = StatusBarFile(engine)
 
-    def says(self, form: str = "short") -> str | None:
+    def line(self, form: str = "short") -> str | None:
         return line(self.file.document(), form, self.clock.now())
 
 
@@ -56,43 +55,33 @@ def world(home: Home, clock: FakeClock, bus: EventBus) -> World:
     return World(home, clock, bus)
 
 
-def test_the_long_form_names_the_first(world: World, clock: FakeClock) -> None:
+def test_the_long_form_names_the_first_card(world: World, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now()), card("pred_b", clock.now())]
     clock.advance(timedelta(minutes=2, seconds=59))
-    assert world.says("long") == "🔮 Run the tests · koji-core · 72% · 2m"
+    assert world.line("long") == "🔮 Run the tests · koji-core · 72% · 2m"
     world.pending = []
-    assert world.says("long") == "🔮 0"
+    assert world.line("long") == "🔮 0"
 
 
-def test_it_stays_true_with_nobody_to_write_it(world: World, clock: FakeClock) -> None:
+def test_the_file_stays_true_when_nobody_writes_it_any_more(world: World, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
     world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
     document = world.file.document()
-    for hours, said in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
-        assert line(document, "short", clock.now() + timedelta(hours=hours)) == said
+    for hours, text in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
+        assert line(document, "short", clock.now() + timedelta(hours=hours)) == text
 
 
-def test_a_hold_is_said_until_it_is_over(world: World, clock: FakeClock) -> None:
+def test_a_hold_is_shown_until_it_ends(world: World, clock: FakeClock) -> None:
     world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
     document = world.file.document()
     assert line(document, "short", clock.now()) == "⏸ pause"
     assert line(document, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
     world.holds = [Hold("stop", "enough", clock.now(), None)]
-    assert world.says() == "⏸ stop"
-
-
-def _count(home: Home) -> int:
-    return len(json.loads(home.status_bar_file.read_text())["cards"]) if home.status_bar_file.exists() else -1
-
-
-def _with_prompt(one: Card, prompt: str) -> Card:
-    from dataclasses import replace
-
-    return replace(one, assignment=replace(one.assignment, prompt=prompt))
+    assert world.line() == "⏸ stop"
 
 
 @pytest.mark.parametrize(
-    ("argv", "asked"),
+    ("argv", "answered"),
     [
         (["status", "--format", "short"], True),
         (["--home", "H", "status", "--format=short"], True),
@@ -105,16 +94,16 @@ def _with_prompt(one: Card, prompt: str) -> Card:
     ],
 )
 def test_what_is_answered_without_an_engine(
-    world: World, argv: list[str], asked: bool, monkeypatch: pytest.MonkeyPatch
+    world: World, argv: list[str], answered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
     argv = [str(world.home.root) if word == "H" else word for word in argv]
-    assert answer(argv) is None, "nobody has kept the file yet"
+    assert answer(argv) is None, "nobody has written the file yet"
     world.file.write()
-    assert answer(argv) == ("🔮 0" if asked else None)
+    assert answer(argv) == ("🔮 0" if answered else None)
 
 
-def test_a_stop_from_outside_that_nobody_has_found_yet(world: World) -> None:
+def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: World) -> None:
     world.file.write()
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
@@ -127,23 +116,23 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
 ) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
     world.file.write()
-    asked = ["--home", str(world.home.root), "status", "--format", "short"]
+    argv = ["--home", str(world.home.root), "status", "--format", "short"]
     with nursery.python(HELD, str(world.home.root), folder=tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
-        assert answer(asked) == "🔮 1"
+        assert answer(argv) == "🔮 1"
         os.kill(engine.pid, signal.SIGKILL)
         engine.wait()
-    assert [answer(asked), answer([*asked[:-1], "long"])] == ["○ no engine"] * 2
+    assert [answer(argv), answer([*argv[:-1], "long"])] == ["○ no engine"] * 2
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     world.file.write()
-    assert answer(asked) == "⏸ stop", "which holds on, whoever starts next"
+    assert answer(argv) == "⏸ stop", "which holds on, whoever starts next"
     world.holds = []
     world.file.write()
     lock = HomeLock(world.home, clock=clock)
     lock.acquire()
-    assert answer(asked) == "🔮 1"
+    assert answer(argv) == "🔮 1"
     lock.release()
-    assert answer(asked) == "🔮 1", "one that ended wrote it a last time"
+    assert answer(argv) == "🔮 1", "one that ended wrote it a last time"
 
 
 HELD = """

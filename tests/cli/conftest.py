@@ -95,7 +95,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository)
 
     def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool, resume: bool) -> StandIn:
         opened.append(StandIn(home, clock, tuple(workspaces)))
-        opened[-1].settle_in(str(shop.path))
+        opened[-1].move_all_to(str(shop.path))
         return opened[-1]
 
     monkeypatch.setattr(cli, "open_engine", open_stand_in)

@@ -21,7 +21,7 @@ from engine.home import Home
 from engine.keys import Keys
 from engine.model import RailVerdict, Verdict
 from engine.safety.stop_file import is_requested, stop_file
-from tests.api.stand_in import StandIn, asked, card
+from tests.api.stand_in import StandIn, card, request_permission
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 
@@ -204,7 +204,7 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
 def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock) -> None:
     assert clawpy("permissions").out == "No permission requests.\n"
     engine = StandIn(home, clock)
-    asked(engine, "perm_a1", "push")
+    request_permission(engine, "perm_a1", "push")
     engine.close()
     result = clawpy("permissions", "list").out
     assert result.startswith("perm_a1  waits 1m  builder  push\n")

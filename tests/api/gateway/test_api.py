@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
+from engine.api.control import ask
 from engine.api.gateway import calls
 from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
 from engine.api.gateway.api import build
 from engine.engine import Engine
-from engine.model import Answer, DecidedBy, DecisionSignal, Question, SessionState, Status, TriggerType, Verdict
+from engine.lock import read_holder
+from engine.model import Answer, DecidedBy, DecisionSignal, Question, Refusal, SessionState, Status, TriggerType, Verdict
 from tests.api.gateway.conftest import Serve, Served
 
 
@@ -310,6 +316,72 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
     assert schemas["Prediction"]["example"]["targetChannel"] == "koji-core"
     for page in ("/docs", "/redoc", "/openapi.json"):
         assert served.ask("GET", page).status_code == 404
+
+
+# The same card approved by every way at once: it runs once, and all others are refused (SPEC 2.7, 3.1).
+
+
+ATTEMPTS = 100
+
+Approve = Callable[[], str]
+"""Approves the card: "" when that went through, else the code of the refusal."""
+
+
+def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[Approve]:
+    address = (holder := read_holder(served.engine.home)) and holder.address
+    assert address
+
+    def by_path() -> str:
+        reply = client.post(f"/api/v1/predictions/{card_id}/confirm")
+        assert reply.status_code in (200, 409), reply.text
+        return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
+
+    def by_rpc() -> str:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"predictionId": card_id}}
+        told = client.post("/api/v1/rpc", json=asked).json()
+        if "error" in told:
+            return str(told["error"]["data"]["code"])
+        assert told["result"]["triggered"] is True
+        return ""
+
+    def by_service() -> str:
+        try:
+            served.engine.cards.approve(card_id)
+        except Refusal as refusal:
+            return refusal.code
+        return ""
+
+    def by_socket() -> str:
+        try:
+            ask(address, "approve", {"id": card_id})
+        except Refusal as refusal:
+            return refusal.code
+        return ""
+
+    return [by_path, by_rpc, by_service, by_socket]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(4), ids=["path", "rpc", "console", "socket"])
+def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(serve: Serve, served: Served, first: int) -> None:
+    card = served.card()
+    start = threading.Barrier(ATTEMPTS)
+    with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:
+        ways = ways_to_approve(served, card.id, client)
+
+        def attempt(number: int) -> str:
+            start.wait()
+            return ways[(number + first) % len(ways)]()
+
+        with ThreadPoolExecutor(ATTEMPTS) as pool:
+            outcomes = list(pool.map(attempt, range(ATTEMPTS)))
+    assert outcomes.count("") == 1
+    assert set(outcomes) - {""} == {"already_decided"}
+    sessions = [session for session in served.engine.sessions.list(limit=1000) if session.prediction_id == card.id]
+    assert len(sessions) == 1
+    assert served.engine.sessions.wait(sessions[0].id, 30).state is SessionState.SUCCEEDED
+    permits = [entry for entry in served.engine.safety.log(limit=1000) if entry.prediction_id == card.id]
+    assert len(permits) == 1, "the rails were asked once"
 
 
 # A property of the whole API: whatever is sent, the reply is one that the document describes, and none is a fault.

@@ -14,11 +14,12 @@ import pytest
 from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
-from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver, describe_failure
+from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver, describe_failure, store_address
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
 from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings, address_problem
 from engine.config.settings_file import BadConfig, read_settings
+from engine.home import Home
 from engine.model import Refusal
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.world import SomeKeys, SomeSettings
@@ -90,6 +91,19 @@ def test_what_is_secret_of_an_address_is_known() -> None:
     kept.of(Surface.PHONE)
     assert "passw0rd1" in kept.secrets()
     assert "services" not in kept.secrets(), "a word of everyday use is cut out of nothing"
+
+
+def test_storing_an_address_says_that_its_surface_is_switched_off(home: Home) -> None:
+    stored = store_address(home, "glasses", "speak://", in_file=True, write={}.__setitem__)
+    assert stored["message"].endswith("first: clawpy config set glassesAlertsEnabled true")
+
+
+def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home: Home) -> None:
+    with pytest.raises(Refusal) as refused:
+        store_address(home, "discord", "discord://4242424242/hunter2hunter2", in_file=False, write={}.__setitem__)
+    assert refused.value.code == "no_keyring"
+    assert "export CLAWPY_NOTIFY_DISCORD_URL=…" in refused.value.fix
+    assert "clawpy notify set discord --store file" in refused.value.fix
 
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

@@ -1,0 +1,52 @@
+"""Operations on cards."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from tests.api.operations.conftest import Ask
+from tests.api.stand_in import StandIn
+
+
+def test_cards_of_named_workspaces_and_channels_only(ask: Ask) -> None:
+    assert [card["id"] for card in ask("cards", workspaces=["/srv/other"])["predictions"]] == ["pred_abd2"]
+    assert ask("cards", channel="garden")["predictions"] == []
+
+
+def test_only_what_a_person_sees_counts_as_shown(engine: StandIn, ask: Ask) -> None:
+    ask("cards")
+    assert engine.cards.shown == []
+    ask("cards", shown=True)
+    assert engine.cards.shown == ["pred_abc1", "pred_abd2"]
+
+
+def test_predict_says_what_is_pending_and_what_the_cycle_did(ask: Ask) -> None:
+    document = ask("predict", workspaces=["/srv/shop"])
+    assert [card["id"] for card in document["predictions"]] == ["pred_abc1"]
+    assert (document["created"], document["withdrawn"], document["errors"]) == (
+        ["pred_abc1"], ["pred_old"], ["gh: not there"],
+    )  # fmt: skip
+
+
+def test_dismiss_snooze_undo(engine: StandIn, ask: Ask) -> None:
+    assert ask("dismiss", id="pred_abc1")["prediction"]["status"] == "rejected"
+    assert ask("undo", id="pred_abc1")["prediction"]["status"] == "pending"
+    ask("snooze", id="pred_abc1")
+    ask("snooze", id="pred_abc1", seconds=60)
+    assert engine.cards.spans == [timedelta(hours=2), timedelta(minutes=1)]
+
+
+def test_propose_continues_a_session_in_its_workspace(engine: StandIn, ask: Ask) -> None:
+    proposed: list[Any] = []
+    session, card = engine.sessions.list(limit=1)[0], engine.cards.pending()[0]
+
+    def propose(text: str, **options: Any) -> Any:
+        proposed.append(SimpleNamespace(text=text, **options))
+        return card
+
+    engine.cards.propose = propose  # type: ignore[method-assign]
+    ask("propose", text="now the docs", continues=session.id)
+    [request] = proposed
+    assert (request.text, request.continues, request.workspace) == ("now the docs", session.id, session.workspace)

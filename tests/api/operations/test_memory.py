@@ -1,0 +1,208 @@
+"""Operations on memory: lines of JSON as memories, notes and suggestions of agents, forgetting (SPEC 4, 9.8, 10.4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawpy_console.cli.printing import render_document
+from engine.api.operations import dispatch
+from engine.api.operations.memory import RESERVED_NAMES, agent_name, parse_time, read_lines
+from engine.clock import FakeClock
+from engine.engine import Engine, open_engine
+from engine.home import Home
+from engine.memory.captures import CaptureRow
+from engine.model import RETENTION_BY_KIND, NewMemory, Refusal, RememberResult, Retention, Trust
+from engine.services import Overrides
+from tests.api.operations.conftest import Ask
+from tests.api.stand_in import StandIn, card
+from tests.conftest import MONDAY_MORNING, Repository
+
+
+def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
+    line = json.dumps(
+        {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
+    )
+    [memory], rejected = read_lines([line], first=7, source="chats.jsonl")
+    assert rejected == []
+    assert (memory.ref, memory.text, memory.speaker, memory.session, memory.agent) == ("D1:3", "hi", "Ada", "4", "cto")
+    assert memory.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert (memory.source, memory.retention) == ("chats.jsonl:7", Retention.FOREVER)
+
+
+def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
+    lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
+    lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
+    memories, rejected = read_lines(lines, first=11, source="f")
+    assert [memory.text for memory in memories] == ["good", "half good"]
+    assert [(line.line, line.stored) for line in rejected] == [
+        (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
+    ]  # fmt: skip
+    assert all(line.message for line in rejected)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("2023-05-08", datetime(2023, 5, 8, tzinfo=UTC)),
+        ("2023-05-08T13:56:00+02:00", datetime(2023, 5, 8, 11, 56, tzinfo=UTC)),
+        ("2023-05-08T13:56:00Z", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("1:56 pm on 8 May, 2023", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("2023/05/20 (Sat) 02:21", datetime(2023, 5, 20, 2, 21, tzinfo=UTC)),
+        ("Mon, 08 May 2023 13:56:00 +0000", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        (1683554160, datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        (1683554160000, datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_times_as_people_and_programs_write_them(text: object, time: datetime | None) -> None:
+    assert parse_time(text) == time
+
+
+@given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
+def test_any_value_is_a_time_or_refused(value: object) -> None:
+    try:
+        at = parse_time(value)
+    except ValueError:
+        return
+    assert at is None or at.tzinfo is not None
+
+
+@given(st.text())
+def test_no_line_raises(line: str) -> None:
+    read_lines([line], first=1, source="f")
+
+
+# What agents that work elsewhere leave here
+
+
+def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
+    stored: list[NewMemory] = []
+
+    class Memory:
+        def remember(self, memories: list[NewMemory]) -> RememberResult:
+            stored.extend(memories)
+            return RememberResult(("mem_1",), 1)
+
+    engine.memory = Memory()  # type: ignore[attr-defined]
+    document = ask("note", text="the port is 8001", by=" claude\ncode\x1b[1m ", workspace="/srv/shop")
+    assert document == {"id": "mem_1", "new": True, "by": "claude code"}
+    [memory] = stored
+    assert (memory.kind, memory.speaker, memory.source, memory.workspace) == (
+        "fact", "claude code", "mcp:claude code", "/srv/shop",
+    )  # fmt: skip
+    ask("note", text="I am moving the parser now", by="codex", kind="note")
+    assert RETENTION_BY_KIND[stored[1].kind] is Retention.SESSION, "for a day"
+
+
+def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn, ask: Ask, clock: FakeClock) -> None:
+    proposed: list[Any] = []
+    pending: list[Any] = []
+
+    class Cards:
+        def pending(self, **_: Any) -> list[Any]:
+            return pending
+
+        def propose(self, text: str, *, workspace: str, channel: str | None, reasoning: str) -> Any:
+            proposed.append((text, workspace, channel, reasoning))
+            pending.append(card(f"pred_{len(proposed)}", clock.now(), workspace, reasoning=reasoning))
+            return pending[-1]
+
+    engine.cards = Cards()  # type: ignore[assignment]
+    first, again = (
+        ask("suggest", text="Run the tests", by="claude", reason="the cart\nchanged", workspace="/srv/shop")
+        for _ in range(2)
+    )
+    assert (first["new"], again["new"]) == (True, False)
+    assert first["predictions"][0]["id"] == again["predictions"][0]["id"]
+    assert proposed == [("Run the tests", "/srv/shop", None, "suggested by claude: the cart changed")]
+    assert engine.heard == []
+
+
+# An agent goes by a name of its own, never by one that carries authority, however that is spelt.
+
+
+SPELLINGS = ("{}", " {} ", "{}\n", "{}1", "{}.", "@{}")
+DISGUISES = [
+    "OPERATOR", "Operator", "oper\u0430tor", "\u043ewner", "ｏｐｅｒａｔｏｒ", "op\u200berator", "o-p-e-r-a-t-o-r",
+    "0perator",    "óperator", "operat0r", "oper@tor", "a1fred", "Alfred 2", "e n g i n e", "ENGINE\u202e",
+    "𝐨𝐰𝐧𝐞𝐫", "own\u0435r",
+    "r00t",    "u\u0455er", "ⓐⓟⓘ", "api()", "[operator]", "operator\u0301", "clawpy-console", "the operator",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        agent_name(spelling.format(name))
+    assert refused.value.code == "not_its_name"
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+def test_a_disguised_name_is_refused(name: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        agent_name(name)
+    assert refused.value.code == "not_its_name"
+
+
+@pytest.mark.parametrize(
+    "name", ["reviewer", "claude-code", "Codex", "gemini 2.5", "an agent", "qa-bot-3", "Ökonom", "代理", "apiary"]
+)
+def test_a_name_of_its_own_is_kept(name: str) -> None:
+    assert agent_name(name) == name
+
+
+# forget
+
+
+@pytest.fixture
+def real_engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
+    repository.commit("first", {"README.md": "# Shop\n"})
+    engine = open_engine(
+        Home.locate(tmp_path / "real"),
+        workspaces=[str(repository.path)],
+        clock=FakeClock(MONDAY_MORNING),
+        start_schedule=False,
+        overrides=Overrides(throw_away=True, unreachable=True),
+    )
+    yield engine
+    engine.close()
+
+
+def capture(engine: Engine, *texts: str) -> None:
+    """Store `texts` as captured from a session."""
+    rows = [
+        CaptureRow(
+            id=f"cap_{number}", kind="fact", text=text, tags=[], digest=str(number), session_id="session_1",
+            line=number, agent="backend_builder", workspace="/home/me/shop", at=MONDAY_MORNING,
+            last_session="session_1", trust=Trust.QUOTED,
+        )
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    engine.database.write(lambda tx: tx.session.add_all(rows))
+
+
+def test_forget_shows_first_what_it_would_delete_everywhere(real_engine: Engine) -> None:
+    engine, number = real_engine, "My phone number is 555 0101"
+    engine.memory.remember([NewMemory(f"{number}.", speaker="me")])
+    capture(engine, f"{number}, call me", "The service listens on port 8000")
+    preview = dispatch(engine, "forget", {"what": number})
+    assert (preview["forgotten"], preview["counts"]) == (False, {"memories": 1, "captures": 1})
+    text = render_document("forget", preview)
+    assert "would be forgotten\n  2 places: 1 in memories · 1 in captures" in text
+    assert "--yes" in text
+    assert len(engine.knowledge.captures.entries(words="phone")) == 1
+    report = dispatch(engine, "forget", {"what": number, "yes": True})
+    assert (report["forgotten"], report["counts"]) == (True, {"memories": 1, "captures": 1})
+    assert report["left"]
+    assert engine.knowledge.captures.entries(words="phone") == []
+    assert number.encode() not in engine.home.database.read_bytes()

@@ -1,0 +1,104 @@
+"""Operations on the engine as a whole."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clawpy_console.cli.printing import render_document
+from engine.api.notify.delivery import Failure
+from engine.api.operations import dispatch
+from engine.clock import FakeClock
+from engine.config.sections import Surface
+from engine.events import EventBus, StateChanged
+from engine.model import Refusal
+from engine.storage.database import Database
+from tests.api.notify.world import World
+from tests.api.operations.conftest import Ask, Refused
+
+
+def test_stop_and_resume(ask: Ask, refused: Refused) -> None:
+    assert refused("resume").code == "not_held"
+    assert ask("stop", reason="lunch")["holds"][0]["reason"] == "lunch"
+    assert refused("resume", word="month").code == "not_held"
+    resumed = ask("resume")
+    assert [(hold["word"], hold["reason"]) for hold in resumed["lifted"]] == [("stop", "lunch")]
+    assert resumed["holds"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verdict"),
+    [({"command": "ls"}, "allow"), ({"command": "rm -rf /"}, "block"), ({"prompt": "send an e-mail to Ann"}, "ask")],
+)
+def test_check(ask: Ask, arguments: dict[str, str], verdict: str) -> None:
+    assert ask("check", **arguments)["verdict"] == verdict
+
+
+# notify
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock, bus: EventBus) -> World:
+    return World(database, clock, bus)
+
+
+def notify(world: World, **arguments: Any) -> dict[str, Any]:
+    engine: Any = SimpleNamespace(
+        notify=world.notifications,
+        settings=world.settings,
+        autonomy=SimpleNamespace(quiet=lambda: world.quiet, heard=lambda what: None),
+    )
+    return dispatch(engine, "notify", arguments)
+
+
+def printed(document: dict[str, Any]) -> str:
+    return render_document("notify", document)
+
+
+def test_every_surface_is_listed_with_what_is_missing(world: World) -> None:
+    world.at(phone="ntfy://topic", discord="key")
+    world.quiet = True
+    assert printed(notify(world)).splitlines() == [
+        "✓ phone    ntfy (settings)",
+        "- watch    no address  clawpy notify set watch, or set CLAWPY_NOTIFY_WATCH_URL",
+        "- glasses  no address  clawpy notify set glasses, or set CLAWPY_NOTIFY_GLASSES_URL",
+        '- discord  notify.discord.url is "key", but no address is stored for discord'
+        "  clawpy notify set discord, or set CLAWPY_NOTIFY_DISCORD_URL",
+        "- web      no address  clawpy notify set web, or set CLAWPY_NOTIFY_WEB_URL",
+        "- desktop  no address  clawpy notify set desktop, or set CLAWPY_NOTIFY_DESKTOP_URL",
+        "quiet hours: only urgent notifications are sent until the morning",
+    ]
+
+
+def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: World) -> None:
+    world.at(phone="ntfy://topic")
+    world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
+    world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="3 rejections in a row"))
+    world.deliver()
+    document = notify(world)
+    assert (document["surfaces"][0]["undelivered"], document["surfaces"][0]["why"]) == (1, "the server answers 401")
+    assert "1 not delivered: the server answers 401; clawpy notify retry phone" in printed(document)
+    retried = notify(world, action="retry", surface="phone")
+    assert retried["retried"] == 1
+    assert printed(retried).startswith("1 tried again\n")
+    world.deliver()
+    assert notify(world, action="dismiss")["dismissed"] == 1
+    assert notify(world)["surfaces"][0]["undelivered"] == 0
+
+
+def test_a_test_notification_says_how_it_went(world: World) -> None:
+    with pytest.raises(Refusal) as refused:
+        notify(world, action="test")
+    assert refused.value.code == "no_surface"
+    world.at(phone="ntfy://topic", watch="key")
+    world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    document = notify(world, action="test")
+    assert [surface["delivered"] for surface in document["tested"]] == [False, False]
+    assert printed(document).startswith(
+        "✗ phone    it cannot be reached  is its address right? clawpy notify set phone\n"
+    )
+    world.courier.failures.clear()
+    assert printed(notify(world, action="test", surface="phone")).startswith("✓ phone    accepted by the service")
+    assert world.courier.sent[-1][1].body == "a test of the phone: notifications arrive"
