@@ -193,7 +193,7 @@ class Presence:
             return
         self._reported_at = now
         app.call_engine(
-            lambda engine: engine.autonomy.heard("console"), lambda _: app.reload(["autonomy"]), group="heard"
+            lambda engine: engine.autonomy.note_activity("console"), lambda _: app.reload(["autonomy"]), group="heard"
         )
 
     def note_blur(self) -> None:

@@ -1,5 +1,5 @@
-"""The autonomy port: the state of SPEC 7.1 as it follows from facts, quiet hours, and what comes round: the card
-cycle (SPEC 2.9), the autonomous cycle (7.2).
+"""The service of autonomy: its state as it follows from facts (SPEC 7.1), quiet hours (7.3), and the scheduled jobs,
+among them the card cycle (2.9) and the autonomous cycle (7.2).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from engine.autonomy.state import (
     Presence,
     next_state,
     next_trigger,
-    settle_moves,
-    time_until_move,
+    time_until_transition,
+    transitions_from,
 )
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -39,10 +39,9 @@ DND_KEY = "autonomy.dnd_until"
 CARDS, STATE, ACT = "cards", "state", "act"
 FIRST = "first start"
 STATE_EVERY = timedelta(seconds=30)
-LOOK_EVERY = timedelta(minutes=5)
-"""While there is no input, workspaces are checked so often for signs of the operator (SPEC 2.2), or as often as
+CHECK_EVERY = timedelta(minutes=5)
+"""How often workspaces are checked for signs of the operator while there is no input (SPEC 2.2); as often as
 `silenceThresholdMs` when that is less."""
-
 
 ACTING = (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)
 """The states in which the autonomous cycle runs."""
@@ -62,7 +61,7 @@ class StateView:
 class Autonomy:
     """The state machine of autonomy, and the scheduled jobs.
 
-    `acting` makes cards and runs them; `housekeeping` is called every half minute (cards expire, follow-ups are made);
+    `runs` makes cards and runs them; `housekeeping` is called every half minute (cards expire, follow-ups are made);
     `jobs` are other scheduled jobs. `last_sign()` is the operator's last activity in the workspaces: it asks git, so
     only jobs call it.
     """
@@ -73,8 +72,8 @@ class Autonomy:
         settings: SettingsSource,
         clock: Clock,
         *,
-        holds: KillSwitch,
-        acting: AutonomousRuns,
+        kill_switch: KillSwitch,
+        runs: AutonomousRuns,
         housekeeping: Sequence[Callable[[], object]] = (),
         jobs: Sequence[Job] = (),
         last_sign: Callable[[], datetime | None] | None = None,
@@ -82,20 +81,20 @@ class Autonomy:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._holds = holds
-        self._acting = acting
+        self._kill_switch = kill_switch
+        self._runs = runs
         self._housekeeping = housekeeping
         self._last_sign = last_sign
-        self._looked_at: datetime | None = None
+        self._checked_at: datetime | None = None
         self._changing = threading.Lock()
         self.presence = Presence(database, clock)
         self.schedule = Schedule(
             database,
             clock,
             [
-                Job(CARDS, self._card_interval, acting.predict, self.operator_there),
+                Job(CARDS, self._card_interval, runs.predict, self.operator_there),
                 Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
-                Job(ACT, self._act_interval, self.act, self._may_act),
+                Job(ACT, self._act_interval, self.run_autonomous_cycle, self._may_act),
                 *jobs,
             ],
         )
@@ -110,7 +109,7 @@ class Autonomy:
             self._view = StateView(AutonomyState.DISABLED, FIRST, clock.now(), None)
 
     def start(self) -> None:
-        """Settle the state and begin the schedule."""
+        """Bring the state up to date, and begin the schedule."""
         self.evaluate()
         self.schedule.start()
 
@@ -119,7 +118,7 @@ class Autonomy:
         self.schedule.close()
 
     def poke(self) -> None:
-        """Evaluate the state soon, because something it depends on changed. Quick, from any thread."""
+        """Evaluate the state soon, because something on which it depends changed. Returns at once; from any thread."""
         self.schedule.soon(STATE)
 
     def state(self) -> StateView:
@@ -129,7 +128,7 @@ class Autonomy:
     def last_state(self) -> StateView | None:
         """The state that the last engine stored, None without one: for an engine that only one verb opened. A hold
         placed since counts."""
-        facts = self._facts(self._holds.holds())
+        facts = self._facts(self._kill_switch.holds())
         if next_trigger(self._view.state, facts) not in (
             None,
             AutonomyTrigger.ENABLED,
@@ -142,17 +141,17 @@ class Autonomy:
     def evaluate(self) -> StateView:
         """Make and record all transitions that follow from the present facts. Must not run inside a write."""
         with self._changing:
-            holds = self._holds.holds()
-            facts = self._settle(holds)
+            holds = self._kill_switch.holds()
+            facts = self._apply_facts(holds)
             return replace(self._view, next_change=self._next_change(facts, holds))
 
-    def _settle(self, holds: Sequence[Hold]) -> Facts:
+    def _apply_facts(self, holds: Sequence[Hold]) -> Facts:
         """Make all transitions that follow from the present facts, and return the facts. Call with the lock held."""
         facts = self._facts(holds)
-        moves = settle_moves(self._view.state, facts)
-        if moves:
-            self._database.write(lambda transaction: self._apply(transaction, moves))
-            last, cause = moves[-1]
+        transitions = transitions_from(self._view.state, facts)
+        if transitions:
+            self._database.write(lambda transaction: self._record_transitions(transaction, transitions))
+            last, cause = transitions[-1]
             self._view = StateView(last, cause.value, self._clock.now(), None)
             if last is AutonomyState.PRIMING and self.schedule.due(ACT) <= self._clock.now():
                 self.schedule.soon(ACT)
@@ -163,13 +162,13 @@ class Autonomy:
         with self._changing:
             after = next_state(self._view.state, trigger)
             if after is not self._view.state:
-                self._database.write(lambda transaction: self._apply(transaction, [(after, trigger)]))
+                self._database.write(lambda transaction: self._record_transitions(transaction, [(after, trigger)]))
                 self._view = StateView(after, trigger.value, self._clock.now(), None)
             return self._view
 
-    def heard(self, source: str) -> None:
-        """Note an activity of the operator (SPEC 2.2)."""
-        has_returned = self.presence.silence() >= self._threshold()
+    def note_activity(self, source: str) -> None:
+        """The operator did something (SPEC 2.2); `source` is a word for it, such as `key`."""
+        has_returned = self.presence.silence() >= self._silence_threshold()
         self.presence.note_now(source)
         if has_returned and self.schedule.due(CARDS) <= self._clock.now():
             self.schedule.soon(CARDS)  # cards at the operator's return, not ten minutes later
@@ -182,12 +181,12 @@ class Autonomy:
             sign = self._last_sign()
             if sign is not None:
                 self.presence.note(sign, "files of a workspace")
-            self._looked_at = self._clock.now()
+            self._checked_at = self._clock.now()
         with self._changing:
-            self._settle(self._holds.holds())
+            self._apply_facts(self._kill_switch.holds())
             return self._view.state
 
-    def act(self) -> AutonomousCycleFinished:
+    def run_autonomous_cycle(self) -> AutonomousCycleFinished:
         """Run one autonomous cycle (SPEC 7.2) in this thread: predict, and run at most one card. Its end is an event
         with the card that ran and the reasons why others did not. The schedule calls it.
 
@@ -200,10 +199,10 @@ class Autonomy:
     def _cycle(self) -> AutonomousCycleFinished:
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
-        errors = self._acting.predict()
+        errors = self._runs.predict()
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
-        tried = self._acting.attempt(lambda: self.look_for_operator() in ACTING)
+        tried = self._runs.attempt(lambda: self.look_for_operator() in ACTING)
         self.apply(AutonomyTrigger.PREDICTION_READY if tried.acted is not None else AutonomyTrigger.PREDICTION_DROPPED)
         return AutonomousCycleFinished(
             acted="" if tried.acted is None else tried.acted.id,
@@ -214,7 +213,7 @@ class Autonomy:
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in `workspaces` to run by themselves."""
-        return self._acting.requirements(workspaces)
+        return self._runs.requirements(workspaces)
 
     def silence(self) -> timedelta:
         """Time since the operator's last activity."""
@@ -222,7 +221,7 @@ class Autonomy:
 
     def operator_there(self) -> bool:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
-        return self.silence() < self._threshold() and self._not_stopped()
+        return self.silence() < self._silence_threshold() and self._may_begin()
 
     def next_cycle(self) -> datetime | None:
         """When the next cycle runs: a card cycle while the operator is active, an autonomous one while inactive; None
@@ -266,18 +265,18 @@ class Autonomy:
     def _act_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.autonomous_cycle_ms)
 
-    def _threshold(self) -> timedelta:
+    def _silence_threshold(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.silence_threshold_ms)
 
-    def _not_stopped(self) -> bool:
-        return not self._holds.stop_reason()
+    def _may_begin(self) -> bool:
+        return not self._kill_switch.stop_reason()
 
     def _may_act(self) -> bool:
-        return self._view.state in ACTING and self._not_stopped()
+        return self._view.state in ACTING and self._may_begin()
 
     def _tick(self) -> None:
-        if self.presence.silence() >= self._threshold() and (
-            self._looked_at is None or self._clock.now() - self._looked_at >= self._look_interval()
+        if self.presence.silence() >= self._silence_threshold() and (
+            self._checked_at is None or self._clock.now() - self._checked_at >= self._check_interval()
         ):
             self.look_for_operator()
         else:
@@ -288,32 +287,32 @@ class Autonomy:
             except Exception:  # the next ones are others' and do not wait for it to be mended
                 log.exception("a part of housekeeping failed; it comes again")
 
-    def _look_interval(self) -> timedelta:
+    def _check_interval(self) -> timedelta:
         """The interval between two looks at the workspaces, not longer than the threshold in the settings."""
-        return max(STATE_EVERY, min(LOOK_EVERY, self._threshold()))
+        return max(STATE_EVERY, min(CHECK_EVERY, self._silence_threshold()))
 
     def _confirmed_silence(self) -> timedelta:
         """The time without activity that the last check of the workspaces confirms."""
         silence = self.presence.silence()
-        if self._last_sign is None or silence < self._threshold():
+        if self._last_sign is None or silence < self._silence_threshold():
             return silence
         if self._view.state in ACTING:
             return silence  # it was confirmed before; the next check finds an operator who is back
         since = self.presence.last()[0]
-        return timedelta(0) if self._looked_at is None else min(silence, max(timedelta(0), self._looked_at - since))
+        return timedelta(0) if self._checked_at is None else min(silence, max(timedelta(0), self._checked_at - since))
 
     def _facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
-        killed = self._holds.current_verdict(by_operator=True)
+        killed = self._kill_switch.current_verdict(by_operator=True)
         pause = next((hold for hold in holds if hold.word == "pause"), None)
         return Facts(
             enabled=killed.verdict is Verdict.ALLOW or killed.rule == "month",
             holds=frozenset(hold.word for hold in holds),
             autonomous=settings.autonomous_mode_enabled,
             silence=self._confirmed_silence(),
-            threshold=self._threshold(),
-            resumed=self._holds.was_lifted_by_operator(),
+            threshold=self._silence_threshold(),
+            resumed=self._kill_switch.was_lifted_by_operator(),
             paused_for_cost=pause is not None and pause.reason.startswith("cost"),
         )
 
@@ -323,18 +322,20 @@ class Autonomy:
         until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)
         clamped = replace(facts, silence=silence)
-        span = time_until_move(self._view.state, clamped, None if until is None else until - now)
-        if span == timedelta(0) and self._looked_at is not None:
+        span = time_until_transition(self._view.state, clamped, None if until is None else until - now)
+        if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
-            return max(self._looked_at + self._look_interval(), self.schedule.due(STATE))
+            return max(self._checked_at + self._check_interval(), self.schedule.due(STATE))
         return None if span is None else now + span
 
-    def _apply(self, transaction: Transaction, moves: list[tuple[AutonomyState, AutonomyTrigger]]) -> None:
+    def _record_transitions(
+        self, transaction: Transaction, transitions: list[tuple[AutonomyState, AutonomyTrigger]]
+    ) -> None:
         before = self._view.state
-        for after, cause in moves:
+        for after, cause in transitions:
             transaction.record(StateChanged(before=before.value, after=after.value, cause=cause.value))
             before = after
-        last, cause = moves[-1]
+        last, cause = transitions[-1]
         stored.put(
             transaction,
             KEY,

@@ -32,9 +32,9 @@ from engine.storage.database import Database, Transaction
 STATE_KEY = "heartbeat."
 PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
 MAX_ITEMS = 200
-"""An agent's file may have so many items; more are a mistake, and told."""
+"""Maximum number of items of one file; more are a mistake, and reported."""
 MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
-"""Limits of `every SPAN`: the pulse itself comes every five minutes."""
+"""Limits of `every SPAN`; due items are looked for every five minutes."""
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -91,7 +91,7 @@ def parse_items(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
         if not is_open:
             continue
         try:
-            when, words, run = _schedule(rest)
+            when, words, run = _parse_item(rest)
         except ValueError as error:
             problems.append((number, str(error)))
             continue
@@ -102,7 +102,7 @@ def parse_items(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
     return items, problems
 
 
-def _schedule(rest: str) -> tuple[Daily | Every | Once, str, bool]:
+def _parse_item(rest: str) -> tuple[Daily | Every | Once, str, bool]:
     lower = rest[:60].lower() + rest[60:]
     if match := _DAILY.fullmatch(lower):
         day = match["days"]
@@ -187,15 +187,15 @@ class Heartbeat:
         def work(transaction: Transaction) -> list[str]:
             task_ids: list[str] = []
             tasks: dict[str, bool] = {}
-            memories_of = state.get_all(transaction.session, STATE_KEY)
-            pages = [(page, items, memories_of.get(page.agent, {})) for page, (items, _) in parsed]
-            for _, items, memories in pages:
+            histories_of = state.get_all(transaction.session, STATE_KEY)
+            pages = [(page, items, histories_of.get(page.agent, {})) for page, (items, _) in parsed]
+            for _, items, histories in pages:
                 for item in items:
-                    if task := memories.get(item.key, {}).get("task"):
+                    if task := histories.get(item.key, {}).get("task"):
                         tasks[task] = tasks.get(task, True) and item.run
             self._board.update_from_heartbeats(transaction, tasks, all_read=not unread)
             for page, items, before in pages:
-                task_ids += self._page(transaction, page, items, before, zone)
+                task_ids += self._add_due_tasks(transaction, page, items, before, zone)
             for where, words in faults:
                 if where + words not in self._reported:
                     self._reported.add(where + words)
@@ -204,7 +204,7 @@ class Heartbeat:
 
         return self._database.write(work)
 
-    def _page(
+    def _add_due_tasks(
         self,
         transaction: Transaction,
         page: HeartbeatPage,
@@ -212,18 +212,20 @@ class Heartbeat:
         before: Mapping[str, dict[str, Any]],
         zone: tzinfo,
     ) -> list[str]:
-        memories = {key: dict(value) for key, value in before.items()}
+        histories = {key: dict(value) for key, value in before.items()}
         task_ids = []
         for item in items:
-            memory = memories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
-            at = last_occurrence(item.when, datetime.fromisoformat(memory["seen"]), transaction.now, zone)
-            fired = memory.get("fired")
+            history = histories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
+            at = last_occurrence(item.when, datetime.fromisoformat(history["seen"]), transaction.now, zone)
+            fired = history.get("fired")
             if at is None or (fired and at <= datetime.fromisoformat(fired)):
                 continue
-            memory["fired"] = at.isoformat()
-            if not self._board.is_open(transaction, memory.get("task", "")):
-                memory["task"] = self._board.add_due(transaction, item.text, page.channel, page.workspace, run=item.run)
-                task_ids.append(memory["task"])
-        if memories != before:
-            state.put(transaction, STATE_KEY + page.agent, memories)
+            history["fired"] = at.isoformat()
+            if not self._board.is_open(transaction, history.get("task", "")):
+                history["task"] = self._board.add_due(
+                    transaction, item.text, page.channel, page.workspace, run=item.run
+                )
+                task_ids.append(history["task"])
+        if histories != before:
+            state.put(transaction, STATE_KEY + page.agent, histories)
         return task_ids

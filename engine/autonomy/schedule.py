@@ -1,7 +1,7 @@
-"""Scheduled jobs (SPEC 7.2), looked at by APScheduler; the time of each last run is stored here.
+"""Scheduled jobs (SPEC 7.2): APScheduler runs those that are due, and the time of each last run is stored.
 
-Twice a minute all jobs are looked at, and those that are due are run. So one that was missed, however often, runs once,
-also after a suspend of the machine, and a changed interval counts at once. Nothing heavy is imported before `start`.
+All jobs are checked twice a minute. So a job that was missed, however often, runs once, also after a suspend of the
+machine, and a changed interval counts at once. Nothing heavy is imported before `start`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from engine.storage.database import Database
 log = logging.getLogger(__name__)
 
 TICK_S = 30
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks of what is due."""
 
 EARLY = timedelta(seconds=5)
-"""A job may begin so much too early, since the next look comes half a minute later."""
+"""How much too early a job may begin, since the next check comes half a minute later."""
 
 
 @frozen
@@ -33,7 +33,7 @@ class Job:
 
     name: str
     interval: Callable[[], timedelta]
-    """Read at each look, since settings change."""
+    """Asked at each check, since settings change."""
     action: Callable[[], object]
     has_work: Callable[[], bool] = lambda: True
     """Whether to run now."""
@@ -73,17 +73,19 @@ class Schedule:
         # Without a handler its log would go to stderr and destroy the screen.
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(timezone="UTC")
-        look = self._scheduler.add_job(self._look, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None)
+        check = self._scheduler.add_job(
+            self._run_due, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None
+        )
         self._scheduler.start()
-        threading.Thread(target=self._watch_clock, args=(look,), name="clawpy-clock", daemon=True).start()
-        self._look()
+        threading.Thread(target=self._watch_clock, args=(check,), name="clawpy-clock", daemon=True).start()
+        self._run_due()
 
-    def _watch_clock(self, look: Any) -> None:
-        """Look at once when the clock was set back: APScheduler would wait until it shows the time of the next look."""
+    def _watch_clock(self, check: Any) -> None:
+        """Check at once when the clock was set back: APScheduler would wait for the time of the next check."""
         while not self._closing.wait(TICK_S):
             now = datetime.now(UTC)
-            if look.next_run_time is not None and look.next_run_time - now > timedelta(seconds=2 * TICK_S):
-                look.modify(next_run_time=now)
+            if check.next_run_time is not None and check.next_run_time - now > timedelta(seconds=2 * TICK_S):
+                check.modify(next_run_time=now)
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
@@ -139,8 +141,8 @@ class Schedule:
             log.exception("the job %s failed", name)
         return True
 
-    def _look(self) -> None:
-        """Run what is due. After a suspend of the machine no timer fires, but the next look does."""
+    def _run_due(self) -> None:
+        """Start every job that is due."""
         for name in self._jobs:
             if self.due(name) - EARLY <= self._clock.now() and name not in self._running:
                 self.soon(name)

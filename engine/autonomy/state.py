@@ -1,4 +1,8 @@
-"""The state machine of SPEC 7.1: a table of transitions, and functions on it. Pure."""
+"""The state machine of autonomy (SPEC 7.1), and the operator's presence (SPEC 2.2), on which it depends most.
+
+The machine is a table of transitions and pure functions. `Presence` remembers the operator's last sign: the console, a
+verb, the API, or a change of files.
+"""
 
 from __future__ import annotations
 
@@ -98,19 +102,19 @@ def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
     return None if silent else AutonomyTrigger.OPERATOR_SPOKE
 
 
-def settle_moves(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
-    """The transitions from `state` that follow from the facts, until none does: (state after, trigger)."""
-    moves: list[tuple[AutonomyState, AutonomyTrigger]] = []
+def transitions_from(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
+    """The transitions that follow from the facts one after the other, each as (state after it, trigger)."""
+    transitions: list[tuple[AutonomyState, AutonomyTrigger]] = []
     for _ in AutonomyState:
         trigger = next_trigger(state, facts)
         if trigger is None:
             break
         state = next_state(state, trigger)
-        moves.append((state, trigger))
-    return moves
+        transitions.append((state, trigger))
+    return transitions
 
 
-def time_until_move(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
+def time_until_transition(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
     """The time after which `state` changes by time alone, None for never.
 
     Two changes come by time: the operator has been inactive for long enough, and the end of a pause (`pause_left`)
@@ -121,9 +125,6 @@ def time_until_move(state: AutonomyState, facts: Facts, pause_left: timedelta | 
     if state is AutonomyState.WATCHING and facts.autonomous:
         return facts.threshold - facts.silence
     return None
-
-
-# The operator's last sign of presence (SPEC 2.2): console, verbs, API, or a change of files.
 
 
 STATE_KEY = "autonomy.presence"

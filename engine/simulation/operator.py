@@ -203,7 +203,7 @@ class SimulatedOperator:
 
     def arrive(self) -> None:
         """Open the console, look at what ran by itself, and once a day correct what an agent is asked."""
-        self._engine.autonomy.heard("console")
+        self._engine.autonomy.note_activity("console")
         for card in self._engine.cards.recent(20):
             if card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED and card.id not in self._looked:
                 self._looked.add(card.id)
@@ -231,7 +231,7 @@ class SimulatedOperator:
 
     def work(self, odd: frozenset[Oddity]) -> None:
         """Edit, commit or push; decide cards; sometimes write a prompt."""
-        self._engine.autonomy.heard("key")
+        self._engine.autonomy.note_activity("key")
         self._edit(odd)
         if Oddity.HASTY not in odd:  # then there is no time for cards
             self.decide_cards(odd)

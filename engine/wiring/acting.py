@@ -52,8 +52,8 @@ def build(core: Services, launcher: Sessions, *, follow_gateway: Callable[[], No
         core.database,
         core.settings,
         clock,
-        holds=core.safety.kill_switch,
-        acting=AutonomousRuns(
+        kill_switch=core.safety.kill_switch,
+        runs=AutonomousRuns(
             core.database,
             core.cards,
             core.predictions,

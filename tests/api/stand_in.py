@@ -258,7 +258,7 @@ class StandIn:
             quiet=lambda: False,
             dnd_until=lambda: None,
             dnd=lambda span: None if span is None else now + span,
-            heard=self.heard.append,
+            note_activity=self.heard.append,
         )
         self.predictions = SimpleNamespace(
             phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),

@@ -24,7 +24,7 @@ from engine.autonomy.state import (
     Presence,
     next_state,
     next_trigger,
-    settle_moves,
+    transitions_from,
 )
 from engine.clock import FakeClock, SystemClock
 from engine.config import Settings
@@ -89,7 +89,7 @@ def test_every_walk_is_legal_and_comes_to_rest(state: AutonomyState, steps: list
         if isinstance(step, AutonomyTrigger):
             state = next_state(state, step)
             continue
-        for after, cause in settle_moves(state, step):
+        for after, cause in transitions_from(state, step):
             assert TRANSITIONS[state, cause] is after
             state = after
         assert next_trigger(state, step) is None
@@ -141,7 +141,7 @@ def holds() -> SetHolds:
 def make(database: Database, clock: FakeClock, holds: SetHolds) -> Callable[..., Autonomy]:
     def build(card_cycle: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
         chosen = MutableSettings(Settings(autonomous_mode_enabled=True, **settings))
-        return Autonomy(database, chosen, clock, holds=holds, acting=SimpleNamespace(predict=card_cycle))
+        return Autonomy(database, chosen, clock, kill_switch=holds, runs=SimpleNamespace(predict=card_cycle))
 
     return build
 
@@ -163,7 +163,7 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     assert again.state().cause == "cost cap reached"
     clock.advance(timedelta(hours=2))
     holds.now, holds.by_hand = [], False
-    again.heard("key")
+    again.note_activity("key")
     assert again.state().cause == "2 h passed"
     holds.enabled = False
     assert again.state().state is AutonomyState.DISABLED
@@ -213,7 +213,7 @@ def test_cards_are_made_only_while_the_operator_is_there(
     clock.advance(timedelta(minutes=30))
     assert not autonomy.schedule.run(CARDS)
     assert autonomy.next_cycle() is None
-    autonomy.heard("key")
+    autonomy.note_activity("key")
     holds.now = [Hold("stop", "F12", clock.now())]
     assert not autonomy.schedule.run(CARDS)
     assert len(cycles) == 1

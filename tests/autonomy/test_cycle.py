@@ -42,7 +42,7 @@ def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_retu
             assert engine.safety.log(1)[0].from_channel == "owner"
         else:
             assert "lower bound of your approval rate" in " ".join(done.kept)
-        engine.autonomy.heard("key")
+        engine.autonomy.note_activity("key")
         assert engine.autonomy.state().state is AutonomyState.WATCHING
         assert not engine.autonomy.schedule.run(ACT)
 

@@ -366,7 +366,7 @@ class StandIn:
                 threshold=0.8,
             ),
             silence=lambda: timedelta(minutes=12),
-            heard=lambda what: self.noted.append(("heard", what)),
+            note_activity=lambda source: self.noted.append(("note_activity", source)),
             quiet=lambda: self.dnd is not None,
             dnd_until=lambda: self.dnd,
             dnd=self._dnd,

@@ -239,7 +239,7 @@ class EngineMachine(MachineWorld):
     @rule()
     def the_autonomous_cycle_comes_early(self) -> None:
         facts = self._allowed()
-        self.engine.autonomy.act()
+        self.engine.autonomy.run_autonomous_cycle()
         self._settle()
         self._check_executions(facts, cycle=True)
 
@@ -250,7 +250,7 @@ class EngineMachine(MachineWorld):
 
     @rule()
     def the_operator_is_there(self) -> None:
-        self.engine.autonomy.heard("key")
+        self.engine.autonomy.note_activity("key")
         self.heard_at = self.clock.now()
 
     @rule(kind=st.sampled_from(KINDS), channel=st.sampled_from(CHANNELS))

@@ -279,7 +279,7 @@ def trigger(
             if channel not in (None, work.channel) or hint not in (None, work.prompt):
                 message = f"{card.id} is “{work.prompt}” on {work.channel}"
                 raise Refusal("another_card", message, "read it again, then approve it")
-            engine.autonomy.heard("gateway trigger")
+            engine.autonomy.note_activity("gateway trigger")
             engine.cards.approve(card.id, by=decided_by)
         else:
             engine.cards.trigger(card.id, force=force, by=from_channel or TRIGGER_SOURCE)

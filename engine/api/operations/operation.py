@@ -101,7 +101,7 @@ class Operation:
     ) -> Document:
         """Carry it out with validated arguments, by name. Raises its `Refusal`."""
         if self._marks_presence and values.get("action") not in READ_ONLY_ACTIONS:
-            engine.autonomy.heard(f"{'gateway' if by is DecidedBy.API else 'clawpy'} {self.name}")
+            engine.autonomy.note_activity(f"{'gateway' if by is DecidedBy.API else 'clawpy'} {self.name}")
         return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
 
 

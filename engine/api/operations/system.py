@@ -134,7 +134,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     running = [view.id for view in engine.sessions.running()]
     try:
         engine.safety.stop(reason or "stopped by you", "clawpy stop")
-        engine.autonomy.heard("clawpy stop")  # only now: nothing that may fail comes before a stop
+        engine.autonomy.note_activity("clawpy stop")  # only now: nothing that may fail comes before a stop
     except Refusal as error:
         message = f"everything was stopped, but the stop could not be recorded: {error.message}"
         fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
