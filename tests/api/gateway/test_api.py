@@ -18,7 +18,17 @@ from engine.api.gateway.access import Access, ClientCounts, Limits, listen_addre
 from engine.api.gateway.api import build
 from engine.engine import Engine
 from engine.lock import read_holder
-from engine.model import Answer, DecidedBy, DecisionSignal, Question, Refusal, SessionState, Status, TriggerType, Verdict
+from engine.model import (
+    Answer,
+    DecidedBy,
+    DecisionSignal,
+    Question,
+    Refusal,
+    SessionState,
+    Status,
+    TriggerType,
+    Verdict,
+)
 from tests.api.gateway.conftest import Serve, Served
 
 

@@ -48,7 +48,7 @@ def notify(world: World, **arguments: Any) -> dict[str, Any]:
     engine: Any = SimpleNamespace(
         notify=world.notifications,
         settings=world.settings,
-        autonomy=SimpleNamespace(quiet=lambda: world.quiet, heard=lambda what: None),
+        autonomy=SimpleNamespace(quiet=lambda: world.quiet, note_activity=lambda source: None),
     )
     return dispatch(engine, "notify", arguments)
 
