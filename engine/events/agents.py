@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event, name_list
-from engine.model.text import count
+from engine.events.bus import Event
+from engine.model.text import count, name_list
 
 
 class AgentAdded(Event, topics="agents"):

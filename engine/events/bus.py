@@ -1,4 +1,5 @@
-"""The bus that carries events to whoever listens. It is in memory, and publishing never waits for a subscriber."""
+"""The base class of events, and the bus that carries them. The bus is in memory, and publishing never waits for a
+subscriber."""
 
 from __future__ import annotations
 
@@ -6,10 +7,44 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-
-from engine.events.event import Event
+from dataclasses import dataclass
+from typing import Any, ClassVar, dataclass_transform
 
 log = logging.getLogger(__name__)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A fact. `subject` is the id of what it is about, `workspace` the path it belongs to ("" for none).
+
+    Every class of event is made a frozen dataclass with keyword arguments. `topics` are the parts of the screen that it
+    makes out of date, separated by spaces. A `volatile` event is only for screens, and never stored.
+    """
+
+    kinds: ClassVar[dict[str, type[Event]]] = {}
+    """Every class of event by its name."""
+    volatile: ClassVar[bool] = False
+    topics: ClassVar[tuple[str, ...]] = ()
+    subject: str = ""
+    workspace: str = ""
+
+    def __init_subclass__(cls, *, topics: str = "", volatile: bool = False) -> None:
+        cls.topics, cls.volatile = tuple(topics.split()), volatile
+        Event.kinds[cls.__name__] = dataclass(frozen=True, kw_only=True)(cls)
+
+    @property
+    def kind(self) -> str:
+        """The name under which it is stored, for instance `SessionEnded`."""
+        return type(self).__name__
+
+    def payload(self) -> dict[str, Any]:
+        """All fields besides subject and workspace, JSON-able."""
+        return {name: value for name, value in vars(self).items() if name not in ("subject", "workspace")}
+
+    def sentence(self) -> str:
+        """A sentence about the event, on one line; "" if another event says it."""
+        return ""
 
 
 class Subscription:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event, because, decider, in_words, local_time
+from engine.events.bus import Event
 from engine.model import Tier
-from engine.model.text import count
+from engine.model.rails import decider
+from engine.model.text import because, count, in_words, local_time
 
 
 class CycleFinished(Event, topics="cards autonomy"):

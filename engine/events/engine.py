@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.events.event import Event, because, money
-from engine.model.text import count
+from engine.events.bus import Event
+from engine.model.text import because, count, money
 
 
 class EngineStarted(Event):

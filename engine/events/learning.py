@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event, because, decider, in_words, name_list
-from engine.model.text import count
+from engine.events.bus import Event
+from engine.model.rails import decider
+from engine.model.text import because, count, in_words, name_list
 
 
 class CloudMemoryRecalled(Event):

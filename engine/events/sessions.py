@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event, because, decider, in_words, money, name_list
+from engine.events.bus import Event
+from engine.model.rails import decider
 from engine.model.sessions import outcome_in_words
-from engine.model.text import count
+from engine.model.text import because, count, in_words, money, name_list
 
 
 class SessionQueued(Event, topics="sessions tasks"):

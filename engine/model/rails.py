@@ -25,6 +25,11 @@ class DecidedBy(StrEnum):
     API = "api"
 
 
+def decider(decided_by: str) -> str:
+    """Who decided: you, the engine by itself, or a program."""
+    return {"operator": "you", "autonomy": "the engine", "api": "a program"}.get(decided_by, decided_by)
+
+
 class TriggerType(StrEnum):
     """What asked for an execution (SPEC 2.7, 3.1)."""
 

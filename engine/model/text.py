@@ -162,6 +162,37 @@ def words_of(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
+MAX_NAMES = 3
+"""Names that `name_list` lists before it counts the others."""
+
+
+def because(*reasons: str) -> str:
+    """The end of a sentence: `; reason` for each reason that is not empty."""
+    return "".join(f"; {reason}" for reason in reasons if reason)
+
+
+def name_list(names: Sequence[str]) -> str:
+    """`a, b, c and 4 more`, each name once; `nobody` for none."""
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - MAX_NAMES
+    return ", ".join(unique[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"
+
+
+def money(microusd: int) -> str:
+    """Micro-dollars as dollars and cents."""
+    return f"${microusd / 1e6:.2f}"
+
+
+def local_time(instant: str) -> str:
+    """An instant in ISO format as local time, to the minute."""
+    return f"{datetime.fromisoformat(instant).astimezone():%Y-%m-%d %H:%M}"
+
+
+def in_words(name: str) -> str:
+    """`not-now` and `kept_old` with spaces."""
+    return re.sub("[-_]", " ", name)
+
+
 # -- a marked section of a file that others own: the first opening mark that is followed by a closing mark with no
 # other opening mark in between; every other byte stays
 
