@@ -21,7 +21,7 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
 from engine.model.base import may_guide
-from engine.model.learnings import lesson_id
+from engine.model.lessons import lesson_id
 from engine.model.text import INHERITED, plain, without_section
 from engine.storage.rows import Row, json_field, utc_field
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from engine.model.decisions import *
     from engine.model.guidance import *
     from engine.model.learnings import *
+    from engine.model.lessons import *
     from engine.model.memory import *
     from engine.model.prompts import *
 
-_LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
+_LATER = ("prompts", "memory", "guidance", "lessons", "learnings", "decisions")
 """Modules that no first frame needs. Imported when one of their names is."""
 
 

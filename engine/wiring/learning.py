@@ -42,7 +42,7 @@ from engine.model import (
     Verdict,
 )
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FixTemplate, FlowOffload, PromptFragment
-from engine.model.learnings import Correction, lessons_of, topics_of
+from engine.model.lessons import Correction, lessons_of, topics_of
 from engine.storage.ledger import LedgerEntry
 from engine.storage.validation_runs import mended_tests
 from engine.wiring.organisation import card, correction, found, reach

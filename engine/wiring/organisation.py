@@ -38,7 +38,7 @@ from engine.memory.transcript_import import Importer, reply_pairs
 from engine.model import Card, Doing, LeaderDecision, Refusal
 from engine.model.adaptation import FlowOffload, Overlay
 from engine.model.base import may_guide
-from engine.model.learnings import Correction
+from engine.model.lessons import Correction
 from engine.prediction.approvals import link_session
 from engine.prediction.templates.work import LearnedWork
 from engine.safety.safety import Hooks, Safety

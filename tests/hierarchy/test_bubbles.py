@@ -21,7 +21,7 @@ from engine.hierarchy.organisation import AgentTier, CascadeConfig
 from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.rules import Basis, Impact, confidence, importance
 from engine.model import BubbleState, LeaderProfile, Learning, Pattern, Refusal, Score, Trust
-from engine.model.learnings import lesson_id
+from engine.model.lessons import lesson_id
 from engine.storage.database import Database
 from engine.storage.rows import _Prepared
 from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts

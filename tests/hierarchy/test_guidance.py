@@ -30,7 +30,7 @@ from engine.model import (
     Refusal,
     SourceKind,
 )
-from engine.model.learnings import lesson_id
+from engine.model.lessons import lesson_id
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import World, edit_profile, make_world
 

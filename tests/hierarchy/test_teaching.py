@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.model.learnings import lesson_id
+from engine.model.lessons import lesson_id
 from engine.model.text import INHERITED, find_section, write_section
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import World, edit_profile, make_world

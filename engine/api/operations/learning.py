@@ -21,7 +21,7 @@ from engine.learning.decisions.preferences import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
 from engine.model import BubbleState, LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.learnings import lesson_id, lessons_of
+from engine.model.lessons import lesson_id, lessons_of
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -30,7 +30,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.model.learnings import distil
+from engine.model.lessons import distil
 from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
 from engine.model.text import count, plain, quote

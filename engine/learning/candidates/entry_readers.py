@@ -16,7 +16,7 @@ from engine.frozen import frozen
 from engine.learning.candidates.records import Sources, record_id
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
-from engine.model.learnings import added_sentences, distil, normalise
+from engine.model.lessons import added_sentences, distil, normalise
 from engine.model.text import count, jaccard, quote
 from engine.storage.ledger import LedgerEntry
 

@@ -26,7 +26,7 @@ from engine.model.adaptation import (
     RoutingHint,
     dedupe_key,
 )
-from engine.model.learnings import normalise
+from engine.model.lessons import normalise
 from engine.model.text import jaccard
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)

@@ -38,7 +38,7 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.model.learnings import lessons_of
+from engine.model.lessons import lessons_of
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import approved_text, without_invalid_xml
 from engine.statistics import Arms, difference_interval

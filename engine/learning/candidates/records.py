@@ -16,7 +16,7 @@ from sqlmodel import Field, col, func, select
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, LearningRecord, RecordKind
-from engine.model.learnings import Correction
+from engine.model.lessons import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of

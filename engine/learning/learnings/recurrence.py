@@ -24,7 +24,7 @@ from sqlmodel import col, delete, select
 from engine.frozen import frozen
 from engine.learning.learnings.store import LearningVector
 from engine.model import LearningEntry, LearningScope, Trust
-from engine.model.learnings import normalise
+from engine.model.lessons import normalise
 from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)

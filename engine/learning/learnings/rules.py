@@ -31,7 +31,7 @@ from engine.model import (
     Trust,
 )
 from engine.model.base import trust_of_names
-from engine.model.learnings import Correction, Rule, added_sentences, distil, normalise, split_sentences
+from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
 from engine.model.text import count, plain
 from engine.storage.ledger import LedgerEntry
 

@@ -13,7 +13,7 @@ from engine import Engine
 from engine.clock import FakeClock
 from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
-from engine.model.learnings import added_sentences, distil, lesson_id, remove_lessons, split_sentences, topics_of
+from engine.model.lessons import added_sentences, distil, lesson_id, remove_lessons, split_sentences, topics_of
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 

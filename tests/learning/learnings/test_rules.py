@@ -21,7 +21,7 @@ from engine.model import (
     PermissionRequest,
     SessionState,
 )
-from engine.model.learnings import Correction
+from engine.model.lessons import Correction
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import ledger_entry, session_view
 
