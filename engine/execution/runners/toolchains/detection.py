@@ -288,29 +288,44 @@ def _find_tool(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Seq
     of a test runner, or those that configure a linter."""
     match row.detected_by:
         case "module":
-            for where, interpreter in folder.interpreters:
-                folder.searched.append(f"{row.program} in {where}")
-                if folder.has_pytest(where, interpreter):
-                    return {"python": (str(interpreter),)}
-            folder.missing.append((row.kind, "pytest"))
-            return None
+            return _find_pytest(folder, row)
         case "unittest":
             return _find_unittest(folder, files)
         case "script":
             return _find_script(folder, row)
         case "lint script":
             return _script_words(_node_manager(folder)) if "lint" in folder.scripts else None
-        case "wrapper":  # it runs in the sandbox like every other program of the project
-            name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
-            for above in folders_up_to(folder.workspace, folder.top):
-                if os.access(above / name, os.X_OK):
-                    path = os.path.relpath(above / name, folder.workspace)
-                    return {"program": (path.replace(name, f"./{name}", 1),)}
-        case "bundle":
-            if row.program in folder.read_file("Gemfile") and folder.find_program("bundle"):
-                return {"program": ("bundle", "exec", row.program)}
-    # Among the project's own packages, else the operator's: a linter only where the project is configured for it, and
-    # never one that belongs to the packages of Node.
+        case "wrapper":
+            return _find_wrapper(folder, row) or _find_program(folder, row, files)
+        case "bundle" if row.program in folder.read_file("Gemfile") and folder.find_program("bundle"):
+            return {"program": ("bundle", "exec", row.program)}
+        case _:
+            return _find_program(folder, row, files)
+
+
+def _find_pytest(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Placeholders | None:
+    """The first interpreter that has pytest."""
+    for where, interpreter in folder.interpreters:
+        folder.searched.append(f"{row.program} in {where}")
+        if folder.has_pytest(where, interpreter):
+            return {"python": (str(interpreter),)}
+    folder.missing.append((row.kind, "pytest"))
+    return None
+
+
+def _find_wrapper(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Placeholders | None:
+    """The wrapper script of Gradle or Maven; it runs in the sandbox like every other program of the project."""
+    name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
+    for above in folders_up_to(folder.workspace, folder.top):
+        if os.access(above / name, os.X_OK):
+            path = os.path.relpath(above / name, folder.workspace)
+            return {"program": (path.replace(name, f"./{name}", 1),)}
+    return None
+
+
+def _find_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+    """A program among the project's own packages, else the operator's: a linter only where the project is configured
+    for it, and never one that belongs to the packages of Node."""
     own = _program_folders(folder, row)
     is_own = row.detected_by == "program" and (row.kind == "node" or not files)
     program = first_executable(own, row.program) if is_own else folder.find_program(row.program, own=own)

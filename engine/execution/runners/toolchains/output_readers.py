@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 from xml.etree import ElementTree
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from engine.execution.runners.toolchains.tool_table import TABLES, Finding, FinishedRun
 from engine.model import CheckResult
@@ -41,7 +43,8 @@ def read_result(name: str, run: FinishedRun) -> CheckResult | None:
     if name in _REPORTS:
         return _REPORTS[name](run)
     if name == "words":
-        checks = (_read_printed(format, run) for format in _VISIBLE_FORMATS)
+        visible = [*(name for name, form in _FORMATS.items() if not form.hidden), "go"]
+        checks = (_read_printed(name, run) for name in visible)
         check = next((check for check in checks if check is not None), None)
         return None if check is None else _with_exit_code(run, check)
     check = _read_printed(name, run)
@@ -238,56 +241,87 @@ def _seconds_attribute(text: str | None) -> float:
 # -- printed text ---------------------------------------------------------------------------------------------------
 
 
+_Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("".join(parts), re.M))]
+"""A regular expression, in the table one text or several."""
+
+_NEVER = re.compile("(?!)")
+
+
+class PrintedFormat(BaseModel):
+    """How a runner prints its results: a table [formats.NAME] of `tools.toml`.
+
+    Groups of the expressions: `name` and `place` of a test, `what` became of it, `ms` and `seconds`; `passed` and other
+    numbers, or `counts`, a text with several of them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    total: _Pattern
+    """The numbers of the whole run; without a match the output is not of this format."""
+    sign: _Pattern = re.compile("")
+    """Must match, too."""
+    time: _Pattern = _NEVER
+    """The time of the whole run."""
+    test: _Pattern = _NEVER
+    """One test that ran."""
+    until: str = "\0"
+    """Tests are read up to this text."""
+    failing: _Pattern = _NEVER
+    """One failing test."""
+    only_ran: bool = False
+    """Failing tests count only if they are among those that ran."""
+    between: str = "\n"
+    """Stands between the parts of a name; a space in the id."""
+    joint: str = ""
+    """Stands between place and name in the id."""
+    hidden: bool = False
+    """Not among the formats that `words` tries."""
+
+    def test_id(self, match: re.Match[str]) -> str:
+        """The id of a test: its place, if any, and its name in one line."""
+        parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
+        name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(self.between, " ")
+        return f"{parts['place']}{self.joint}{name}" if "place" in parts else name
+
+
+_FORMATS = {name: PrintedFormat(**form) for name, form in TABLES["formats"].items()}
+_COUNT = re.compile(r"(\d+) (\w+)")
+_TIME_GROUPS = frozenset({"ms", "seconds"})
+
+
 def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
     """The result in a runner's printed output, by its format; None when the output is not of that format."""
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     if name == "go":
         return _read_go(run.tool, text)
-    form = TABLES["formats"][name]
-    totals = _find_matches(form, "total", text)
-    if not totals or ("sign" in form and not _find_matches(form, "sign", text)):
+    form = _FORMATS[name]
+    totals = list(form.total.finditer(text))
+    if not totals or not form.sign.search(text):
         return None
+    tests = [(form.test_id(match), match) for match in form.test.finditer(text.partition(form.until)[0])]
+    outcomes = [(test, _OUTCOMES.get(match.groupdict().get("what", ""), "")) for test, match in tests]
+    durations = {test: _read_seconds(match) for test, match in tests if not _TIME_GROUPS.isdisjoint(match.groupdict())}
+    failing = [test for test, outcome in outcomes if outcome == "failed"]
+    listed = [form.test_id(match) for match in form.failing.finditer(text)]
+    failing += [test for test in listed if not form.only_ran or test in dict(tests)]
+    if name == "node" and re.search(r"^TAP version", text, re.M):
+        failing, durations = _read_tap(text)
+    counts = _read_counts(totals) or Counter(dict(outcomes).values())
+    seconds = sum(map(_read_seconds, [*totals, *form.time.finditer(text)])) or sum(durations.values())
+    return make_result(run.tool, counts, seconds=seconds, failing=failing, durations=durations)
+
+
+def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
+    """The numbers of tests by outcome; empty where the totals have none."""
     counts: Counter[str] = Counter()
     for group, value in ((group, value) for total in totals for group, value in total.groupdict("0").items()):
         if group == "counts":
             counts.update({_OUTCOMES.get(word, ""): int(number) for number, word in _COUNT.findall(value)})
         elif group not in _TIME_GROUPS:
             counts[group.rstrip("2")] += int(value)
-    tests = [
-        (_test_id(match, form), match) for match in _find_matches(form, "test", text.split(form.get("until", "\0"))[0])
-    ]
-    outcomes = [(test, _OUTCOMES.get(match.groupdict().get("what", ""), "")) for test, match in tests]
-    durations = {test: _read_seconds(match) for test, match in tests if not _TIME_GROUPS.isdisjoint(match.groupdict())}
-    failing = [test for test, outcome in outcomes if outcome == "failed"]
-    listed = [_test_id(match, form) for match in _find_matches(form, "failing", text)]
-    failing += [test for test in listed if "only_ran" not in form or test in dict(tests)]
-    if name == "node" and re.search(r"^TAP version", text, re.M):
-        failing, durations = _read_tap(text)
-    if not counts:
-        counts.update(dict(outcomes).values())
-    elif "tests" in counts:
+    if "tests" in counts:
         counts["passed"] = max(0, counts["tests"] - counts["failed"] - counts["errors"] - counts["skipped"])
-    seconds = sum(map(_read_seconds, [*totals, *_find_matches(form, "time", text)]))
-    return make_result(
-        run.tool, counts, seconds=seconds or sum(durations.values()), failing=failing, durations=durations
-    )
-
-
-_COUNT = re.compile(r"(\d+) (\w+)")
-_TIME_GROUPS = frozenset({"ms", "seconds"})
-_VISIBLE_FORMATS = [*(name for name, form in TABLES["formats"].items() if "hidden" not in form), "go"]
-
-
-def _find_matches(form: Mapping[str, Any], key: str, text: str) -> list[re.Match[str]]:
-    """The matches of the expression `key` of a format; none for a format without it."""
-    return list(re.finditer("".join(form[key]), text, re.M)) if key in form else []
-
-
-def _test_id(match: re.Match[str], form: Mapping[str, Any]) -> str:
-    """The id of a test: its place, if any, and its name in one line."""
-    parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
-    name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(form.get("between", "\n"), " ")
-    return f"{parts['place']}{form['joint']}{name}" if "place" in parts else name
+    return counts
 
 
 def _read_seconds(match: re.Match[str]) -> float:
@@ -341,9 +375,9 @@ def _read_go(tool: str, text: str) -> CheckResult | None:
         return None
     parents = {name.rpartition("/")[0] for name in tests if "/" in name.partition("::")[2]}
     leaves = {name: test for name, test in tests.items() if name not in parents}
-    red = [name for name, test in tests.items() if test["what"] == "FAIL"]
+    failed = [name for name, test in tests.items() if test["what"] == "FAIL"]
     # A test with subtests counts as failed only where none of its subtests failed.
-    failing = [name for name in red if name in leaves or not any(other.startswith(f"{name}/") for other in red)]
+    failing = [name for name in failed if not any(subtest.startswith(f"{name}/") for subtest in failed)]
     counts = Counter(_OUTCOMES["pass" if test["what"] == "PASS" else test["what"]] for test in leaves.values())
     return make_result(
         tool,

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -31,20 +31,8 @@ from engine.git import Git, GitError
 TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
 """Names of files that pytest collects by default."""
 
-SKIPPED_FOLDERS = {
-    ".git",
-    ".venv",
-    "venv",
-    "env",
-    "node_modules",
-    "__pycache__",
-    ".tox",
-    ".nox",
-    "build",
-    "dist",
-    "target",
-}
-"""Folders without tests of the project."""
+SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
+"""Folders without tests of the project, besides those that begin with a dot."""
 
 MAX_TEST_FILES = 3000
 """Maximum number of test files that a scan for imports reads."""
@@ -96,7 +84,7 @@ def _imports_package(text: str, package: str) -> bool:
 
 
 def related_tests(
-    paths: Sequence[str], tests: dict[str, str], reexported: Collection[str] = ()
+    paths: Sequence[str], tests: Mapping[str, str], reexported: Collection[str] = ()
 ) -> dict[str, list[str]]:
     """For each changed path the test files that belong to it; `tests` maps test files to their source text.
 
@@ -104,35 +92,34 @@ def related_tests(
     full; of several files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder. Of
     `reexported_modules` paths the package hands names on: whatever imports the package may use them.
     """
-    by_path: dict[str, list[str]] = {}
-    for path in paths:
-        pure = PurePosixPath(path)
-        if is_test_file(path):
-            by_path[path] = [path] if path in tests else []
-        elif pure.name == "conftest.py":
-            folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
-            by_path[path] = sorted(test for test in tests if test.startswith(folder))
-        elif pure.suffix == ".py":
-            stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
-            stem = stem.strip("_") or stem
-            named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
-            module = module_of(path)
-            package = module.rpartition(".")[0] if path in reexported else ""
-            named_in_full = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w") if "." in module else None
-            importing = [
-                test
-                for test, text in tests.items()
-                if module
-                and (
-                    imports_module(text, module)
-                    or (package and (imports_module(text, package) or _imports_package(text, package)))
-                    or (named_in_full is not None and named_in_full.search(text))
-                )
-            ]
-            by_path[path] = sorted({*_closest_folder(named, pure), *importing})
-        else:
-            by_path[path] = []
-    return by_path
+    return {path: _tests_of(path, tests, is_reexported=path in reexported) for path in paths}
+
+
+def _tests_of(path: str, tests: Mapping[str, str], *, is_reexported: bool) -> list[str]:
+    pure = PurePosixPath(path)
+    if is_test_file(path):
+        return [path] if path in tests else []
+    if pure.name == "conftest.py":
+        folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
+        return sorted(test for test in tests if test.startswith(folder))
+    module = module_of(path)
+    if pure.suffix != ".py" or not module:
+        return []
+    stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
+    stem = stem.strip("_") or stem
+    named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
+    importing = [test for test, text in tests.items() if _uses_module(text, module, is_reexported=is_reexported)]
+    return sorted({*_closest_folder(named, pure), *importing})
+
+
+def _uses_module(text: str, module: str, *, is_reexported: bool) -> bool:
+    """Whether a test imports a module or names it in full, or imports the package that hands its names on."""
+    package = module.rpartition(".")[0]
+    if imports_module(text, module):
+        return True
+    if is_reexported and package and (imports_module(text, package) or _imports_package(text, package)):
+        return True
+    return bool(package) and re.search(rf"(?<![\w.]){re.escape(module)}\.\w", text) is not None
 
 
 def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
@@ -216,14 +203,10 @@ sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) fo
 
 def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     """The package manager and the interpreter of each environment that one keeps for the project at `workspace`."""
-    for manager, candidates in (
-        ("poetry", _poetry_environments),
-        ("pipenv", _pipenv_environments),
-    ):
-        for home in candidates(workspace):
-            if (home / "bin" / "python").exists():
-                yield manager, home / "bin" / "python"
-                break
+    for manager, homes in (("poetry", _poetry_environments(workspace)), ("pipenv", _pipenv_environments(workspace))):
+        interpreters = [home / "bin" / "python" for home in homes]
+        if interpreter := next((path for path in interpreters if path.exists()), None):
+            yield manager, interpreter
 
 
 def _poetry_environments(workspace: Path) -> list[Path]:
