@@ -27,7 +27,7 @@ from engine.memory.memory import BLOCK, MemoryService, RecallPromptPart
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
-from tests.memory.test_recall import PIECES
+from tests.memory.test_memory import PIECES
 from tests.support.helpers import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))

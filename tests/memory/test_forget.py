@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
@@ -27,24 +24,23 @@ from engine.model import (
     PromptLine,
     PromptPart,
     PromptSource,
-    Refusal,
     Relation,
     Score,
     SourceKind,
 )
 from engine.services import Overrides
-from engine.storage import erasing
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.state import unfinished_intents
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.guidance_world import edit_profile
+from tests.support.helpers import refused
 
-SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"
+PRIVATE = "Henrietta Vandersloot lives at 12 Ash Lane"
 KEPT = "The service listens on port 8000"
 
 
-def opened(root: Path) -> Engine:
+def open_home(root: Path) -> Engine:
     return open_engine(
         Home.locate(root),
         clock=FakeClock(MONDAY_MORNING),
@@ -55,75 +51,73 @@ def opened(root: Path) -> Engine:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = opened(tmp_path / "home")
-    fill(engine)
+    engine = open_home(tmp_path)
+    write_everywhere(engine)
     yield engine
     engine.close()
 
 
-def fill(engine: Engine) -> None:
-    """Put the words into every place that there is."""
-    home = engine.home
+def write_everywhere(engine: Engine) -> None:
+    """Write the private words, and others, into every store and file."""
+    home, para, graph = engine.home, engine.knowledge.para, engine.knowledge.graph
     engine.memory.remember([
-        NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one"),
-        NewMemory(f"Summary. {SECRET}. {KEPT}.", layer=Layer.CONTEXT, kind="summary"),
+        NewMemory(f"Ann said: {PRIVATE}.", speaker="Ann", ref="one"),
+        NewMemory(f"Summary. {PRIVATE}. {KEPT}.", layer=Layer.CONTEXT, kind="summary"),
         NewMemory(KEPT),
     ])  # fmt: skip
-    first = engine.knowledge.para.add([NewFact(SECRET)])[0]
-    engine.knowledge.para.add([NewFact("She moved away", supersedes=first.id), NewFact(KEPT)])
-    graph = engine.knowledge.graph
-    graph.put(GraphNode("session_1", f"Write to {SECRET.upper()}", MONDAY_MORNING, True))
+    [private_fact] = para.add([NewFact(PRIVATE)])
+    para.add([NewFact("She moved away", supersedes=private_fact.id), NewFact(KEPT)])
+    graph.put(GraphNode("session_1", f"Write to {PRIVATE.upper()}", MONDAY_MORNING, True))
     graph.put(GraphNode("session_2", KEPT, MONDAY_MORNING))
     graph.relate("session_2", Relation.DERIVED_FROM, "session_1")
-    engine.tasks.add(f"Call {SECRET}")
-    home.transcripts.mkdir(exist_ok=True)
-    lines = [{"at": "2026-01-05T09:30:00+00:00", "kind": "say", "text": text} for text in (KEPT, SECRET, KEPT)]
+    engine.tasks.add(f"Call {PRIVATE}")
+    for folder in (home.transcripts, home.cache):
+        folder.mkdir(exist_ok=True)
+    lines = [{"at": "2026-01-05T09:30:00+00:00", "kind": "say", "text": text} for text in (KEPT, PRIVATE, KEPT)]
     (home.transcripts / "session_1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     memory = home.agents / "backend_builder" / "memory.md"
-    memory.write_text(memory.read_text() + f"- {SECRET}\n- {KEPT}\n")
-    (home.logs / "clawpy.log").write_text(f"2026 INFO {SECRET}\n2026 INFO {KEPT}\n")
-    home.cache.mkdir(exist_ok=True)
-    home.last_screen.write_text(json.dumps({"cards": [SECRET, KEPT]}))
+    memory.write_text(memory.read_text() + f"- {PRIVATE}\n- {KEPT}\n")
+    (home.logs / "clawpy.log").write_text(f"2026 INFO {PRIVATE}\n2026 INFO {KEPT}\n")
+    home.last_screen.write_text(json.dumps({"cards": [PRIVATE, KEPT]}))
 
 
-def holders(root: Path, words: str = "vandersloot") -> list[str]:
-    found = []
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and words.encode() in path.read_bytes().lower():
-            found.append(str(path.relative_to(root)))
-    return found
+def files_with(root: Path, words: str = "vandersloot") -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file() and words.encode() in path.read_bytes().lower()]
 
 
 def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
-    assert len(holders(tmp_path / "home")) >= 6
-    preview = engine.knowledge.forgetting.preview(SECRET)
+    forgetting = engine.knowledge.forgetting
+    assert len(files_with(tmp_path)) >= 6
+    preview = forgetting.preview(PRIVATE)
     assert {store for store, _ in preview.counts} == {"memories", "facts", "tasks", "files", "records"}
-    report = engine.knowledge.forgetting.forget(preview.wanted)
-    assert dict(report.counts)["memories"] == 2
-    assert holders(tmp_path / "home") == []
-    assert len(holders(tmp_path / "home", "port 8000")) >= 4
-    assert engine.knowledge.forgetting.preview(SECRET).total == 0
+    assert dict(forgetting.forget(preview.wanted).counts)["memories"] == 2
+    assert files_with(tmp_path) == []
+    assert len(files_with(tmp_path, "port 8000")) >= 4
+    assert forgetting.preview(PRIVATE).total == 0
 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
-    engine.knowledge.forgetting.forget(SECRET)
+    engine.knowledge.forgetting.forget(PRIVATE)
     stub = engine.knowledge.graph.neighbourhood("session_1")
     assert stub.node.title == ""
     assert stub.node.invalidated_at is not None
     assert [neighbour.task_id for neighbour in stub.neighbours] == ["session_2"]
-    facts = engine.knowledge.para.facts()
-    gone = next(fact for fact in facts if fact.forgotten)
-    assert [fact.fact for fact in engine.knowledge.para.corrections(gone.id)] == ["", "She moved away"]
-    ids = engine.memory.remember([NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one")]).ids
-    memory = engine.memory.store.get(ids[0])
+    [forgotten] = [fact for fact in engine.knowledge.para.facts() if fact.forgotten]
+    assert [fact.fact for fact in engine.knowledge.para.corrections(forgotten.id)] == ["", "She moved away"]
+
+
+def test_what_was_forgotten_does_not_come_back_when_it_is_remembered_again(engine: Engine) -> None:
+    engine.knowledge.forgetting.forget(PRIVATE)
+    [id] = engine.memory.remember([NewMemory(f"Ann said: {PRIVATE}.", speaker="Ann", ref="one")]).ids
+    memory = engine.memory.store.get(id)
     assert memory is not None
-    assert (memory.text, memory.forgotten) == ("", True)  # and saying it again does not bring it back
+    assert (memory.text, memory.forgotten) == ("", True)
 
 
-def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
+def test_everything_else_stays_as_it_was(engine: Engine) -> None:
     file = engine.home.transcripts / "session_1.jsonl"
     before = file.read_bytes().split(b"\n")
-    engine.knowledge.forgetting.forget(SECRET)
+    engine.knowledge.forgetting.forget(PRIVATE)
     after = file.read_bytes().split(b"\n")
     assert [len(line) for line in after] == [len(line) for line in before]
     assert (after[0], after[2]) == (before[0], before[2])
@@ -132,27 +126,25 @@ def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
     assert [entry.text for entry in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
 
 
-def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, tmp_path: Path) -> None:
-    told = f"{SECRET} and wants every letter answered within the very same day that it came in"
-    edit_profile(engine.profiles, "backend_lead", "patterns", value=told)
-    edit_profile(engine.profiles, "backend_lead", "principles", value=[told, KEPT])
-    quoted = f"On koji-core the operator wants “{told[:50]}…” rather than “{KEPT}”"
-    learning = Learning(
-        "corrected:pred_1", quoted, "letters", "backend_builder", "session_1", Score(0.9, ()), Score(0.9, ())
-    )
-    engine.bubbles.offer(learning)
+def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine: Engine) -> None:
+    text = f"{PRIVATE} and wants every letter answered within the very same day that it came in"
+    edit_profile(engine.profiles, "backend_lead", "patterns", value=text)
+    edit_profile(engine.profiles, "backend_lead", "principles", value=[text, KEPT])
+    quote = f"On koji-core the operator wants “{text[:50]}…” rather than “{KEPT}”"
+    sure = Score(0.9, ())
+    engine.bubbles.offer(Learning("corrected:pred_1", quote, "letters", "backend_builder", "session_1", sure, sure))
     engine.calls.begin(
         Caller("session_1", "backend_builder", ""), provider="openai", model="x", run_kind="task",
-        messages=[PromptPart("recalled", (PromptLine(f"- {told[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
+        messages=[PromptPart("recalled", (PromptLine(f"- {text[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
     )  # fmt: skip
-    assert SECRET in engine.cascade.guidance("backend_builder").block
-    preview = engine.knowledge.forgetting.preview(told)
+    assert PRIVATE in engine.cascade.guidance("backend_builder").block
+    preview = engine.knowledge.forgetting.preview(text)
     assert dict(preview.counts)["profiles"] == 2
     engine.knowledge.forgetting.forget(preview.wanted)
     assert "vandersloot" not in engine.cascade.guidance("backend_builder").block.lower(), "at once, not after 300 s"
     assert engine.profiles.get("backend_lead").principles == (KEPT,)
     assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list())
-    call = engine.calls.for_session("session_1")[0]
+    [call] = engine.calls.for_session("session_1")
     assert "Vandersloot" not in "".join(part.text for part in engine.calls.prompt(call.id))
     with closing(sqlite3.connect(engine.home.database)) as database:
         for table in ("profile_entries", "pattern_uses", "bubbles", "memory_events", "guidance_findings"):
@@ -160,115 +152,64 @@ def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, t
             assert "henrietta_vandersloot" not in str(rows), "the name of the pattern"
 
 
-def test_too_little_is_refused(engine: Engine) -> None:
-    for what in ("", "ab", " . "):
-        with pytest.raises(Refusal) as refusal:
-            engine.knowledge.forgetting.forget(what)
-        assert refusal.value.code == "too_short"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("step", range(8))
-def test_a_crash_at_any_step_is_finished_at_the_next_start(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    forget = engine.knowledge.forgetting
-    stores = forget._stores
-    with monkeypatch.context() as patch:
-        if step < len(stores):
-            patch.setattr(type(stores[step]), "erase", crash)
-        elif step == len(stores):
-            patch.setattr(type(engine.database), "scrub", crash)
-        else:
-            patch.setattr(Database, "scrub", finished)
-        with pytest.raises(KeyboardInterrupt):
-            engine.knowledge.forgetting.forget(SECRET)
-    engine.close()
-    again = opened(tmp_path / "home")
-    try:
-        assert holders(tmp_path / "home") == []
-        assert unfinished_intents(again.database, "forget") == []
-        assert len(again.knowledge.graph.neighbourhood("session_1").edges) == 1
-    finally:
-        again.close()
-
-
-def finished(database: Database) -> bool:
-    """The file is rebuilt, and then the power goes."""
-    database.write(lambda tx: None)
-    raise KeyboardInterrupt
+@pytest.mark.parametrize("words", ["", "ab", " . "])
+def test_too_few_words_are_refused(engine: Engine, words: str) -> None:
+    refused("too_short", lambda: engine.knowledge.forgetting.forget(words))
 
 
 def crash(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+def crash_after_write(database: Database) -> None:
+    database.write(lambda tx: None)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "step", ["memories", "captures", "facts", "tasks", "profiles", "files", "records", "scrub", "after scrub"]
+)
+def test_a_crash_at_any_step_is_finished_at_the_next_start(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    stores = {store.name: type(store) for store in engine.knowledge.forgetting._stores}
+    with monkeypatch.context() as patch:
+        if step in stores:
+            patch.setattr(stores[step], "erase", crash)
+        else:
+            patch.setattr(Database, "scrub", crash if step == "scrub" else crash_after_write)
+        with pytest.raises(KeyboardInterrupt):
+            engine.knowledge.forgetting.forget(PRIVATE)
+    engine.close()
+    with closing(open_home(tmp_path)) as reopened:
+        assert files_with(tmp_path) == []
+        assert unfinished_intents(reopened.database, "forget") == []
+        assert len(reopened.knowledge.graph.neighbourhood("session_1").edges) == 1
+
+
 def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.knowledge.forgetting, "_running", lambda: ["session_1"])
-    with pytest.raises(Refusal) as refusal:
-        engine.knowledge.forgetting.forget(SECRET)
-    assert refusal.value.code == "session_running"
-    assert engine.knowledge.forgetting.preview(SECRET).total > 0
+    forgetting = engine.knowledge.forgetting
+    monkeypatch.setattr(forgetting, "_running", lambda: ["session_1"])
+    refused("session_running", lambda: forgetting.forget(PRIVATE))
+    assert forgetting.preview(PRIVATE).total > 0
 
 
-class TestWanted:
-    def test_whole_words_in_any_case_and_space(self) -> None:
-        wanted = SearchTerms(["Bob Lee"])
-        assert wanted.match("so BOB\n  lee said")
-        assert not wanted.match("Bob Leeson")
-        assert wanted.remove_from("hi Bob  Lee!") == "hi !"
-
-    def test_what_was_quoted_and_cut_is_found(self) -> None:
-        text = "The operator of this shop lives in Utrecht and never answers before noon"
-        wanted = SearchTerms([text])
-        quoted = f"wants “{text[:50]}…” instead"
-        assert wanted.match(quoted)
-        assert wanted.remove_from(quoted) == "wants “” instead"
-        assert not wanted.match(f"wants “{text[:40]}…” instead"), "seven words may be anybody's"
-        assert not wanted.match("The operator of this shop lives in Utrecht, as one does"), "no quote"
-
-    @given(st.text(), st.text(min_size=1))
-    def test_what_was_removed_is_not_held(self, text: str, needle: str) -> None:
-        try:
-            wanted = SearchTerms([needle])
-        except Refusal:
-            return
-        again = wanted.remove_from(f"{text} {needle} {text}")
-        assert len(again) < len(text) * 2 + len(needle) + 2
-
-
-class TestErasing:
-    def test_json_and_compressed_values_are_looked_into(self, tmp_path: Path) -> None:
-        path = tmp_path / "any.db"
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, payload JSON, body BLOB, said TEXT)")
-            packed = zlib.compress(json.dumps({"a": "by Zoë Müller"}).encode())
-            connection.execute(
-                "INSERT INTO notes VALUES (1, ?, ?, ?)", (json.dumps(["Zoë Müller", 1]), packed, "zoë müller!")
-            )
-            connection.execute("INSERT INTO notes VALUES (2, '[1]', ?, 'other')", (b"\x78\x9cvector",))
-            assert len(list(erasing.find(connection, SearchTerms(["Zoë Müller"])))) == 3
-            assert erasing.erase(connection, SearchTerms(["Zoë Müller"])) == 3
-            payload, body, said = connection.execute("SELECT payload, body, said FROM notes WHERE id = 1").fetchone()
-            assert (json.loads(payload), json.loads(zlib.decompress(body)), said) == (["", 1], {"a": "by "}, "!")
-            assert erasing.erase(connection, SearchTerms(["Zoë Müller"])) == 0
-
-
-def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Database) -> None:
+def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database) -> None:
     """A session that ends between two stores is written down from what the later one still held."""
     order: list[str] = []
 
-    class Kept:
+    class FakeStore:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def find(self, wanted: SearchTerms, /) -> Iterator[tuple[str, str]]:
+        def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:
             return iter(())
 
-        def erase(self, wanted: SearchTerms, /) -> int:
+        def erase(self, terms: SearchTerms, /) -> int:
             order.append(self.name)
             return 0
 
-    made, source = Kept("learnings"), Kept("files")
-    Forgetting(database, [made, source], text_of=lambda id: None, second_pass=[made]).forget("Jan Vandersloot")
+    learnings, files = FakeStore("learnings"), FakeStore("files")
+    Forgetting(database, [learnings, files], text_of=lambda id: None, second_pass=[learnings]).forget("Jan Jansen")
     assert order == ["learnings", "files", "learnings"]

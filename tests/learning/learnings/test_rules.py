@@ -6,19 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.learning.learnings.rules import (
+    Basis,
     Finding,
+    Impact,
     SessionRecord,
     Statement,
+    confidence,
     correction_findings,
     find_learnings,
+    importance,
 )
 from engine.model import (
     LearningKind,
     LearningType,
     PermissionAnswer,
     PermissionRequest,
+    Score,
     SessionState,
 )
 from engine.model.lessons import Correction
@@ -125,3 +132,31 @@ def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_ar
     assert [finding.type.value for finding in (claim, output, correction)] == ["directive", "declarative", "corrective"]
     assert [finding.kind for finding in (correction, preference)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
     assert correction.importance.value > output.importance.value
+
+
+def test_confidence_comes_from_how_it_was_established() -> None:
+    expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
+    assert {basis: confidence(basis).value for basis in Basis} == expected
+    assert confidence(Basis.SINGLE, observed=2) == Score(0.75, ("it was observed repeatedly (2 times)",))
+    assert confidence(Basis.MODEL, observed=9).value == 0.4
+
+
+@pytest.mark.parametrize(
+    ("impact", "value"),
+    [
+        (Impact(reach=0), 0.0),
+        (Impact(failure_avoided=True, seconds=600, cost=100_000, reach=2), 0.6),
+        (Impact(True, 1800, 500_000, 5), 1.0),
+        (Impact(True, 1e9, 10**12, 10**6), 1.0),
+    ],
+)
+def test_importance_comes_from_what_was_affected(impact: Impact, value: float) -> None:
+    assert importance(impact).value == value
+    assert importance(impact).reasons
+
+
+@given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
+def test_a_larger_impact_is_never_less_important(failure: bool, seconds: float, cost: int, reach: int) -> None:
+    value = importance(Impact(failure, seconds, cost, reach)).value
+    assert 0 <= value <= 1
+    assert importance(Impact(True, seconds + 60, cost + 1000, reach + 1)).value >= value

@@ -1,0 +1,99 @@
+"""Who puts tasks into the graph (SPEC 4.6): sessions with their outcomes, retries, continuations, similar ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory.graph import TaskGraph
+from engine.memory.knowledge import GraphProducer
+from engine.memory.recall import describe_task
+from engine.model import CheckResult, GraphNode, Relation, SessionState
+from engine.storage.ledger import LedgerEntry
+from tests.memory.fake_work import NOW, FakeWork, view
+
+
+@pytest.fixture
+def graph(tmp_path: Path, clock: FakeClock) -> Iterator[TaskGraph]:
+    graph = TaskGraph(tmp_path, clock)
+    yield graph
+    graph.close()
+
+
+@pytest.fixture
+def work() -> FakeWork:
+    return FakeWork()
+
+
+@pytest.fixture
+def producer(graph: TaskGraph, work: FakeWork) -> GraphProducer:
+    return GraphProducer(graph, work, lambda session, k, cosine: {})  # type: ignore[arg-type]
+
+
+def session_ended(session: str) -> LedgerEntry:
+    return LedgerEntry(1, NOW, "SessionEnded", session, "/home/me/shop", {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome", "success"),
+    [
+        ({}, "succeeded", True),
+        ({"state": SessionState.FAILED}, "failed", False),
+        ({"check": CheckResult("pytest", 3, 1)}, "problem found", False),
+        ({"state": SessionState.CANNOT_RUN}, "cannot_run", None),
+        ({"discarded_at": NOW}, "discarded", None),
+    ],
+)
+def test_a_session_becomes_a_task_with_its_outcome(
+    producer: GraphProducer,
+    graph: TaskGraph,
+    work: FakeWork,
+    fields: dict[str, Any],
+    outcome: str,
+    success: bool | None,
+) -> None:
+    work.add(view(**fields))
+    producer.handle(session_ended("session_1"))
+    node = graph.get("session_1")
+    assert node is not None
+    assert (node.outcome, node.success) == (outcome, success)
+    assert describe_task(node) == f"Fix the parser ({outcome}): The parser reads dates again."
+
+
+def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
+    producer: GraphProducer, graph: TaskGraph, work: FakeWork
+) -> None:
+    work.add(view("failed", state=SessionState.FAILED))
+    work.add(view("retry"))
+    work.add(view("continuation", prompt="Go on"))
+    work.add(view("after success"))
+    work.followed["continuation"] = "retry"
+    for session in work.views:
+        producer.handle(session_ended(session))
+    edges = {edge for session in work.views for edge in graph.neighbourhood(session).edges}
+    assert {(edge.source, edge.relation.value, edge.target) for edge in edges} == {
+        ("retry", "derived_from", "failed"),
+        ("continuation", "derived_from", "retry"),
+    }
+
+
+def test_similar_sessions_are_linked_once(graph: TaskGraph, work: FakeWork) -> None:
+    for name in ("a", "b"):
+        graph.put(GraphNode(name, f"Task {name}", NOW))
+    similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}
+    minima = []
+
+    def sessions_like(session: str, k: int, min_similarity: float) -> dict[str, float]:
+        minima.append(min_similarity)
+        return similar[session]
+
+    producer = GraphProducer(graph, work, sessions_like)  # type: ignore[arg-type]
+    for session in similar:
+        producer.link_similar(session_ended(session))
+    (edge,) = graph.neighbourhood("a").edges
+    assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
+    assert minima == [0.8] * 2

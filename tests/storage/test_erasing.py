@@ -1,0 +1,59 @@
+"""Search terms of what is to be forgotten, and how they are taken out of the database (SPEC 4.10)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model import Refusal
+from engine.storage import erasing
+from engine.storage.erasing import SearchTerms
+
+SENTENCE = "The operator of this shop lives in Utrecht and never answers before noon"
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "rest"),
+    [
+        ("Bob Lee", "so BOB\n  lee said", "so  said"),
+        ("Bob Lee", "hi Bob  Lee!", "hi !"),
+        ("Bob Lee", "Bob Leeson", None),
+        (SENTENCE, f"wants “{SENTENCE[:50]}…” instead", "wants “” instead"),
+        (SENTENCE, f"wants “{SENTENCE[:40]}…” instead", None),
+        (SENTENCE, "The operator of this shop lives in Utrecht, as one does", None),
+    ],
+    ids=["any case and space", "signs stay", "part of a word", "cut quote", "seven words may be anybody's", "no quote"],
+)
+def test_whole_words_and_long_quotes_are_found_and_removed(term: str, text: str, rest: str | None) -> None:
+    terms = SearchTerms([term])
+    assert terms.match(text) is (rest is not None)
+    assert terms.remove_from(text) == (text if rest is None else rest)
+
+
+@given(st.text(), st.text(min_size=1))
+def test_a_term_that_is_accepted_is_removed(text: str, term: str) -> None:
+    try:
+        terms = SearchTerms([term])
+    except Refusal:
+        return
+    assert len(terms.remove_from(f"{text} {term} {text}")) < len(text) * 2 + len(term) + 2
+
+
+def test_json_and_compressed_values_are_searched_too() -> None:
+    terms = SearchTerms(["Zoë Müller"])
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, payload JSON, body BLOB, said TEXT)")
+        packed = zlib.compress(json.dumps({"a": "by Zoë Müller"}).encode())
+        rows = [(1, json.dumps(["Zoë Müller", 1]), packed, "zoë müller!"), (2, "[1]", b"\x78\x9cvector", "other")]
+        connection.executemany("INSERT INTO notes VALUES (?, ?, ?, ?)", rows)
+        assert len(list(erasing.find(connection, terms))) == 3
+        assert erasing.erase(connection, terms) == 3
+        payload, body, said = connection.execute("SELECT payload, body, said FROM notes WHERE id = 1").fetchone()
+        assert (json.loads(payload), json.loads(zlib.decompress(body)), said) == (["", 1], {"a": "by "}, "!")
+        assert erasing.erase(connection, terms) == 0
