@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from engine import extras
 from engine.api import model_checks
 from engine.api.doctor import examine
 from engine.api.notify.delivery import Address, deliver, is_known_service, store_address
 from engine.api.notify.notes import Form, Note
 from engine.config.sections import Surface
 from engine.home import Home
-from engine.model import Refusal, extras
+from engine.model import Refusal
 from engine.storage.shared import SharedDatabase
 
 ROOT = Path(__file__).parents[1]

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from engine import extras
 from engine.api.checks import FAIL, OK, WARN, Check, read_rows
 from engine.api.model_checks import (
     coding_agent_checks,
@@ -35,7 +36,7 @@ from engine.git import version as git_version
 from engine.home import Home
 from engine.keys import Keys
 from engine.lock import read_holder
-from engine.model import Refusal, extras, sanitise
+from engine.model import Refusal, sanitise
 from engine.model.text import count
 from engine.settings_store import SettingsStore
 from engine.storage import database

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from engine import extras
 from engine.api.checks import OK, WARN, Check, read_rows
 from engine.api.documents import Document
 from engine.api.notify.delivery import Addresses
@@ -41,7 +42,7 @@ from engine.home import Home
 from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.memory.index import KEY as CHROMA
 from engine.memory.index import URL_VARIABLE
-from engine.model import Refusal, extras
+from engine.model import Refusal
 from engine.model.secrets import redact
 from engine.settings_store import SettingsStore
 from engine.storage.shared import SHARED_URL, SharedDatabase

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from engine import extras
 from engine.config import SettingsSource
 from engine.config.sections import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
 from engine.keys import Key, Keys, without_keyring
-from engine.model import Refusal, extras
+from engine.model import Refusal
 
 KEYLESS = "keyless"
 """The source of a key for a provider that needs none."""

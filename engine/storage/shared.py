@@ -15,9 +15,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from engine import extras
 from engine.events import CloudSyncFailed
 from engine.frozen import frozen
-from engine.model import Refusal, extras, sanitise
+from engine.model import Refusal, sanitise
 from engine.storage import state
 from engine.storage.database import Database
 

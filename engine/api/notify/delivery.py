@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from engine import extras
 from engine.api.notify.notes import QUIET_FORMS, Form, Note, is_switched_on, setting_of
 from engine.clock import SystemClock
 from engine.config import SettingsSource
@@ -35,7 +36,7 @@ from engine.config.sections import (
 from engine.frozen import frozen
 from engine.home import Home
 from engine.keys import ENVIRONMENT, Keys
-from engine.model import Refusal, extras
+from engine.model import Refusal
 from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine import helper_process
+from engine import extras, helper_process
 from engine.frozen import frozen
-from engine.model import extras, sanitise
+from engine.model import sanitise
 from engine.model.secrets import redact
 
 COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_provider")

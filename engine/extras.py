@@ -1,4 +1,4 @@
-"""Parts that are installed only when they are asked for: what each is for, whether it is there, what brings it."""
+"""The optional extras of the package: what each is for, whether it is installed, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
         TRAIN: ("together", "training a Twin model"),
     }
 )
-"""The module that an extra of the package brings, and what it is for."""
+"""For each extra a module that it installs, and what it is for."""
 
 
 def installed(extra: str) -> bool:
-    """Whether an extra is there, without importing it."""
+    """Whether an extra is installed, without importing it."""
     module, _ = EXTRAS[extra]
     return find_spec(module) is not None
 
 
 def missing() -> tuple[str, ...]:
-    """The extras that are not there."""
+    """The extras that are not installed."""
     return tuple(extra for extra in EXTRAS if not installed(extra))
 
 
 def command(*extras: str) -> str:
-    """The command that brings extras into the environment this runs in. uv and its tools make some without pip."""
+    """The command that installs extras into this environment; an environment that uv made may have no pip."""
     python = shlex.quote(sys.executable)
     install = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
     return f"{install} 'clawpy-console[{','.join(extras)}]'"
 
 
 def not_installed(extra: str) -> Refusal:
-    """`not_installed`: what was asked for needs an extra that is not there."""
+    """The refusal `not_installed` of what needs an extra."""
     _, purpose = EXTRAS[extra]
     return Refusal("not_installed", f"{purpose} needs the extra `{extra}`, which is not installed", command(extra))
