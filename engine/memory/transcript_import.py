@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.memory.agent_turns import Turn, folder_line, read_turn
 from engine.memory.captures import Remember
 from engine.memory.store import MemoryStore
 from engine.model import NewMemory, Refusal, sanitise
-from engine.model.agent_turns import Turn, folder_line, read_turn
 from engine.model.secrets import redact
 from engine.storage import state
 from engine.storage.database import Database

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from engine.frozen import frozen
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-"""Bytes of one line; a longer one is named and passed over."""
+"""Maximum size of a line in bytes."""
 
 MAX_TURN = 100_000
-"""Characters of one turn that are remembered."""
+"""Maximum number of characters of a turn; the rest is cut."""
 
 
 @frozen
@@ -33,8 +33,8 @@ class Turn:
 
 
 def read_turn(raw: bytes, name: str) -> Turn | None:
-    """A line of a transcript of Claude Code or Codex; None for one that is no turn of a person or a model. `name` is
-    the session when the line does not say. Raises ValueError that says what is wrong. Pure."""
+    """The turn in a line of a transcript of Claude Code or Codex, None for a line without one of a person or a model.
+    `name` is the session of a line that names none. Raises ValueError for a line that cannot be read."""
     if len(raw) > MAX_LINE_BYTES:
         raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
     if not raw.strip():
@@ -79,8 +79,7 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
 
 
 def folder_of(line: object) -> str:
-    """The folder that a line of a transcript says it was made in, "" when it says none: each line of Claude Code, the
-    first of Codex. Pure."""
+    """The working folder that a line names, "" for none: each line of Claude Code, the first of Codex."""
     if not isinstance(line, dict):
         return ""
     payload = line.get("payload")
@@ -90,13 +89,13 @@ def folder_of(line: object) -> str:
 
 
 def folder_line(raw: bytes) -> str:
-    """The folder in a line that is there for such things, as Codex writes them before the first turn."""
+    """The working folder in a line of metadata, as Codex writes it before the first turn; "" for any other line."""
     start = raw[:200]
     return folder_of(json.loads(raw)) if b"session_meta" in start or b"turn_context" in start else ""
 
 
 def _text_parts(content: object) -> Iterator[str]:
-    """What was said: neither tool calls, nor what they gave, nor thoughts."""
+    """The texts of a message, without tool calls, their results and thoughts."""
     if isinstance(content, str):
         yield content
         return
