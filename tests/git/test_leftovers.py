@@ -1,11 +1,14 @@
-"""Lines and files that should not be pushed: leftovers and likely secrets."""
+"""Debugging and markers in lines, which of them can go, and which tests are in quarantine."""
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
-from engine.git.leftovers import scan_line
-from engine.git.secrets import is_secret_file
+from engine.git import Git
+from engine.git.leftovers import QuarantinedTest, read_quarantined_tests, removable_lines, scan_line, without_lines
+from tests.conftest import Repository
 
 
 @pytest.mark.parametrize(
@@ -33,48 +36,64 @@ from engine.git.secrets import is_secret_file
         ("a.py", "todo = 'TODO'", []),
     ],
 )
-def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str]) -> None:
+def test_debugging_markers_and_todos_in_a_line(path: str, line: str, kinds: list[str]) -> None:
     assert [hit.kind for hit in scan_line(path, line)] == kinds
 
 
-@pytest.mark.parametrize(
-    ("parts", "kind"),
-    [
-        (("AK", "IA", "Q7W2E9R4T1Y8U3I6"), "AWS access key"),
-        (("-----BEGIN RSA ", "PRIVATE KEY-----"), "private key"),
-        (("xo", "xb-123456789012-abcdef"), "Slack token"),
-        (("postgres://app:", "s3cr3tpw@db.internal/x"), "password in a URL"),
-        (("api_key = ", "'q8Zr2Lk9Xw4Tn7Bv'"), "value that looks like a key"),
-    ],
-)
-def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
-    [found] = scan_line("config.py", "".join(parts), "MIIEowIBAAKCAQEA" * 4)
-    assert found.kind == f"likely secret: {kind}"
-    assert found.is_secret
+def test_tests_in_quarantine(repository: Repository) -> None:
+    skipped = 'import pytest\n@pytest.mark.skip(reason="quarantined until {day}")\n'
+    names = [f"tests/test_{number:02}.py" for number in range(60)]
+    files = {name: f"{skipped.format(day='2026-01-19')}def test_a():\n    pass\n" for name in names}
+    files["ü b/test_c.py"] = (
+        "class TestCart:\n    def test_0(self):\n        pass\n\n"
+        '    @pytest.mark.skip(reason="quarantined until 2026-02-01")\n    async def test_1(self):\n        pass\n'
+    )
+    files["tests/test_other.py"] = "def test_b():\n    pass\n"
+    head = repository.commit("tests", files)
+    repository.commit("none", dict.fromkeys(files, "def test_a():\n    pass\n"))
+    git = Git(repository.path)
+    result = read_quarantined_tests(git, head)
+    assert result[0] == QuarantinedTest("tests/test_00.py::test_a", date(2026, 1, 19))
+    assert len(result) == 50, "there is an end to it"
+    assert read_quarantined_tests(git, "HEAD") == ()
+    repository.commit("one", {"ü b/test_c.py": files["ü b/test_c.py"]})
+    assert read_quarantined_tests(git, "HEAD") == (
+        QuarantinedTest("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),
+    )
+
+
+PYTHON = """\
+import pdb
+import os; breakpoint()
+def a():
+    breakpoint()
+    if os.sep: pdb.set_trace()
+    x = breakpoint(
+    )
+    import pdb; pdb.set_trace()
+    breakpoint()  # why
+"""
+
+
+def test_python_loses_only_whole_statements() -> None:
+    assert removable_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
+    after = without_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
+    assert after == "def a():\n    pass\n\ndef b():\n    pass\n"
+    assert removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("path", "text", "expected"),
     [
-        "password = 'changeme1234'",
-        "token = os.environ['TOKEN']",
-        "api_key: '${API_KEY_FROM_VAULT}'",
-        "secret = 'aaaaaaaaaaaaaaaa1'",
-        "url = 'https://user:{password}@host'",
-        "PASSWORD_FIELD = 'password_confirmation'",
-        "if '-----BEGIN RSA PRIVATE KEY-----' in text:",
-        "url = 'postgres://postgres:postgres1@localhost/shop'",
-        "url = 'postgres://app:s3cr3tpw@db:5432/shop'",
-        "key = 'AKIAIOSFODNN7EXAMPLE'",
-        "secretName = 'shop-tls-2024-prod-1'",
-        "class = 'sk-estimator-doc-link-with-a-very-long-name-indeed'",
+        ("a.js", "let a = 1;\nconsole.log(a);\ndebugger\n", [2, 3]),
+        ("a.js", "if (a)\n  console.log(a);\nb();\n", []),
+        ("a.js", "const f = () =>\n  console.log(1);\n", []),
+        ("a.js", "a();\nconsole.log(`x\n`);\n", []),
+        ("a.ts", "else\n  console.log(1)\n", []),
+        ("a.js", "console.log(a)\n  .then(b);\n", []),
+        ("a.rs", "let x = 1;\ndbg!(x);\nlet y = dbg!(x);\n", [2]),
+        ("a.rb", "def a\n  binding.pry\n  b\nend\n", [2]),
     ],
 )
-def test_what_only_looks_like_a_secret(line: str) -> None:
-    assert scan_line("config.py", line) == []
-
-
-def test_names_of_files_that_hold_keys() -> None:
-    assert [is_secret_file(name) for name in (".env", "a/id_rsa", "b.pfx", ".env.example", "id_rsa.pub")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
+    assert removable_lines(path, text, range(1, 5)) == expected

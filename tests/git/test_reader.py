@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 
 from engine.execution.trees import create_branch, free_branch_name
 from engine.git import Git
-from engine.git.history import to_datetime
 from engine.git.reader import GitReader, files_between, in_history
+from engine.git.state import FileState
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
@@ -25,7 +26,7 @@ def reader() -> GitReader:
     return GitReader()
 
 
-def test_what_differs_from_head(repository: Repository, reader: GitReader) -> None:
+def test_each_file_says_how_it_differs_from_head(repository: Repository, reader: GitReader) -> None:
     repository.commit("one", {"kept.py": "1", "edited.py": "1", "gone.py": "1", "staged.py": "1"})
     repository.write("edited.py", "2")
     repository.write("staged.py", "2")
@@ -33,16 +34,15 @@ def test_what_differs_from_head(repository: Repository, reader: GitReader) -> No
     (repository.path / "gone.py").unlink()
     repository.write("new/folder with ü/näher.py", "1")
     state = reader.read(repository.path)
-    files = {file.path: file for file in state.files}
-    assert set(files) == {"edited.py", "gone.py", "staged.py", "new/folder with ü/näher.py"}
-    assert files["edited.py"].modified
-    assert not files["edited.py"].staged
-    assert files["staged.py"].staged
-    assert not files["staged.py"].modified
-    assert files["gone.py"].deleted
-    assert files["gone.py"].modified_at is None
-    assert files["new/folder with ü/näher.py"].untracked
     assert not state.clean
+    files = {file.path: replace(file, modified_at=None) for file in state.files}
+    assert files == {
+        "edited.py": FileState("edited.py", modified=True),
+        "staged.py": FileState("staged.py", staged=True),
+        "gone.py": FileState("gone.py", modified=True, deleted=True),
+        "new/folder with ü/näher.py": FileState("new/folder with ü/näher.py", untracked=True),
+    }
+    assert [file.path for file in state.files if file.modified_at is None] == ["gone.py"]
 
 
 def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, reader: GitReader) -> None:
@@ -54,7 +54,7 @@ def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repositor
     assert index.stat().st_mtime_ns == before, "reading must not write"
 
 
-def test_what_tools_leave_is_nobodys_work(repository: Repository, reader: GitReader) -> None:
+def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, reader: GitReader) -> None:
     repository.commit("one", {"pkg/a.py": "1"})
     for name in ("pkg/__pycache__/a.pyc", "node_modules/x/y.js", "new/__pycache__/b.pyc"):
         repository.write(name, "1")
@@ -92,7 +92,7 @@ def test_branches_their_dates_and_whether_they_are_merged(repository: Repository
     assert [branch.name for branch in state.open_branches] == ["feature/x"]
 
 
-def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
+def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
     repository: Repository, reader: GitReader, tmp_path: Path
 ) -> None:
     repository.commit("one", {"a.py": "1"})
@@ -218,18 +218,13 @@ def test_nothing_is_walked_again_until_a_ref_moves(
     assert reader.read(repository.path).tag == "v1"
 
 
-def test_an_environment_that_a_run_saw_is_nothing_that_changed(repository: Repository, reader: GitReader) -> None:
+def test_an_environment_is_no_difference_between_trees(repository: Repository, reader: GitReader) -> None:
     head = repository.commit("one", {"a.py": "1"})
     repository.write("b.py", "1")
     repository.write(".venv/lib/site-packages/six.py", "1")
     repository.git("add", "--all")
     seen = repository.git("write-tree")
     assert files_between(repository.path, seen, head) == ("b.py",)
-
-
-@pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
-def test_dates_that_no_calendar_holds(seconds: str) -> None:
-    assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
@@ -261,3 +256,33 @@ def test_an_untracked_folder_names_at_most_300_files(repository: Repository, rea
     for number in range(301):
         repository.write(f"many/f{number:03}.txt", "1")
     assert len(reader.read(repository.path).files) == 300
+
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+def ago(days: float) -> str:
+    return (NOW - timedelta(days=days)).isoformat()
+
+
+def test_the_base_is_found_behind_three_hundred_branches(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    repository.git("checkout", "-q", "-b", "work")
+    repository.commit("work", at=ago(1))
+    orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
+    subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
+    state = GitReader().read(repository.path)
+    assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
+
+
+def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path) -> None:
+    """What is only there to offer more must not take away everything."""
+    for number in range(3):
+        repository.commit(f"commit {number}", {"a.py": f"{number}\n", "b.py": f"{number}\n"})
+    repository.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    repository.git("clone", "-q", "--filter=tree:0", f"file://{repository.path}", str(clone))
+    (clone / "a.py").write_text("new\n")
+    state = GitReader().read(clone)
+    assert ([file.path for file in state.files], state.partner, state.release) == (["a.py"], None, None)
+    assert len(state.recent) == 3

@@ -11,7 +11,7 @@ import pytest
 from engine.git import Git, unpushed
 from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
-from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
+from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits, read_fixups
 from tests.conftest import Repository
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
@@ -161,3 +161,14 @@ def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: p
     head = repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
     result = read_commits(Git(repository.path), Span(head, base))
     assert (result.unread, places(result)) == (1, [("config.py", 1)])
+
+
+def test_fixups_up_to_the_first_commit(repository: Repository) -> None:
+    repository.commit("begin: words", {"a.txt": "1\n"})
+    repository.commit("other", {"b.txt": "1\n"})
+    repository.commit("fixup! begin: words", {"a.txt": "2\n"})
+    repository.commit("fixup! fixup! begin: words", {"a.txt": "3\n"})
+    repository.commit("fixup! nothing like it", {"a.txt": "4\n"})
+    result = read_fixups(Git(repository.path), GitReader().read(repository.path))
+    assert result is not None
+    assert (len(result.subjects), result.targets, result.onto) == (2, ("begin: words",), "")

@@ -126,15 +126,7 @@ class World:
 
 
 def dated_commit(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
-    """A commit made at `at`, whatever the time is."""
-    stamp = at.isoformat()
-    before = {name: os.environ.get(name) for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")}
-    os.environ.update(dict.fromkeys(before, stamp))
-    try:
-        return repository.commit(message, files)
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return repository.commit(message, files, at=at.isoformat())
 
 
 def touch(path: Path, at: datetime) -> None:

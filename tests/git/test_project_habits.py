@@ -1,4 +1,4 @@
-"""The rhythm of releases, on histories made of values."""
+"""Which files usually change together and when a release is due, on histories made of values."""
 
 from __future__ import annotations
 
@@ -7,62 +7,18 @@ from math import inf
 
 import pytest
 
-from engine.git import Git, project_habits
-from engine.git.history import Change, read_changes
+from engine.git import project_habits
+from engine.git.history import Change
 from engine.git.project_habits import (
     DAY,
     CoChanges,
     Partner,
+    ReleaseRhythm,
     is_group,
     is_release_tag,
     prepares_release,
     release_rhythm,
 )
-from tests.conftest import Repository
-
-# Histories read from real repositories.
-
-
-ISO_DAY = "2026-01-0{}T10:00:00+00:00"
-
-
-def test_commits_with_files_tags_and_what_is_gone(repository: Repository) -> None:
-    first = repository.commit("begin", {"a.py": "1\n", "dir/b c.py": "1\n"}, at=ISO_DAY.format(1))
-    repository.git("tag", "v1.0")
-    repository.git("tag", "-a", "-m", "the same", "first")
-    repository.git("rm", "-q", "a.py")
-    repository.commit("second", {"dir/b c.py": "2\n", "ü.py": "1\n"}, at=ISO_DAY.format(2))
-    history = read_changes(Git(repository.path))
-    assert [change.subject for change in history] == ["begin", "second"]
-    begin, second = history
-    assert (begin.id, begin.at, begin.parents) == (first, 1767261600, 0)
-    assert (begin.files, begin.deleted, set(begin.tags)) == (("a.py", "dir/b c.py"), (), {"v1.0", "first"})
-    assert (second.files, second.deleted, second.parents) == (("a.py", "dir/b c.py", "ü.py"), ("a.py",), 1)
-
-
-def test_a_merge_has_no_files_of_its_own(repository: Repository) -> None:
-    repository.commit("begin", {"a.py": "1\n"}, at=ISO_DAY.format(1))
-    repository.git("checkout", "-q", "-b", "side")
-    repository.commit("side", {"b.py": "1\n"}, at=ISO_DAY.format(2))
-    repository.git("checkout", "-q", "main")
-    repository.commit("main", {"c.py": "1\n"}, at=ISO_DAY.format(3))
-    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side", at=ISO_DAY.format(4))
-    history = read_changes(Git(repository.path))
-    assert {change.subject: (change.parents, change.files) for change in history} == {
-        "begin": (0, ("a.py",)), "side": (1, ("b.py",)), "main": (1, ("c.py",)), "merge": (2, ()),
-    }  # fmt: skip
-
-
-def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) -> None:
-    repository.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", "")
-    (repository.path / "\x01odd\nname").write_text("1\n")
-    repository.commit("\x01 D 100 ")
-    repository.commit("plain", {"M": "1\n"})
-    history = read_changes(Git(repository.path))
-    assert [(change.parents, change.files) for change in history] == [(0, ()), (1, ("\x01odd\nname",)), (1, ("M",))]
-
-
-# What usually changes together, on histories made of values.
 
 
 def history(*commits: str) -> list[Change]:
@@ -139,58 +95,51 @@ def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> 
     ]
 
 
+def rhythm_of(history: list[Change]) -> ReleaseRhythm:
+    rhythm = release_rhythm(history)
+    assert rhythm is not None
+    return rhythm
+
+
 def test_the_rhythm_of_the_last_releases() -> None:
-    rhythm = release_rhythm(after(weekly(6), "one", "two"))
-    assert rhythm is not None
+    rhythm = rhythm_of(after(weekly(6), "one", "two"))
     assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
-    assert rhythm.files == {"new.py"}
-    assert rhythm.preparing == ""
+    assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
 
 
-def test_due_when_both_the_wait_and_the_work_are_beyond_the_usual() -> None:
-    rhythm = release_rhythm(after(weekly(6), *["work"] * 8))
-    assert rhythm is not None
-    assert not rhythm.is_due(rhythm.at + 10 * DAY)
-    assert rhythm.is_due(rhythm.at + 11 * DAY)
-    little = release_rhythm(after(weekly(6), *["work"] * 7))
-    assert little is not None
-    assert not little.is_due(little.at + 365 * DAY)
+@pytest.mark.parametrize(("commits", "days", "is_due"), [(8, 10, False), (8, 11, True), (7, 365, False)])
+def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
+    commits: int, days: int, is_due: bool
+) -> None:
+    rhythm = rhythm_of(after(weekly(6), *["work"] * commits))
+    assert rhythm.is_due(rhythm.at + days * DAY) is is_due
 
 
-def test_due_when_prepared_and_no_longer_when_released() -> None:
-    prepared = release_rhythm(after(weekly(6), "Bump version to 1.6.0"))
-    assert prepared is not None
+def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
+    prepared = rhythm_of(after(weekly(6), "Bump version to 1.6.0"))
     assert prepared.preparing == "Bump version to 1.6.0"
     assert prepared.is_due(prepared.at)
-    released = release_rhythm(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
-    assert released is not None
+    released = rhythm_of(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
     assert (released.tag, released.preparing) == ("v1.6.0", "")
 
 
 def test_what_prepared_a_release_that_is_out_prepares_nothing() -> None:
     """A merge brings it after the tag."""
-    rhythm = release_rhythm(after(weekly(6), "Release version 1.5.0"))
-    assert rhythm is not None
-    assert rhythm.preparing == ""
+    assert rhythm_of(after(weekly(6), "Release version 1.5.0")).preparing == ""
 
 
 def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
     assert release_rhythm([]) is None
-    rhythm = release_rhythm(after(weekly(2), "one"))
-    assert rhythm is not None
+    rhythm = rhythm_of(after(weekly(2), "one"))
     assert rhythm.usual_days == inf
     assert not rhythm.is_due(rhythm.at + 1000 * DAY)
-    prepared = release_rhythm(after(weekly(2), "Release 1.2.0"))
-    assert prepared is not None
+    prepared = rhythm_of(after(weekly(2), "Release 1.2.0"))
     assert prepared.is_due(prepared.at)
 
 
 def test_the_files_that_a_release_usually_comes_with() -> None:
-    with_log = release_rhythm(weekly(6, log="CHANGELOG.md"))
-    assert with_log is not None
-    assert "CHANGELOG.md" in with_log.usual_files
-    given_up = release_rhythm([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
-    assert given_up is not None
+    assert "CHANGELOG.md" in rhythm_of(weekly(6, log="CHANGELOG.md")).usual_files
+    given_up = rhythm_of([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
     assert "CHANGELOG.md" not in given_up.usual_files
 
 
