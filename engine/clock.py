@@ -1,4 +1,4 @@
-"""Time as a value that is handed in.
+"""Time as a value that is handed in, and the quiet hours of a day (SPEC 7.3).
 
 Services never ask the operating system for the time; they ask the `Clock` they were given. Tests and
 simulations hand in a `FakeClock`, so that a month passes through the same code in seconds.
@@ -150,3 +150,29 @@ class FakeClock:
         with self._lock:
             self._now += span
             self._elapsed += span.total_seconds()
+
+
+QUARTER = timedelta(minutes=15)
+
+
+def is_quiet(local: datetime, start: int, end: int) -> bool:
+    """Whether a local time is in the quiet hours from `start`:00 to before `end`:00. Equal hours mean never."""
+    if start <= end:
+        return start <= local.hour < end
+    return local.hour >= start or local.hour < end
+
+
+def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
+    """The instant (UTC) when `span` without quiet hours has passed since `instant`.
+
+    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all. All zones are whole
+    quarters of an hour from UTC, so nothing changes within one.
+    """
+    now, remaining = instant.astimezone(UTC), span
+    while True:
+        step = QUARTER - timedelta(seconds=now.timestamp() % QUARTER.total_seconds())
+        if not is_quiet(now.astimezone(zone), start, end):
+            if remaining <= step:
+                return now + remaining
+            remaining -= step
+        now += step

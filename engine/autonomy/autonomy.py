@@ -22,12 +22,11 @@ from engine.autonomy.state import (
     time_until_transition,
     transitions_from,
 )
-from engine.clock import Clock
+from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
 from engine.model import Hold, Verdict
-from engine.prediction.card_rules import is_quiet
 from engine.safety.kill_switch import KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction

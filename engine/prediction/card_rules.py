@@ -1,10 +1,10 @@
-"""The rules of cards: quiet hours (SPEC 7.3), legal transitions and cool-downs (2.7), the order of the stack and its
-places (2.9, 2.11), the tier that follows from the operator's decisions (2.5). Pure."""
+"""The rules of cards: legal transitions and cool-downs (SPEC 2.7), the order of the stack and its places (2.9, 2.11),
+the tier that follows from the operator's decisions (2.5). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from engine.config import Settings
@@ -12,32 +12,6 @@ from engine.model import Card, Outcome, Refusal, SessionState, Source, Status, T
 from engine.prediction.kinds import is_ordered, kind_of
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
-
-
-def is_quiet(local: datetime, start: int, end: int) -> bool:
-    """Whether a local time is in the quiet hours from `start`:00 to before `end`:00. Equal hours mean never."""
-    if start <= end:
-        return start <= local.hour < end
-    return local.hour >= start or local.hour < end
-
-
-def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
-    """The instant (UTC) when `span` without quiet hours has passed since `instant`.
-
-    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all. All zones are whole
-    quarters of an hour from UTC, so nothing changes within one.
-    """
-    now, remaining = instant.astimezone(UTC), span
-    while True:
-        step = QUARTER - timedelta(seconds=now.timestamp() % QUARTER.total_seconds())
-        if not is_quiet(now.astimezone(zone), start, end):
-            if remaining <= step:
-                return now + remaining
-            remaining -= step
-        now += step
-
-
-QUARTER = timedelta(minutes=15)
 
 LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""

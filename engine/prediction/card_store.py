@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
 
-from engine.clock import Clock
+from engine.clock import Clock, add_active_time
 from engine.config import Autonomy, SettingsSource
 from engine.events import (
     DismissalExplained,
@@ -46,7 +46,7 @@ from engine.prediction.card_rows import (
     load_pending,
     pending_cards,
 )
-from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, add_active_time, displaced_ids, next_status
+from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, displaced_ids, next_status
 from engine.prediction.dismissals import MuteIndex, read_mutes, remove_dismissal, restart_count, store_dismissal
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains.projects import Project, find_projects
+from engine.clock import FakeClock
+from engine.execution.runners.toolchains.projects import Project, ProjectCache, find_projects
 from engine.git import GitError
 from tests.conftest import Repository
+from tests.prediction.sensing import PYTEST, made_project
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
@@ -168,3 +171,21 @@ def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(rep
     (repository.path / ".git/index").write_bytes(b"rubbish")
     with pytest.raises(GitError):
         find_projects(repository.path)
+
+
+def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectCache:
+    """Finds these, one look after the other."""
+    answers = iter(found)
+    return ProjectCache(clock, lambda folder: next(answers))
+
+
+NODE = (made_project("mocha"),)
+
+
+def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock) -> None:
+    projects = looks(clock, (PYTEST,), NODE)
+    assert projects.projects_of("/w") == (PYTEST,)
+    clock.advance(timedelta(seconds=59))
+    assert projects.projects_of("/w") == (PYTEST,)
+    clock.advance(timedelta(seconds=1))
+    assert projects.projects_of("/w") == NODE

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
-from engine.config import Settings
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, EventBus, LandingUndone
+from engine.events import ChangeSetDiscarded
 from engine.model import (
-    Card,
-    DecidedBy,
     Outcome,
-    SessionState,
     SessionView,
     Source,
     Status,
@@ -29,11 +23,6 @@ from engine.storage.ledger import Ledger
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 MOMENT = timedelta(microseconds=1)
-
-
-@pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    return World(database, clock)
 
 
 def test_deciding_twice_is_refused(world: World) -> None:
@@ -155,46 +144,6 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
     assert world.signals() == ["undone"]
 
 
-def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_1")))
-    world.cards.follow_landings()
-    database.write(lambda tx: tx.record(LandingUndone(subject="change_1", session_id="session_1")))
-    world.cards.follow_landings()
-    assert world.signals() == ["discarded"]
-
-
-def test_what_was_undone_and_landed_again_is_approved(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    landed = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
-    undone = LandingUndone(subject="change_1", session_id="session_1")
-    for facts, signals in (
-        ((landed,), ["approved"]),
-        ((undone,), ["undone"]),
-        ((landed,), ["approved"]),
-        ((undone, landed, undone), ["undone"]),
-    ):
-        for fact in facts:
-            database.write(lambda tx, fact=fact: tx.record(fact))
-        world.cards.follow_landings()
-        assert world.signals() == signals
-
-
-def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    for left, signals in ((1, ["approved"]), (0, ["undone"])):
-        undone = LandingUndone(subject="change_1", session_id="session_1", left=left)
-        database.write(lambda tx, undone=undone: tx.record(undone))
-        world.cards.follow_landings()
-        assert world.signals() == signals
-
-
 def test_a_correction_of_a_prompt_outlasts_the_result(world: World, database: Database) -> None:
     flow = world.card()
     world.cards.approve(flow.id, edit="paths=src")
@@ -223,104 +172,7 @@ def test_a_card_that_comes_back_from_a_dismissal_still_says_why_it_could_not_run
         assert world.cards.undo(card.id).note == note
 
 
-@pytest.mark.parametrize(
-    ("state", "outcome"),
-    [
-        (SessionState.SUCCEEDED, Outcome.SUCCEEDED),
-        (SessionState.FAILED, Outcome.FAILED),
-        (SessionState.CANCELLED, Outcome.CANCELLED),
-        (SessionState.CANNOT_RUN, Outcome.CANNOT_RUN),
-        (SessionState.BLOCKED, Outcome.BLOCKED),
-        (SessionState.INTERRUPTED, Outcome.FAILED),
-    ],
-)
-def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState, outcome: Outcome) -> None:
-    card = world.cards.approve(world.card().id)
-    world.bench.end(card.id, state)
-    ended = world.cards.get(card.id)
-    assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
-
-
-def test_consoles_count_anew_when_an_approval_could_not_run(world: World, bus: EventBus) -> None:
-    card = world.cards.approve(world.card().id)
-    heard = bus.subscribe(lambda: None)
-    world.bench.end(card.id, SessionState.CANNOT_RUN)
-    assert world.signals() == []
-    assert "phase" in {topic for event in heard.drain() for topic in event.topics}
-
-
-def ran_by_itself(world: World, name: str = "a") -> Card:
-    world.cards.approve(world.card(name).id, by=DecidedBy.AUTONOMY)
-    card = world.cards.recent()[0]
-    world.bench.end(card.id)
-    return card
-
-
-def test_what_ran_by_itself_was_looked_at_and_stands_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
-    card = ran_by_itself(world)
-    clock.advance(timedelta(hours=24) - MOMENT)
-    world.cards.mark_reviewed(card.id)
-    assert world.cards.store.credit_kept() == 0
-    clock.advance(MOMENT)
-    assert (world.cards.store.credit_kept(), world.cards.store.credit_kept()) == (1, 0)
-    assert world.signals() == ["kept"]
-
-
-@pytest.mark.parametrize(("complain", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_check_that_ran_by_itself_can_be_complained_of_once(
-    world: World, clock: FakeClock, complain: str, signal: str, kept: bool
-) -> None:
-    card = ran_by_itself(world)
-    if kept:
-        clock.advance(timedelta(hours=24))
-        world.cards.mark_reviewed(card.id)
-        assert world.cards.store.credit_kept() == 1
-    assert getattr(world.cards, complain)(card.id).status is Status.EXECUTED
-    clock.advance(timedelta(hours=25))
-    assert world.cards.store.credit_kept() == 0
-    assert world.signals() == [signal]
-    assert world.cards.similar(card.id) == (0, 1), "it weighs against running the like by itself"
-    assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
-    assert refusal(world.cards.dismiss, card.id) == "already_decided"
-
-
-def test_what_nobody_looked_at_counts_nothing(world: World, clock: FakeClock) -> None:
-    card = ran_by_itself(world)
-    world.cards.mark_shown([card.id])
-    clock.advance(timedelta(hours=25))
-    assert world.cards.store.credit_kept() == 0
-    assert world.signals() == []
-    world.cards.mark_reviewed(card.id)  # later than a day is no hindrance
-    assert world.cards.store.credit_kept() == 1
-
-
 # -- time
-
-
-def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
-    card = world.card()
-    clock.advance(timedelta(hours=24) - MOMENT)
-    assert world.cards.expire_due() == 0
-    clock.advance(MOMENT)
-    assert world.cards.pending() == []
-    assert refusal(world.cards.approve, card.id) == "already_decided"
-    assert world.cards.expire_due() == 1
-    assert world.cards.get(card.id).status is Status.EXPIRED
-    assert world.signals() == [], "it was never shown"
-    assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
-
-
-def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
-    card = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).card()
-    assert card.expires_at - card.created_at == timedelta(hours=24 + 9)
-
-
-def test_one_that_was_shown_says_a_little_when_it_expires(world: World, clock: FakeClock) -> None:
-    world.cards.mark_shown([world.card().id, "pred_none"])
-    clock.advance(timedelta(hours=24))
-    world.cards.expire_due()
-    assert world.signals() == ["expired"]
 
 
 def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock: FakeClock) -> None:
@@ -379,29 +231,3 @@ def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
     assert world.cards.undo(card.id).status is Status.EXECUTED
     assert world.landed.sessions == set()
     assert world.signals() == ["undone"]
-
-
-def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
-    heard = bus.subscribe(lambda: None)
-    card = world.card()
-    world.cards.snooze(card.id)
-    world.cards.undo(card.id)
-    world.cards.dismiss(card.id)
-    world.cards.undo(card.id)
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    assert [event.kind for event in heard.drain()] == [
-        "PredictionCreated", "CycleFinished", "PredictionSnoozed", "PredictionReopened", "PredictionRejected",
-        "PredictionReopened", "PredictionConfirmed", "PredictionExecuted",
-    ]  # fmt: skip
-
-
-def test_two_pending_cards_are_never_about_the_same(database: Database, clock: FakeClock) -> None:
-    first, second = World(database, clock).see(proposal("a"), proposal("b"))
-
-    def spoil(tx: Any) -> None:
-        tx.session.get(Prediction, second.id).subject = tx.session.get(Prediction, first.id).subject
-        tx.session.flush()
-
-    with pytest.raises(IntegrityError):
-        database.write(spoil)

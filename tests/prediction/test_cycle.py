@@ -40,11 +40,6 @@ from tests.prediction.deciding import SHOP, World, proposal, teach
 from tests.prediction.sensing import MadeRun
 
 
-@pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    return World(database, clock)
-
-
 def names(*letters: str) -> list[Proposal]:
     """Of two kinds in turn: five of one kind are never shown."""
     return [proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]

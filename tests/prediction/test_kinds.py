@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
-from datetime import timedelta
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,6 @@ from engine.prediction.kinds import (
     SUGGESTED,
     kind_of,
 )
-from engine.prediction.templates.work import LearnedWork, learned
-from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session
 
 PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
 PROSE = {FIX_BY_AGENT, SUGGESTED, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
@@ -63,32 +59,3 @@ def test_each_look_names_the_kinds_that_it_tells_of() -> None:
 
 
 # Cards for flows that were learnt: once for what changed, in their own workspace, and none that is gone.
-
-
-WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
-
-
-@pytest.fixture
-def world(repository: Repository) -> World:
-    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=2))
-    return World(repository.path)
-
-
-def test_it_is_offered_for_a_commit_that_it_has_not_seen(world: World) -> None:
-    (proposal,) = learned(world.sense(), [WORK])
-    assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
-    assert proposal.prompt == "Run git status, then pytest tests"
-    assert "has not run here yet" in proposal.reasoning
-    world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(hours=1))]
-    assert learned(world.sense(), [WORK]) == []
-    world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(hours=3))]
-    (again,) = learned(world.sense(), [WORK])
-    assert again.fingerprint == proposal.fingerprint, "the same commit is the same card"
-    assert "It ran last" in again.reasoning
-
-
-def test_only_where_it_was_learnt_and_only_while_it_is_in_force(world: World) -> None:
-    context = world.sense()
-    assert learned(context, [replace(WORK, workspace="/other")]) == []
-    assert len(learned(context, [replace(WORK, workspace=context.workspace)])) == 1
-    assert learned(context, []) == []

@@ -8,15 +8,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Card, DismissReason, Outcome, Source, Status
-from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 SITE, DAY = "/site", timedelta(days=1)
-
-
-@pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    return World(database, clock)
 
 
 def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind: str = "lint") -> list[Card]:
@@ -147,17 +141,3 @@ def test_a_program_does_not_suggest_again_what_was_turned_down(world: World) -> 
     world.cards.dismiss(card.id)
     assert refusal(world.cards.propose, "tidy up the cart", **said) == "muted"
     assert world.cards.propose("tidy up the shelf", **said).source is Source.PREDICTOR_HOOK
-
-
-def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
-    gone: set[str] = set()
-    world.store._deleted = gone.__contains__
-    world.workspaces = [SHOP, SITE]
-    kept, lost = world.see(proposal("a"), proposal("b", workspace=SITE))
-    own = world.cards.propose("look around", workspace=SITE)
-    gone.add(SITE)
-    world.workspaces = [SHOP]
-    world.see(proposal("a"))
-    assert [card.id for card in world.cards.pending()] == [kept.id]
-    assert {world.cards.get(item.id).note for item in (lost, own)} == {"its workspace was deleted"}
-    assert world.signals() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -29,9 +28,7 @@ from engine.prediction.signals import (
     tasks_signal,
     thread_relevance,
 )
-from engine.prediction.templates.history import PREPARATION_TIME, prepare_meeting
-from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session, task
+from tests.prediction.sensing import NOW, session, task
 
 HALF_HOUR = timedelta(minutes=30)
 
@@ -246,20 +243,3 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
 def test_relevance_fades_over_four_hours(wait: timedelta, relevance: float) -> None:
     found = calendar_signal([Meeting("review", NOW + wait)], NOW)
     assert found.relevance == pytest.approx(relevance)
-
-
-def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_path: Path) -> None:
-    dated_commit(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
-    world = World(repository.path)
-    context = world.sense()
-    with_meeting = [Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))]
-
-    def offered(found: list[Meeting]) -> list[str]:
-        return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(found)))]
-
-    [prompt] = offered(with_meeting)
-    assert prompt.startswith("Prepare for “Stand-up” at ")
-    assert "sum up 1 commit since" in prompt
-    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME + timedelta(seconds=1))]) == []
-    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(hours=1))]) == []  # nothing since
-    assert offered([]) == []

@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.execution.runners.toolchains.projects import Project, ProjectCache
-from engine.git.state import FileState
-from engine.model import SessionState, Thread
-from engine.prediction.context import ChangedFile, changed_since
+from engine.model import Thread
+from engine.prediction.context import ChangedFile
 from engine.prediction.signals import OurWrite
 from engine.prediction.templates import propose
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PYTEST, MadeRun, World, dated_commit, made_project, session, task, touch
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
@@ -112,58 +109,11 @@ def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) 
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
-def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectCache:
-    """Finds these, one look after the other."""
-    answers = iter(found)
-    return ProjectCache(clock, lambda folder: next(answers))
-
-
-NODE = (made_project("mocha"),)
-
-
-def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock) -> None:
-    projects = looks(clock, (PYTEST,), NODE)
-    assert projects.projects_of("/w") == (PYTEST,)
-    clock.advance(timedelta(seconds=59))
-    assert projects.projects_of("/w") == (PYTEST,)
-    clock.advance(timedelta(seconds=1))
-    assert projects.projects_of("/w") == NODE
-
-
 # -- what changed since the last run --------------------------------------------------------------------------------
 
 
 def names(changed: tuple[ChangedFile, ...]) -> list[str]:
     return [file.path for file in changed]
-
-
-@pytest.mark.parametrize(
-    ("between", "exact", "at", "expected"),
-    [
-        ((), True, BEFORE, ["a"]),  # the run saw a as HEAD has it, now it differs
-        (("a",), True, BEFORE, []),  # the run saw it differ, untouched since
-        (("a",), True, AFTER, ["a"]),  # touched since
-        ((), False, BEFORE, []),  # what the run saw of a is unknown: its time decides
-        ((), False, AFTER, ["a"]),
-        (None, True, BEFORE, []),
-        (None, False, AFTER, ["a"]),
-        (None, False, RUN, []),  # exactly then: seen
-    ],
-)
-def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]) -> None:
-    files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
-    assert names(changed_since(RUN, between, files, exact=exact)) == expected
-
-
-@pytest.mark.parametrize(
-    ("between", "exact", "expected"),
-    [((), True, ["gone"]), (("gone",), True, []), ((), False, []), (None, True, [])],
-)
-def test_a_deleted_file_counts_where_the_run_saw_it(
-    between: tuple[str, ...] | None, exact: bool, expected: list[str]
-) -> None:
-    found = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
-    assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
 
 
 def test_changes_since_a_run_of_an_older_commit(world: World, repository: Repository) -> None:
@@ -186,35 +136,6 @@ def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> Non
 
 
 # -- the text -------------------------------------------------------------------------------------------------------
-
-
-def test_the_text_tells_the_situation(world: World, repository: Repository) -> None:
-    repository.git("tag", "v1.2")
-    repository.write("a.py", "2")
-    world.tasks = [task("cart rounding", timedelta(days=4))]
-    world.sessions = [session(state=SessionState.FAILED)]
-    world.runs = [MadeRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
-    assert world.sense(last_input=NOW - timedelta(minutes=3)).text.splitlines() == [
-        "workspace: shop",
-        "time: Monday 09:30, morning; silence: 3 min",
-        "branch: main; 1 uncommitted file",
-        "uncommitted: a.py",
-        "tag: v1.2, 0 commits since",
-        "last commit: 07:30 one",
-        "tools: pytest and ruff",
-        "last test run: 08:30 1 failed, 2 passed",
-        "changed since: a.py",
-        "task: cart rounding, 4 days old",
-        "session: Run the tests: failed",
-    ]
-
-
-def test_the_text_is_harmless(world: World, repository: Repository) -> None:
-    repository.commit("bad \x1b]0;title\x07subject", {"x\x1b[31m.py": "1"})
-    repository.write("y\x1b[2J.py", "1")
-    text = world.sense().text
-    assert "\x1b" not in text
-    assert "bad subject" in text
 
 
 def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:

@@ -1,0 +1,70 @@
+"""Quiet hours across midnight and changes of the clock (SPEC 7.3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.clock import add_active_time, is_quiet
+
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+
+
+CLOCK_CHANGES = [
+    (BERLIN, datetime(2026, 3, 29, tzinfo=UTC)), (BERLIN, datetime(2026, 10, 25, tzinfo=UTC)),
+    (NEW_YORK, datetime(2026, 3, 8, tzinfo=UTC)), (NEW_YORK, datetime(2026, 11, 1, tzinfo=UTC)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("clock", "quiet"),
+    [("22:59", False), ("23:00", True), ("00:00", True), ("07:59", True), ("08:00", False), ("12:00", False)],
+)
+def test_the_night_is_quiet(clock: str, quiet: bool) -> None:
+    local = datetime.fromisoformat(f"2026-01-05T{clock}").replace(tzinfo=BERLIN)
+    assert is_quiet(local, 23, 8) is quiet
+
+
+def test_quiet_hours_within_a_day_and_none_at_all() -> None:
+    before_two = datetime(2026, 1, 5, 13, 59, tzinfo=BERLIN)
+    assert is_quiet(before_two, 12, 14)
+    assert not is_quiet(before_two, 14, 15)
+    assert not is_quiet(before_two, 13, 13)
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-06-01", 9)])
+def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> None:
+    start = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=BERLIN).astimezone(UTC)
+    assert add_active_time(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(CLOCK_CHANGES),
+    st.integers(-36 * 4, 36 * 4),
+    st.integers(1, 30 * 4),
+    st.integers(0, 23),
+    st.integers(0, 23),
+)
+def test_it_agrees_with_a_clock_that_steps_by_quarter_hours(
+    change: tuple[ZoneInfo, datetime], offset: int, quarters: int, start: int, end: int
+) -> None:
+    zone, day = change
+    begin = day + timedelta(minutes=15 * offset)
+    now, remaining = begin, quarters
+    while remaining > 0:
+        if not is_quiet(now.astimezone(zone), start, end):
+            remaining -= 1
+        now += timedelta(minutes=15)
+    assert add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end) == now
+
+
+@pytest.mark.parametrize(("hour", "then"), [(22, 22), (23, 32)])
+def test_no_time_at_all_is_over_at_once_or_when_the_night_ends(hour: int, then: int) -> None:
+    midnight = datetime(2026, 1, 5, tzinfo=UTC)
+    passed = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
+    assert passed == midnight + timedelta(hours=then)

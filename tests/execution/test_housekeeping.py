@@ -1,0 +1,25 @@
+"""When a full disk is urgent."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.housekeeping import NOT_URGENT_BYTES, URGENT_BYTES, is_urgent
+
+
+@given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
+def test_what_is_urgent_stays_so_until_there_is_clearly_more(before: bool, sizes: list[int]) -> None:
+    for free in [
+        *sizes,
+        URGENT_BYTES - 1,
+        URGENT_BYTES,
+        NOT_URGENT_BYTES - 1,
+        NOT_URGENT_BYTES,
+        NOT_URGENT_BYTES - 1,
+        URGENT_BYTES,
+    ]:
+        after = is_urgent(free, before)
+        assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
+        assert after is before or free < URGENT_BYTES or free >= NOT_URGENT_BYTES
+        before = after

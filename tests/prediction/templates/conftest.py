@@ -1,0 +1,24 @@
+"""Fixtures of these tests: a repository with two commits, from which contexts are made."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(
+        repository, "one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), NOW - timedelta(days=3)
+    )
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(days=2))
+    return World(repository.path)
+
+
+@pytest.fixture
+def head(repository: Repository, world: World) -> str:
+    return repository.git("rev-parse", "HEAD")

@@ -1,0 +1,63 @@
+"""Cards about your own changes: debugging, secrets, lint."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from engine.model import Proposal
+from engine.prediction.templates.changes import leftovers, lint, secret
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, session, touch
+
+DAY = timedelta(days=1)
+
+
+def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
+    repository.write("cart.py", "3")
+    touch(repository.path / "cart.py", NOW - timedelta(hours=3))
+    [first] = lint(*world.top())
+    world.sessions = [session("lint")]
+    assert lint(*world.top()) == [], "that is what it looked at"
+    touch(repository.path / "cart.py", NOW)
+    [again] = lint(*world.top())
+    assert again.fingerprint != first.fingerprint
+    assert (again.parameters, again.subject) == (first.parameters, first.subject)
+
+
+KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
+
+
+TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
+
+
+def subjects(proposals: list[Proposal]) -> list[str]:
+    return [proposal.subject for proposal in proposals]
+
+
+def test_a_breakpoint_is_something_else_than_the_todo_in_the_same_file(world: World, repository: Repository) -> None:
+    repository.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n")
+    [card] = leftovers(world.sense())
+    assert card.subject == "breakpoint in cart.py"
+    repository.write("cart.py", "\n\ndef total(prices):\n    breakpoint()\n    return sum(prices)\n")
+    [moved] = leftovers(world.sense())
+    assert moved.prompt == "Show what is left in cart.py:4"
+    assert moved.fingerprint == card.fingerprint, "lines above make no new card"
+    repository.write("cart.py", "def total(prices):\n    breakpoint()\n    breakpoint()\n    return sum(prices)\n")
+    [second] = leftovers(world.sense())
+    assert second.fingerprint != card.fingerprint
+    repository.write("größe neu.js", "  debugger;\n")
+    assert subjects(leftovers(world.sense())) == ["breakpoint in cart.py, debugger statement in größe neu.js"]
+    repository.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n")
+    assert subjects(leftovers(world.sense())) == ["conflict marker in rates.py"]
+
+
+def test_another_secret_in_the_same_file_is_another_subject(world: World, repository: Repository) -> None:
+    repository.write("cart.py", f'KEY = "{KEY}"\n')
+    [first] = secret(world.sense())
+    assert first.subject == "AWS access key in cart.py"
+    repository.write("cart.py", f'KEY = "{KEY}"\nHOST = "{TOKEN}"\n')
+    [both] = secret(world.sense())
+    assert both.subject == "AWS access key in cart.py, GitLab token in cart.py"
+    assert both.prompt.endswith(", and 1 other finding")
+    repository.commit("Configure")
+    assert subjects(secret(world.sense())) == [both.subject], "committed, it is still the same"

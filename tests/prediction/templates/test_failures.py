@@ -1,0 +1,114 @@
+"""Cards about tests that fail, and lock files out of step."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.toolchains.projects import find_projects
+from engine.model import Proposal, SessionState, Tier
+from engine.prediction.templates.failures import bisect, update_lock
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, MadeRun, World, session, touch
+
+CART = "tests/test_cart.py::TestCart::test_cart"
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def older(repository: Repository, world: World) -> str:
+    return repository.git("rev-parse", "HEAD~1")
+
+
+def only(proposals: list[Proposal]) -> Proposal:
+    (proposal,) = proposals
+    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
+    return proposal
+
+
+def red_head(head: str, older: str) -> list[MadeRun]:
+    return [
+        MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR),
+        MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - 2 * HOUR),
+        MadeRun(older, tree="t1", ran_at=NOW - 26 * HOUR),
+    ]
+
+
+def change(runs: list[MadeRun], index: int, **details: object) -> list[MadeRun]:
+    return [dataclasses.replace(run, **details) if at == index else run for at, run in enumerate(runs)]  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: str, repository: Repository) -> None:
+    runs = red_head(head, older)
+    repository.git("checkout", "-q", "-b", "side", older)
+    elsewhere = repository.commit("side", {"side.py": "1"})
+    repository.git("checkout", "-q", "main")
+    green_now = MadeRun(head, tree="t3", ran_at=NOW)
+    for case in (
+        runs[:2],  # never green
+        [green_now, *runs],  # green by now
+        [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],  # red with local edits
+        change(runs, 2, clean=False),  # green with local edits
+        change(runs, 2, head=elsewhere),  # green on another line of history
+        change(runs, 2, full=False),  # a part ran, without this test
+        change(runs, 2, passed=0),  # nothing ran
+        change(runs, 2, failing=(CART,)),  # red already
+    ):
+        world.runs = case
+        assert bisect(*world.top()) == []
+
+
+def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: str, repository: Repository) -> None:
+    world.runs = [MadeRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
+    repository.git("tag", "v1.2", "HEAD")
+    assert bisect(*world.top()) == [], "HEAD is the tag"
+    repository.git("tag", "-d", "v1.2")
+    repository.git("tag", "v1.2", "HEAD~1")
+    proposal = only(bisect(*world.top()))
+    assert proposal.prompt == "Find what broke `test_cart`: look back to v1.2"
+    assert proposal.tier is Tier.BLOCKS, "nobody saw it pass"
+    assert proposal.reasoning == (
+        "It fails at HEAD, with 1 other. No passing run of it is known; v1.2 may have passed."
+    )
+    assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
+    world.runs = [dataclasses.replace(world.runs[0], clean=False)]
+    assert bisect(*world.top()) == [], "red with local edits"
+
+
+@pytest.mark.long
+def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Repository, head: str, older: str) -> None:
+    repository.git("tag", "v1.2", "HEAD~1")
+    answer = MadeRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
+    for runs in ([MadeRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
+        world.runs = [answer, *runs]
+        world.sessions = [session("bisect", SessionState.FAILED)]
+        assert only(bisect(*world.top())), "it did not get so far"
+        world.sessions = [session("bisect")]
+        assert bisect(*world.top()) == []
+    repository.commit("three", {"cart.py": "3"})
+    now = repository.git("rev-parse", "HEAD")
+    world.runs = [MadeRun(now, failing=(CART,), tree="t3"), *world.runs]
+    assert only(bisect(*world.top())), "another HEAD is another question"
+
+
+def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, repository: Repository) -> None:
+    lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
+    for folder in ("", "web/"):
+        repository.write(f"{folder}package.json", '{"name": "web"}\n')
+        repository.write(f"{folder}package-lock.json", lock)
+    repository.commit("Two projects")
+    for folder, hours in (("", 1), ("web/", 20)):
+        manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
+        touch(manifest, NOW - timedelta(hours=hours))
+    world.project, *world.others = find_projects(repository.path)
+    ages = {card.subject: card.evidence_at for card in update_lock(world.sense())}
+    assert ages == {
+        "package-lock.json": NOW - timedelta(hours=1),
+        "web/package-lock.json": NOW - timedelta(hours=20),
+    }

@@ -1,0 +1,68 @@
+"""Cards about the history: the working day, releases, meetings, work that waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from engine.prediction.signals import (
+    Meeting,
+)
+from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE, day_begin, prepare_meeting
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("subject", "routine"),
+    [
+        ("Release 2.2.0", True), ("release: v2", True), ("chore(release): 2.2.0", True), ("Bump version", True),
+        ("chore: bump to 1.2", True), ("v1.2.3", True), ("2.2.0 (#12)", True), ("Version 3", True),
+        ("Merge branch 'x'", True), ("Prepare for release 1.2", True), ("build(deps): bump x from 1 to 2", True),
+        ("Release the lock before writing", False), ("Fix the bump of the counter", False), ("Coupons", False),
+        ("Versions of the schema are kept", False), ("1.5x faster cart", False), ("Merged carts keep coupons", False),
+    ],
+)  # fmt: skip
+def test_what_is_only_a_release(subject: str, routine: bool) -> None:
+    assert (ROUTINE.match(subject) is not None) is routine
+
+
+@pytest.mark.parametrize(
+    ("at", "begin"),
+    [
+        (datetime(2026, 1, 5, 5, tzinfo=UTC), datetime(2026, 1, 5, 5, tzinfo=UTC)),
+        (datetime(2026, 1, 5, 4, 59, tzinfo=UTC), datetime(2026, 1, 4, 5, tzinfo=UTC)),
+        (datetime(2026, 1, 5, 23, 59, tzinfo=UTC), datetime(2026, 1, 5, 5, tzinfo=UTC)),
+    ],
+)
+def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
+    assert day_begin(at) == begin
+
+
+def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
+    begin = day_begin(datetime(2026, 10, 25, 19, tzinfo=BERLIN))
+    assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
+    assert day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
+
+
+def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_path: Path) -> None:
+    dated_commit(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
+    world = World(repository.path)
+    context = world.sense()
+    with_meeting = [Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(days=3))]
+
+    def offered(found: list[Meeting]) -> list[str]:
+        return [proposal.prompt for proposal in prepare_meeting(replace(context, meetings=tuple(found)))]
+
+    [prompt] = offered(with_meeting)
+    assert prompt.startswith("Prepare for “Stand-up” at ")
+    assert "sum up 1 commit since" in prompt
+    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME + timedelta(seconds=1))]) == []
+    assert offered([Meeting("Stand-up", NOW + PREPARATION_TIME, NOW - timedelta(hours=1))]) == []  # nothing since
+    assert offered([]) == []

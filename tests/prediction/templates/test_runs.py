@@ -1,0 +1,89 @@
+"""Cards that offer a run of the tests."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.flows import FLOWS
+from engine.git.github import GitHub
+from engine.model import Proposal
+from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
+from tests.conftest import Repository
+from tests.git.test_github import answering
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit
+
+HOUR = timedelta(hours=1)
+
+
+def only(proposals: list[Proposal]) -> Proposal:
+    (proposal,) = proposals
+    FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
+    return proposal
+
+
+def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
+    world: World, repository: Repository, head: str
+) -> None:
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    repository.write("tax.py", "2")
+    first = only(run_tests(*world.top()))
+    world.now += 3 * HOUR
+    repository.write("tax.py", "3")
+    assert only(run_tests(*world.top())).fingerprint == first.fingerprint
+    repository.write("cart.py", "3")
+    assert only(run_tests(*world.top())).fingerprint != first.fingerprint
+
+
+def test_too_many_changes_are_the_whole_suite(world: World, repository: Repository, head: str) -> None:
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    for number in range(51):
+        repository.write(f"many/m{number}.py", "1")
+    proposal = only(run_tests(*world.top()))
+    assert proposal.prompt == "Run the whole suite: 51 files changed"
+    assert proposal.parameters == {"paths": []}
+
+
+def test_failing_ci_asks_for_a_run_here(
+    world: World, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
+) -> None:
+    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    repository.git("checkout", "-q", "-b", "feature/x")
+    world.github = GitHub(clock, answering(tmp_path))
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
+    world.sense()
+    world.github.settle(10)
+    assert only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
+
+
+DAY = timedelta(days=1)
+
+
+TEST = "tests/test_cart.py::test_total"
+
+
+def took(head: str, hours: int, seconds: float) -> MadeRun:
+    return MadeRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_total` took 2.6 s in the last two runs, and 0.5 s before."),
+        ((3.0, 0.6, 0.5, 0.6, 0.5), ""),
+        ((0.9, 0.9, 0.1, 0.1, 0.1), ""),
+        ((3.0, 3.0, 0.5, 0.5), ""),
+    ],
+)
+def test_twice_as_long_in_the_last_two_runs(repository: Repository, times: tuple[float, ...], expected: str) -> None:
+    first = dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
+    second = dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
+    world = World(repository.path)
+    world.runs = [took(second if number < 2 else first, number + 1, seconds) for number, seconds in enumerate(times)]
+    context = world.sense()
+    proposals = [proposal for part in context.parts for proposal in slower_tests(context, part)]
+    assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
+    assert all(proposal.parameters == {"tests": [TEST], "fast": first} for proposal in proposals)

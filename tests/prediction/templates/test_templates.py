@@ -1,0 +1,170 @@
+"""What holds of every proposal (SPEC 2.1, 2.3c, 2.9)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+
+from engine.execution.runners.flows import FLOWS
+from engine.model import Proposal
+from engine.prediction.kinds import KINDS
+from engine.prediction.signals import WEIGHTS
+from engine.prediction.templates import propose
+from engine.prediction.templates.branches import unfinished_operation
+from engine.prediction.templates.offers import is_usable
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit, session, task, touch
+
+DAY = timedelta(days=1)
+
+
+def branch(repository: Repository, name: str, at: datetime) -> None:
+    repository.git("checkout", "-q", "-b", name, "main")
+    dated_commit(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
+    repository.git("checkout", "-q", "main")
+
+
+def busy(world: World, repository: Repository) -> list[Proposal]:
+    """A state in which most templates have something to say."""
+    repository.git("tag", "v1", "HEAD~1")
+    branch(repository, "a", NOW - 40 * DAY)
+    branch(repository, "b", NOW - DAY)
+    repository.git("branch", "done", "main~1")
+    branch(repository, "feature/x", NOW - DAY)
+    dated_commit(repository, "three", {"cart.py": "3"}, NOW - DAY)
+    repository.git("checkout", "-q", "feature/x")
+    repository.write("cart.py", "4")
+    repository.write("cart_new.py", "4")
+    world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
+    world.sessions = [session("lint", facts={"rules": {"F401": 1}})]
+    return propose(world.sense())
+
+
+def test_what_holds_of_every_proposal(world: World, repository: Repository) -> None:
+    proposals = busy(world, repository)
+    assert len({proposal.kind for proposal in proposals}) >= 6
+    assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
+    for proposal in proposals:
+        assert proposal.flow == KINDS[proposal.kind].flow
+        assert proposal.tier is KINDS[proposal.kind].tier
+        assert proposal.workspace == str(world.path)
+        assert [found.name for found in proposal.signals] == list(WEIGHTS)
+        assert all(0.0 <= found.relevance <= 1.0 and found.evidence for found in proposal.signals)
+        assert 0 < len(proposal.prompt) <= 120
+        assert 0 < len(proposal.reasoning) <= 160
+        assert proposal.channel
+        assert proposal.evidence_at is not None
+        assert proposal.usual_hours > 0
+        json.dumps([dict(proposal.facts), dict(proposal.parameters)])
+        FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
+
+
+@pytest.mark.long
+def test_facts_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
+    before = {proposal.kind: proposal.fingerprint for proposal in busy(world, repository)}
+    world.now += timedelta(hours=4)
+    after = {proposal.kind: proposal.fingerprint for proposal in propose(world.sense())}
+    assert after == before
+
+
+def test_a_related_task_lends_its_channel(world: World, repository: Repository) -> None:
+    proposed = {proposal.kind: proposal for proposal in busy(world, repository)}
+    for kind in ("lint", "check_clean_head"):
+        assert proposed[kind].channel == "garden"
+        assert proposed[kind].task_id is None, "what is only related to a task does not do it"
+
+
+def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, repository: Repository) -> None:
+    repository.commit("evil \x1b]0;gone\x07 subject\x1b[2J", {"bad\x1b[31m.py": "1", "-rf.py": "1", "ok.py": "1"})
+    repository.git("tag", "v1\u202e2", "HEAD~1")
+    repository.write("bad\x1b[31m.py", "2")
+    repository.write("new\nline.py", "2")
+    (repository.path / b"caf\xe9.py".decode(errors="surrogateescape")).write_text("1")
+    repository.write("ok.py", "2")
+    subprocess.run(
+        ["git", "update-ref", "refs/heads/--output=x", "HEAD~1"], cwd=repository.path, check=True, capture_output=True
+    )
+    repository.git("update-ref", "refs/heads/x\u202e", "HEAD~1")
+    for proposal in propose(world.sense()):
+        shown = proposal.prompt + proposal.reasoning + "".join("".join(found.evidence) for found in proposal.signals)
+        assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
+        FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
+        given = json.dumps(dict(proposal.parameters), ensure_ascii=False)
+        given.encode()
+        assert "\x1b" not in given
+        assert "\\u001b" not in given
+        for value in proposal.parameters.values():
+            for name in value if isinstance(value, list) else [value]:
+                assert not str(name).startswith("-")
+
+
+@pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
+def test_names_that_no_parameter_may_hold(name: str) -> None:
+    assert not is_usable(name)
+
+
+ONE_DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+
+
+def commit_that_is_not_pushed(repository: Repository, age: timedelta) -> None:
+    repository.git("init", "-q", "--bare", str(repository.path.parent / "origin"))
+    repository.git("remote", "add", "origin", str(repository.path.parent / "origin"))
+    repository.git("push", "-q", "-u", "origin", "main")
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - age)
+
+
+def commit_of_a_branch(repository: Repository, age: timedelta) -> None:
+    repository.git("switch", "-q", "-c", "coupons")
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - age)
+
+
+def change_that_is_not_committed(repository: Repository, age: timedelta) -> None:
+    touch(repository.write("cart.py", "2"), NOW - age)
+
+
+def branch_without_a_commit(repository: Repository, age: timedelta) -> None:
+    commit_of_a_branch(repository, age)
+    repository.git("switch", "-q", "main")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "age"),
+    [
+        (commit_that_is_not_pushed, "waiting_work", 2 * ONE_DAY),
+        (commit_of_a_branch, "waiting_work", 2 * ONE_DAY),
+        (change_that_is_not_committed, "waiting_work", 2 * ONE_DAY),
+        (branch_without_a_commit, "report_branches", 30 * ONE_DAY),
+    ],
+)
+def test_it_is_brought_up_at_this_age_and_not_a_minute_sooner(
+    repository: Repository, make: Callable[[Repository, timedelta], None], kind: str, age: timedelta
+) -> None:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - 90 * ONE_DAY)
+    make(repository, age)
+    for now, is_offered in ((NOW - MINUTE, False), (NOW, True)):
+        context = World(repository.path, now=now).sense()
+        assert (kind in [proposal.kind for proposal in propose(context)]) is is_offered
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("other", ["tax", "größe/neu"])
+def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository, other: str) -> None:
+    repository.git("checkout", "-q", "-b", other)
+    repository.commit("Theirs", {"cart.py": "theirs\n", "b.py": "theirs\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("Ours", {"cart.py": "ours\n", "b.py": "ours\n"})
+    merge = subprocess.run(["git", "merge", other], cwd=repository.path, capture_output=True, check=False)
+    assert merge.returncode == 1
+    [card] = unfinished_operation(world.sense())
+    assert card.subject == f"merge of {other} on main"
+    repository.git("add", "b.py")
+    [later] = unfinished_operation(world.sense())
+    assert later.fingerprint == card.fingerprint, "one file that is settled makes no new card"
+    repository.git("add", "cart.py")
+    [settled] = unfinished_operation(world.sense())
+    assert settled.fingerprint != card.fingerprint, "now it is to be tested"
+    assert settled.subject == card.subject

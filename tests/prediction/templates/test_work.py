@@ -1,0 +1,107 @@
+"""Cards for tasks of the board and for flows that were learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from engine.model import Task
+from engine.prediction.kinds import (
+    BLOCKED_TASK,
+    KINDS,
+    OPEN_TASK,
+    STALE_TASK,
+)
+from engine.prediction.templates import propose
+from engine.prediction.templates.work import MAX_TASKS, LearnedWork, learned, open_task
+from tests.prediction.sensing import NOW, World, session
+
+HOUR = timedelta(hours=1)
+
+
+def task(world: World, name: str, age: timedelta, **more: object) -> Task:
+    at = NOW - age
+    made = Task(f"task_{name}", f"Rework the {name}", "open", "", str(world.path), "operator", at, at)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
+def test_a_task_that_nobody_touched_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
+    world.tasks = [task(world, "cart", age)]
+    (found,) = open_task(world.sense())
+    assert (found.kind, found.task_id, found.prompt, found.flow) == (kind, "task_cart", "Rework the cart", None)
+    assert found.tier is KINDS[kind].tier
+    assert next(signal for signal in found.signals if signal.name == "tasks").weight == 0.2
+
+
+def test_stale_ones_come_first_then_what_others_wait_for_and_no_more_than_three(world: World) -> None:
+    stale = [task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
+    needed = task(world, "schema", timedelta(hours=1))
+    waiting = task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
+    world.tasks = [task(world, "docs", timedelta(hours=2)), needed, waiting, *stale]
+    found = open_task(world.sense())
+    assert [(item.kind, item.task_id) for item in found] == [
+        (STALE_TASK, "task_stale30"),
+        (STALE_TASK, "task_stale8"),
+        (BLOCKED_TASK, "task_schema"),
+    ]
+    assert len(found) == MAX_TASKS
+    assert "“Rework the release” waits for it" in found[2].reasoning
+
+
+def test_words_that_name_a_flow_run_it_and_a_failed_try_is_told(world: World) -> None:
+    world.tasks = [
+        task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
+    ]
+    (found,) = open_task(world.sense())
+    assert (found.flow, found.reasoning) == ("run_tests", "On the task board for 1 h. The last try: failed: 2 tests.")
+
+
+def test_tasks_of_elsewhere_of_sessions_and_running_ones_are_none(world: World) -> None:
+    hour = timedelta(hours=1)
+    world.tasks = [
+        task(world, "a", hour, workspace="/other"),
+        task(world, "b", hour, source="session"),
+        task(world, "c", hour, state="running"),
+    ]
+    assert open_task(world.sense()) == []
+
+
+def test_a_task_of_no_workspace_is_offered_in_the_first_one_alone(world: World) -> None:
+    world.tasks = [task(world, "taxes", timedelta(hours=1), workspace="")]
+    context = world.sense()
+    assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
+    assert open_task(replace(context, first=False)) == []
+
+
+def test_what_a_heartbeat_ordered_is_offered_also_where_git_cannot_be_read(world: World) -> None:
+    world.tasks = [task(world, "cart", timedelta(0), source="heartbeat"), task(world, "docs", timedelta(0))]
+    (world.path / ".git" / "HEAD").write_text("not a commit")
+    context = world.sense()
+    assert context.git is None
+    assert [proposal.task_id for proposal in propose(context)] == ["task_cart"]
+
+
+WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
+
+
+def test_it_is_offered_for_a_commit_that_it_has_not_seen(world: World) -> None:
+    (proposal,) = learned(world.sense(), [WORK])
+    assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
+    assert proposal.prompt == "Run git status, then pytest tests"
+    assert "has not run here yet" in proposal.reasoning
+    world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(hours=1))]
+    assert learned(world.sense(), [WORK]) == []
+    world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(days=3))]
+    (again,) = learned(world.sense(), [WORK])
+    assert again.fingerprint == proposal.fingerprint, "the same commit is the same card"
+    assert "It ran last" in again.reasoning
+
+
+def test_only_where_it_was_learnt_and_only_while_it_is_in_force(world: World) -> None:
+    context = world.sense()
+    assert learned(context, [replace(WORK, workspace="/other")]) == []
+    assert len(learned(context, [replace(WORK, workspace=context.workspace)])) == 1
+    assert learned(context, []) == []

@@ -1,0 +1,85 @@
+"""What a context says: the files that changed since a run, and the situation in words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from engine.git.state import FileState
+from engine.model import SessionState
+from engine.prediction.context import ChangedFile, changed_since
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task, touch
+
+BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
+    for path in (".git/index", ".git/logs/HEAD"):
+        touch(repository.path / path, BEFORE)
+    return World(repository.path)
+
+
+def names(changed: tuple[ChangedFile, ...]) -> list[str]:
+    return [file.path for file in changed]
+
+
+@pytest.mark.parametrize(
+    ("between", "exact", "at", "expected"),
+    [
+        ((), True, BEFORE, ["a"]),  # the run saw a as HEAD has it, now it differs
+        (("a",), True, BEFORE, []),  # the run saw it differ, untouched since
+        (("a",), True, AFTER, ["a"]),  # touched since
+        ((), False, BEFORE, []),  # what the run saw of a is unknown: its time decides
+        ((), False, AFTER, ["a"]),
+        (None, True, BEFORE, []),
+        (None, False, AFTER, ["a"]),
+        (None, False, RUN, []),  # exactly then: seen
+    ],
+)
+def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]) -> None:
+    files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
+    assert names(changed_since(RUN, between, files, exact=exact)) == expected
+
+
+@pytest.mark.parametrize(
+    ("between", "exact", "expected"),
+    [((), True, ["gone"]), (("gone",), True, []), ((), False, []), (None, True, [])],
+)
+def test_a_deleted_file_counts_where_the_run_saw_it(
+    between: tuple[str, ...] | None, exact: bool, expected: list[str]
+) -> None:
+    found = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
+    assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
+
+
+def test_the_text_tells_the_situation(world: World, repository: Repository) -> None:
+    repository.git("tag", "v1.2")
+    repository.write("a.py", "2")
+    world.tasks = [task("cart rounding", timedelta(days=4))]
+    world.sessions = [session(state=SessionState.FAILED)]
+    world.runs = [MadeRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
+    assert world.sense(last_input=NOW - timedelta(minutes=3)).text.splitlines() == [
+        "workspace: shop",
+        "time: Monday 09:30, morning; silence: 3 min",
+        "branch: main; 1 uncommitted file",
+        "uncommitted: a.py",
+        "tag: v1.2, 0 commits since",
+        "last commit: 07:30 one",
+        "tools: pytest and ruff",
+        "last test run: 08:30 1 failed, 2 passed",
+        "changed since: a.py",
+        "task: cart rounding, 4 days old",
+        "session: Run the tests: failed",
+    ]
+
+
+def test_the_text_is_harmless(world: World, repository: Repository) -> None:
+    repository.commit("bad \x1b]0;title\x07subject", {"x\x1b[31m.py": "1"})
+    repository.write("y\x1b[2J.py", "1")
+    text = world.sense().text
+    assert "\x1b" not in text
+    assert "bad subject" in text
