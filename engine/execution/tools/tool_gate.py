@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
@@ -46,6 +45,22 @@ class ToolRequest:
     """Other reasons why a person must be asked."""
     external: str = ""
     """The reason to ask when it talks to a host outside (SPEC 3.5), which a pattern of the policy may allow."""
+
+
+@frozen
+class AgentToolCall:
+    """A call of a tool that an agent brings itself. Without a command, a URL or paths a person is asked."""
+
+    kind: str
+    """The Agent Client Protocol's: read, edit, delete, move, search, execute, think, fetch, other."""
+    title: str
+    detail: str = ""
+    command: str = ""
+    """For execute."""
+    url: str = ""
+    """For fetch."""
+    paths: Sequence[str] = ()
+    """For all that touch files."""
 
 
 ListPrograms = Callable[[str], Sequence[str]]
@@ -217,36 +232,33 @@ class Gate:
             external="" if is_listed else f"talks to {target.address}, which has not been allowed yet",
         )
 
-    def agent_tool_request(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> ToolRequest:
-        """The request for an agent's own tool; see `Toolbelt.is_allowed`. Raises `Refusal` for files outside."""
+    def agent_tool_request(self, call: AgentToolCall) -> ToolRequest:
+        """The request for an agent's own tool. Raises `Refusal` for files outside."""
         # Such a tool is confined by the sandbox alone.
         reasons = [] if self.live.sandbox.confines else ["no sandbox confines what the agent does"]
-        command, url, named = (arguments.get(name) for name in ("command", "url", "paths"))
-        if kind == "execute" and isinstance(command, str) and command.strip():
-            return self.command_request(check_plain_text(command, "command", MAX_COMMAND), command, reasons)
-        if kind == "fetch" and isinstance(url, str):
-            return self.page_request(parse_url(url), reasons)
-        paths = [path for path in named if isinstance(path, str)] if isinstance(named, (list, tuple)) else []
-        if kind in _FILE_KINDS and (paths or kind in ("read", "search")):
-            return self._files_request(kind, title, detail, paths, reasons)
+        if call.kind == "execute" and call.command.strip():
+            return self.command_request(check_plain_text(call.command, "command", MAX_COMMAND), call.command, reasons)
+        if call.kind == "fetch" and call.url:
+            return self.page_request(parse_url(call.url), reasons)
+        title = sanitise(call.title)
+        words = sanitise(call.detail) or title
+        if call.kind in _FILE_KINDS and (call.paths or call.kind in ("read", "search")):
+            return self._files_request(call, words, reasons)
         # Whatever it is, a person who allows it allows the most that an agent can do.
-        words = sanitise(detail) or sanitise(title)
         return ToolRequest(
             "exec",
-            sanitise(title) or f"use a tool of kind {sanitise(kind)}",
+            title or f"use a tool of kind {sanitise(call.kind)}",
             (words,),
             "true",
-            f"{kind}:{title}:{detail}",
+            f"{call.kind}:{call.title}:{call.detail}",
             lambda: words,
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
-    def _files_request(
-        self, kind: str, title: str, detail: str, paths: Sequence[str], reasons: list[str]
-    ) -> ToolRequest:
-        tool, program = _FILE_KINDS[kind]
+    def _files_request(self, call: AgentToolCall, words: str, reasons: list[str]) -> ToolRequest:
+        tool, program = _FILE_KINDS[call.kind]
         resolved = []
-        for path in paths:
+        for path in call.paths:
             try:
                 resolved.append(self.jail.relative(path))
             except Refusal as refusal:
@@ -255,13 +267,12 @@ class Gate:
                     raise
                 reasons = [*reasons, f"{short_path(path)} is not in the project"]
                 resolved.append(path)
-        words = sanitise(detail) or sanitise(title)
         return ToolRequest(
             tool,
-            sanitise(title) or f"{kind} {', '.join(short_path(path) for path in resolved)}",
+            sanitise(call.title) or f"{call.kind} {', '.join(map(short_path, resolved))}",
             resolved,
             shlex.join([program, *resolved]),
-            f"{kind}:{':'.join(resolved) or title}",
+            f"{call.kind}:{':'.join(resolved) or call.title}",
             lambda: words,
             wide_key=tool,
             production=() if tool == "read" else [target for path in resolved for target in self._production(path)],

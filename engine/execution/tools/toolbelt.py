@@ -29,7 +29,7 @@ from engine.execution.tools.tool_arguments import (
     check_arguments,
     check_plain_text,
 )
-from engine.execution.tools.tool_gate import RAIL_REFUSALS, Gate, ListPrograms, ToolServices
+from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ListPrograms, ToolServices
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.execution.transcripts import command_used
 from engine.hierarchy.organisation import Tools
@@ -93,20 +93,16 @@ class Toolbelt:
 
     # For agents that bring their own tools
 
-    def is_allowed(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> bool:
+    def is_allowed(self, call: AgentToolCall) -> bool:
         """Whether an agent that brings its own tools may use one: policy and content filter first, then a person.
-
-        `kind` is the Agent Client Protocol's: read, edit, delete, move, search, execute, think, fetch, other.
-        `arguments` may have `command` (execute), `paths` (all that touch files), `url` (fetch); without them, and for
-        kinds that are not known, a person is asked. Raises `SessionStopped` when the session ends.
-        """
+        Raises `SessionStopped` when the session ends."""
         self._live.check_running()
         try:
-            if kind != "think":
-                self._note_call("exec" if kind == "execute" else kind, arguments)
-                self._gate.let_through(self._gate.agent_tool_request(kind, title, detail, arguments))
+            if call.kind != "think":
+                self._note_call("exec" if call.kind == "execute" else call.kind, {"command": call.command})
+                self._gate.let_through(self._gate.agent_tool_request(call))
         except Refusal as refusal:
-            self._report_failure(kind, {"path": title}, refusal)
+            self._report_failure(call.kind, {"path": call.title}, refusal)
             return False
         return True
 

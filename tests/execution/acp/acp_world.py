@@ -24,6 +24,7 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.sandbox.mounts import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
+from engine.execution.tools.tool_gate import AgentToolCall
 from engine.home import Home
 from engine.model import (
     Assignment,
@@ -46,15 +47,15 @@ AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
 
 
 class Belt:
-    """The rails of a session as a test answers them; files are confined to the folder."""
+    """A toolbelt whose permissions the test answers; files are confined to the folder."""
 
     def __init__(self, world: AcpWorld, live: LiveSession, folder: Path) -> None:
         self._world, self._live, self._folder = world, live, folder.resolve()
 
-    def is_allowed(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> bool:
-        self._world.asked.append((kind, title, detail, dict(arguments)))
+    def is_allowed(self, call: AgentToolCall) -> bool:
+        self._world.permission_requests.append(call)
         with self._live.pause_clock():
-            while (answer := self._world.answer(title)) is None:
+            while (answer := self._world.answer(call.title)) is None:
                 if self._live.cancelled:
                     raise SessionStopped("the session ended")
                 threading.Event().wait(0.01)
@@ -76,18 +77,18 @@ class Belt:
 
 
 class Calls:
-    """Keeps what it is told."""
+    """Remembers the model calls that began and ended."""
 
     def __init__(self) -> None:
         self.begun: list[dict[str, Any]] = []
         self.ended: list[dict[str, Any]] = []
 
-    def begin(self, session: SessionView, **about: Any) -> str:
-        self.begun.append(about)
+    def begin(self, session: SessionView, **fields: Any) -> str:
+        self.begun.append(fields)
         return f"call_{len(self.begun)}"
 
-    def finish(self, call_id: str, **about: Any) -> None:
-        self.ended.append({"id": call_id, **about})
+    def finish(self, call_id: str, **fields: Any) -> None:
+        self.ended.append({"id": call_id, **fields})
 
 
 class Prompts:
@@ -127,7 +128,7 @@ class AcpWorld:
         self.repository = repository
         self.root = root
         self.clock = clock
-        self.asked: list[tuple[str, str, str, dict[str, Any]]] = []
+        self.permission_requests: list[AgentToolCall] = []
         self.answer: Callable[[str], bool | None] = lambda title: True
         self.calls = Calls()
         self.permits = Permits()

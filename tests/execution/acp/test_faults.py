@@ -195,7 +195,7 @@ def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_reque
         {"told": late},
         {"hang": True},
     )
-    until(lambda: world.asked)
+    until(lambda: world.permission_requests)
     stopped(world, view)
     assert (world.root / "heard").read_text() == "cancelled"
     assert (world.root / "answer").read_text() == "cancelled"
@@ -256,7 +256,7 @@ def test_tokens_are_counted_while_the_turn_runs(make: Make) -> None:
     class Holding:
         """A sandbox as far as sessions ask."""
 
-        name, confines, can_filter_hosts = "holding", True, True
+        name, confines, can_filter_hosts, has_process_namespaces = "holding", True, True, False
 
         def describe(self, *, network: bool, hosts: Any = ()) -> str:
             return "holding"

@@ -15,6 +15,7 @@ from engine import open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.validation import ValidationResult
 from engine.home import Home
 from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, SessionView
@@ -70,17 +71,19 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
 
 @pytest.mark.long
 def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> None:
-    asked: list[tuple[dict[str, Any], tuple[str, dict[str, Any]]]] = [
-        ({"kind": "other", "rawInput": {"command": "curl x"}}, ("execute", {"paths": [], "command": "curl x"})),
-        ({"kind": "execute", "title": "`make test`"}, ("execute", {"paths": [], "command": "make test"})),
-        (
-            {"kind": "edit", "locations": [{"path": "a.txt"}], "rawInput": {"file_path": "/etc/passwd"}},
-            ("edit", {"paths": ["a.txt", "/etc/passwd"]}),
-        ),
-        ({"kind": "fetch", "rawInput": {"url": "https://x"}}, ("fetch", {"paths": [], "url": "https://x"})),
+    requests: list[dict[str, Any]] = [
+        {"kind": "other", "rawInput": {"command": "curl x"}},
+        {"kind": "execute", "title": "`make test`"},
+        {"kind": "edit", "locations": [{"path": "a.txt"}], "rawInput": {"file_path": "/etc/passwd"}},
+        {"kind": "fetch", "rawInput": {"url": "https://x"}},
     ]
-    world.run(*({"permission": {"title": "do it", **request}} for request, _ in asked))
-    assert [(kind, arguments) for kind, _, _, arguments in world.asked] == [judged for _, judged in asked]
+    world.run(*({"permission": {"title": "do it", **request}} for request in requests))
+    assert world.permission_requests == [
+        AgentToolCall("execute", "do it", "curl x", command="curl x"),
+        AgentToolCall("execute", "`make test`", "make test", command="make test"),
+        AgentToolCall("edit", "do it", "a.txt\n/etc/passwd", paths=("a.txt", "/etc/passwd")),
+        AgentToolCall("fetch", "do it", '{"url": "https://x"}', url="https://x"),
+    ]
 
 
 # Terminals
@@ -121,7 +124,7 @@ def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
 def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld) -> None:
     ask = {"permission": {"title": "hello", "kind": "execute", "rawInput": {"command": "echo hello"}}}
     view = world.run(ask, terminal("bash", "-c", "echo hello"), terminal("bash", "-c", "echo hello"))
-    assert [entry[2] for entry in world.asked] == ["echo hello", "echo hello"]  # the second run asks
+    assert [call.detail for call in world.permission_requests] == ["echo hello", "echo hello"]  # the second run asks
     assert view.state is SessionState.SUCCEEDED
 
 
@@ -144,7 +147,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
     view = world.start({"permission": {"title": "go on?", "kind": "edit"}})
-    until(lambda: world.asked)
+    until(lambda: world.permission_requests)
     world.sessions.reply(view.id, "and then the second thing")
     gate.set()
     view = world.finish(view)

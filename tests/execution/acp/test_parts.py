@@ -134,8 +134,8 @@ def test_streamed_chunks_are_written_in_whole(pieces: list[tuple[str, str]]) -> 
         transcript.add_chunk(kind, schema.TextContentBlock(type="text", text=text))
     transcript.flush()
     for kind in written:
-        said = "".join(text for one, text in pieces if one == kind)
-        assert "".join(written[kind].split()) == "".join(said.split())
+        sent = "".join(text for piece_kind, text in pieces if piece_kind == kind)
+        assert "".join(written[kind].split()) == "".join(sent.split())
     assert transcript.message == "".join(text for kind, text in pieces if kind == "say")
 
 
@@ -154,11 +154,11 @@ def test_streamed_chunks_are_written_in_whole(pieces: list[tuple[str, str]]) -> 
         (None, ""),
     ],
 )
-def test_the_command_of_a_call(raw: Any, command: str) -> None:
+def test_the_command_is_read_from_the_input_of_a_call(raw: Any, command: str) -> None:
     assert command_of(raw) == command
 
 
-# Finding and settling them
+# Finding and confining agents
 
 
 def programs(folder: Path, *names: str) -> str:
@@ -171,13 +171,13 @@ def programs(folder: Path, *names: str) -> str:
 
 def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
     path = programs(tmp_path / "bin", "claude-code-acp", "claude-agent-acp", "gemini", "codex")
-    here = {one.name: one for one in find_agents(tmp_path / "data", path)}
-    assert list(here) == ["claude", "codex", "gemini"]
-    assert here["claude"].command == ("claude-agent-acp",)  # the newer of the two
-    assert here["claude"].hosts[0] == "api.anthropic.com"
-    assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in here["claude"].login
-    assert "codex-acp" in here["codex"].missing
-    assert here["gemini"].command == ("gemini", "--acp")
+    agents = {agent.name: agent for agent in find_agents(tmp_path / "data", path)}
+    assert list(agents) == ["claude", "codex", "gemini"]
+    assert agents["claude"].command == ("claude-agent-acp",)  # the newer of the two
+    assert agents["claude"].hosts[0] == "api.anthropic.com"
+    assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in agents["claude"].login
+    assert "codex-acp" in agents["codex"].missing
+    assert agents["gemini"].command == ("gemini", "--acp")
     assert find_agents(tmp_path, str(tmp_path)) == []
 
 
@@ -192,12 +192,12 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     program = user / ".npm-global/bin/claude-agent-acp"
     program.symlink_to(modules / "index.js")
     place = user / ".local/share/clawpy/acp/claude"
-    path = os.pathsep.join(str(user / one) for one in (".local/bin", ".cargo/bin", ".npm-global/bin"))
+    path = os.pathsep.join(str(user / folder) for folder in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
     own = agent_confinement(session, home=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
     shown = readable_places(own, "claude-agent-acp", environment)
-    assert {one for one in shown if one.is_relative_to(user)} == {
+    assert {path for path in shown if path.is_relative_to(user)} == {
         user / ".cargo/bin",
         user / ".local/bin",
         user / ".npm-global",

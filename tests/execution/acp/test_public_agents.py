@@ -78,17 +78,17 @@ def lap(world: AcpWorld, prompt: str) -> SessionView:
     return world.finish(world.start(prompt=prompt), 120)
 
 
-def test_prompt(talk: AcpWorld) -> None:
+def test_an_agent_answers_a_prompt(talk: AcpWorld) -> None:
     view = lap(talk, "hello there")
     assert view.state is SessionState.SUCCEEDED, talk.texts(view, None)
     assert any("hello there" in line for line in talk.texts(view))
     assert talk.calls.begun[0]["model"].startswith("fast-agent")
 
 
-def test_permission_write_and_read(talk: AcpWorld) -> None:
+def test_an_agent_writes_with_permission_and_reads(talk: AcpWorld) -> None:
     view = lap(talk, '***CALL_TOOL write_text_file {"path": "new.txt", "content": "by fast-agent\\n"}')
     assert view.state is SessionState.SUCCEEDED, talk.texts(view, None)
-    assert talk.asked
+    assert talk.permission_requests
     change = talk.changes.for_session(view.id)
     assert change is not None
     assert [file.path for file in change.files] == ["new.txt"]
@@ -97,18 +97,18 @@ def test_permission_write_and_read(talk: AcpWorld) -> None:
     assert any("two" in line for line in talk.texts(view, None))
 
 
-def test_permission_denied(talk: AcpWorld) -> None:
+def test_a_denied_write_leaves_no_changes(talk: AcpWorld) -> None:
     talk.answer = lambda title: False
     view = lap(talk, '***CALL_TOOL write_text_file {"path": "new.txt", "content": "no\\n"}')
-    assert talk.asked
+    assert talk.permission_requests
     assert view.state.over
     assert talk.changes.for_session(view.id) is None
 
 
-def test_cancel_and_kill(talk: AcpWorld) -> None:
+def test_a_stopped_agent_leaves_no_process(talk: AcpWorld) -> None:
     talk.answer = lambda title: None
     view = talk.start(prompt='***CALL_TOOL write_text_file {"path": "new.txt", "content": "no\\n"}')
-    until(lambda: talk.asked, 60)
+    until(lambda: talk.permission_requests, 60)
     talk.sessions.stop(view.id, "enough")
     assert talk.finish(view).state is SessionState.CANCELLED
     assert marked_processes(view.id) == []
@@ -121,7 +121,7 @@ def test_agents_without_a_login_start_and_report_what_is_missing(
 ) -> None:
     world = make(command=[str(node_agents / command[0]), *command[1:]], prompts=TaskAlone(), start_seconds=90)
     view = world.finish(world.start(prompt="hello"), 120)
-    said = "\n".join(world.texts(view, None))
-    assert world.calls.begun, said  # it answered initialize and session/new
+    transcript = "\n".join(world.texts(view, None))
+    assert world.calls.begun, transcript  # it answered initialize and session/new
     assert view.state.over
     print(view.state, view.error or view.summary)

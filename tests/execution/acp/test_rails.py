@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox 
 ALL = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
 
 
-class Railed:
+class RailedWorld:
     """A world with the real tools of one policy."""
 
     def __init__(self, make: Make, database: Database, *, ask: list[str], deny: list[str]) -> None:
@@ -43,7 +43,7 @@ class Railed:
         )
         self.world.sessions.observe_end(self.permissions.session_ended)
 
-    def said(self, view: SessionView) -> list[str]:
+    def texts(self, view: SessionView) -> list[str]:
         return [line for line in self.world.texts(view) if line]
 
     def waiting(self, number: int) -> list[Any]:
@@ -51,12 +51,12 @@ class Railed:
         return self.permissions.waiting()
 
 
-Rails = Callable[..., Railed]
+Rails = Callable[..., RailedWorld]
 
 
 @pytest.fixture
 def rails(make: Make, database: Database) -> Rails:
-    return lambda ask=(), deny=(): Railed(make, database, ask=list(ask), deny=list(deny))
+    return lambda ask=(), deny=(): RailedWorld(make, database, ask=list(ask), deny=list(deny))
 
 
 def run(command: str, title: str = "run it") -> dict[str, Any]:
@@ -74,8 +74,8 @@ def test_the_policy_allows_and_denies_without_asking(rails: Rails) -> None:
         {"permission": {"title": "Edit", "kind": "edit", "locations": [{"path": "/etc/passwd"}]}},
         {"terminal": {"command": "echo", "args": ["from a terminal"]}},
     )
-    answers = [line for line in railed.said(view) if line.startswith("answer")]
-    assert answers == [f"answer {one}_once" for one in ("allow", "reject", "reject", "allow", "reject")]
+    answers = [line for line in railed.texts(view) if line.startswith("answer")]
+    assert answers == [f"answer {verdict}_once" for verdict in ("allow", "reject", "reject", "allow", "reject")]
     assert "from a terminal" in railed.world.texts(view, ["output"])
     assert view.state is SessionState.SUCCEEDED
 
@@ -84,14 +84,15 @@ def test_the_policy_allows_and_denies_without_asking(rails: Rails) -> None:
 def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(rails: Rails) -> None:
     railed = rails(deny=["exec:*forbidden*"])
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
-    shapes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
-    asked = [{"permission": {"title": "do it", "kind": "other", "rawInput": {"note": said}}} for said in shapes]
-    view = railed.world.start(*asked)
+    notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
+    view = railed.world.start(
+        *({"permission": {"title": "do it", "kind": "other", "rawInput": {"note": note}}} for note in notes)
+    )
     (request,) = railed.waiting(1)
     assert "x x" in request.detail, "nobody is asked for the first"
     assert "ghp" not in request.detail, "also where the end of what is shown tears it"
     railed.world.sessions.stop(view.id, "enough")
-    assert "answer reject_once" in railed.said(railed.world.finish(view)), "the first is denied by its words"
+    assert "answer reject_once" in railed.texts(railed.world.finish(view)), "the first is denied by its words"
 
 
 @pytest.mark.long
@@ -101,24 +102,24 @@ def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
     (request,) = railed.waiting(1)
     assert (request.detail, request.session_id) == ("make test", view.id)
     railed.permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
-    until(lambda: [one.detail for one in railed.permissions.waiting()] == ["make all"])
+    until(lambda: [request.detail for request in railed.permissions.waiting()] == ["make all"])
     railed.permissions.answer(railed.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
     railed.world.finish(view)
     # "for this session" is ours to remember: the agent is never told "always", and asks again.
-    assert railed.said(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
+    assert railed.texts(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
 @pytest.mark.long
 def test_parallel_requests_get_their_own_answers(rails: Rails) -> None:
     railed = rails(ask=["exec"])
-    wants = [run(f"make part{n}")["permission"] for n in range(5)]
-    view = railed.world.start({"permissions": wants})
-    for request in sorted(railed.waiting(5), key=lambda one: one.detail, reverse=True):
+    requests = [run(f"make part{n}")["permission"] for n in range(5)]
+    view = railed.world.start({"permissions": requests})
+    for request in sorted(railed.waiting(5), key=lambda request: request.detail, reverse=True):
         even = int(request.detail[-1]) % 2 == 0
         railed.permissions.answer(request.id, PermissionAnswer.ALLOW_ONCE if even else PermissionAnswer.DENY_ONCE)
     railed.world.finish(view)
     expected = [("allow_once" if n % 2 == 0 else "reject_once") for n in range(5)]
-    assert railed.said(view) == [f"answers {expected}"]
+    assert railed.texts(view) == [f"answers {expected}"]
 
 
 @pytest.mark.long
@@ -135,7 +136,7 @@ def test_a_stop_withdraws_a_pending_question(rails: Rails) -> None:
 def test_a_session_by_itself_is_refused_instead_of_asking(rails: Rails) -> None:
     railed = rails(ask=["exec:make *"])
     view = railed.world.run(run("make test"), run("ls"), mode="autonomous")
-    assert railed.said(view) == ["answer reject_once", "answer allow_once"]
+    assert railed.texts(view) == ["answer reject_once", "answer allow_once"]
 
 
 @pytest.mark.long
@@ -151,11 +152,11 @@ def test_files_go_through_the_jail(rails: Rails) -> None:
         {"read": {"path": "missing.txt"}},
         {"read": {"path": "fine.txt"}},
     )
-    said = railed.said(view)
-    assert said[3] == "wrote ok"
-    assert said[5] == "read fine"
-    assert all("root:" not in line for line in said)
-    assert not any(line.endswith("ok") for line in (*said[:3], said[4]))
+    answers = railed.texts(view)
+    assert answers[3] == "wrote ok"
+    assert answers[5] == "read fine"
+    assert all("root:" not in line for line in answers)
+    assert not any(line.endswith("ok") for line in (*answers[:3], answers[4]))
     change = railed.world.changes.for_session(view.id)
     assert change is not None
     assert [file.path for file in change.files] == ["fine.txt"]
@@ -167,7 +168,7 @@ def test_an_agent_reaches_only_its_provider(make: Make) -> None:
     world = make(sandbox=best_sandbox(), settings={"hosts": ("api.example.com",)})
     ask = "echo proxy=$HTTPS_PROXY"
     view = world.run({"environment": ["HTTPS_PROXY"]}, {"terminal": {"command": "sh", "args": ["-c", ask]}})
-    said = world.texts(view)
-    assert json.loads(said[0].removeprefix("environment "))["HTTPS_PROXY"].startswith("http://127.0.0.1:")
+    texts = world.texts(view)
+    assert json.loads(texts[0].removeprefix("environment "))["HTTPS_PROXY"].startswith("http://127.0.0.1:")
     assert "proxy=" in world.texts(view, ["output"])
     assert any("network only to api.example.com" in line for line in world.texts(view, ["note"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.clock import FakeClock
@@ -9,6 +11,7 @@ from engine.execution.live_session import AUTONOMOUS
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
+from engine.execution.tools.tool_gate import AgentToolCall
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
@@ -134,17 +137,20 @@ def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
     if not best_sandbox().confines:
         pytest.skip("no sandbox")
     world = make(sandbox=best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
-    may = world.belt.is_allowed
-    assert may("think", "think", "", {})
-    assert may("execute", "run tests", "", {"command": "pytest -q"})
-    assert may("read", "read a", "", {"paths": [str(world.folder / "a.py")]})
-    assert may("edit", "edit a", "", {"paths": ["a.py", "b/c.py"]})
-    assert may("search", "grep", "", {})
-    assert not may("execute", "x", "", {"command": "rm -rf /"})
-    assert not may("execute", "x", "", {"command": "cd a && make deploy"})
-    assert not may("edit", "x", "", {"paths": ["a.py", "../b"]})
-    assert not may("delete", "x", "", {"paths": [".git/config"]})
-    assert not may("read", "x", "", {"paths": [".git/config"]})
+
+    def is_allowed(kind: str, **arguments: Any) -> bool:
+        return world.belt.is_allowed(AgentToolCall(kind, "a title", **arguments))
+
+    assert is_allowed("think")
+    assert is_allowed("execute", command="pytest -q")
+    assert is_allowed("read", paths=[str(world.folder / "a.py")])
+    assert is_allowed("edit", paths=["a.py", "b/c.py"])
+    assert is_allowed("search")
+    assert not is_allowed("execute", command="rm -rf /")
+    assert not is_allowed("execute", command="cd a && make deploy")
+    assert not is_allowed("edit", paths=["a.py", "../b"])
+    assert not is_allowed("delete", paths=[".git/config"])
+    assert not is_allowed("read", paths=[".git/config"])
     assert world.permissions.latest() == []
     assert [entry.rule for entry in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
 
@@ -153,31 +159,31 @@ def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
     ("kind", "arguments", "reason"),
     [
         ("other", {}, "is not clear"), ("switch_mode", {}, "is not clear"), ("execute", {}, "is not clear"),
-        ("edit", {"paths": []}, "is not clear"), ("fetch", {}, "is not clear"),
-        ("edit", {"paths": 3}, "is not clear"), ("", {"command": 3}, "is not clear"),
+        ("edit", {}, "is not clear"), ("fetch", {}, "is not clear"), ("", {"command": "ls"}, "is not clear"),
         ("read", {"paths": ["/usr/include/stdio.h"]}, "is not in the project"),
         ("fetch", {"url": "https://docs.python.org/"}, "has not been allowed yet"),
         ("execute", {"command": "npm publish"}, "publishes"),
     ],
 )  # fmt: skip
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
-    make: MakeWorld, kind: str, arguments: dict[str, object], reason: str
+    make: MakeWorld, kind: str, arguments: dict[str, Any], reason: str
 ) -> None:
     if not best_sandbox().confines:
         pytest.skip("no sandbox")
     world = make(sandbox=best_sandbox())
+    call = AgentToolCall(kind, "do something", "with this", **arguments)
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answer_request(answer)
-        assert world.belt.is_allowed(kind, "do something", "with this", arguments) is answer.allows
+        assert world.belt.is_allowed(call) is answer.allows
     assert all(reason in entry.reason for entry in world.permissions.latest())
     assert len(world.permissions.latest()) == 2
     alone = make(sandbox=best_sandbox(), mode=AUTONOMOUS)
-    assert not alone.belt.is_allowed(kind, "do something", "with this", arguments)
+    assert not alone.belt.is_allowed(call)
 
 
 def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld) -> None:
     world.answer_request(DENY_ONCE)
-    assert not world.belt.is_allowed("read", "read a", "", {"paths": ["a.py"]})
+    assert not world.belt.is_allowed(AgentToolCall("read", "read a", paths=["a.py"]))
     assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 

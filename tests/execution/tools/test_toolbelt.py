@@ -17,6 +17,7 @@ from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
+from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
@@ -252,7 +253,7 @@ def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:
     world.answer("exec", command="git  --version")
     world.problem("exec", command="/no/such/program")
     world.answer_request(PermissionAnswer.DENY_ONCE)
-    world.belt.is_allowed("execute", "say it", "", {"command": "echo hello"})
+    world.belt.is_allowed(AgentToolCall("execute", "say it", command="echo hello"))
     *erred, used = world.live.journal.events(world.view)
     assert isinstance(used, ToolsUsed)
     assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")

@@ -12,7 +12,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from engine.config.sections import AcpSettings
 from engine.execution.sandbox import Confinement
+from engine.frozen import frozen
 from engine.model import FoundAgent
 
 Words = Annotated[tuple[str, ...], BeforeValidator(str.split)]
@@ -94,6 +96,22 @@ def login_hint(name: str, home: Path, command: Sequence[str]) -> str:
     if keys:
         hints.append(f"set `env` of [acp.{name}] to {keys}")
     return ", or ".join(hints)
+
+
+@frozen
+class ConfiguredAgent:
+    """A coding agent of the settings."""
+
+    name: str
+    title: str
+    settings: AcpSettings
+    home: Path
+    """Its home folder here."""
+
+    @property
+    def login(self) -> str:
+        """How the operator logs it in."""
+        return login_hint(self.name, self.home, self.settings.command)
 
 
 TOOL_HOMES = {

@@ -26,6 +26,7 @@ from pydantic import BaseModel, ValidationError
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import has_ended
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
+from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.requests import ClientRequests
 from engine.execution.runners.flow import FlowError, RetryLater
 from engine.execution.transcripts import LineSplitter
@@ -166,7 +167,7 @@ class TurnResult:
 
 
 class Conversation:
-    """The conversation with the agent in `process`. `login` tells the operator how to log it in."""
+    """The conversation with the `agent` that runs in `process`."""
 
     def __init__(
         self,
@@ -174,9 +175,8 @@ class Conversation:
         process: subprocess.Popen[bytes],
         requests: ClientRequests,
         transcript: AgentTranscript,
+        agent: ConfiguredAgent,
         *,
-        title: str,
-        login: str,
         version: str,
         start_seconds: float,
     ) -> None:
@@ -184,8 +184,7 @@ class Conversation:
         self._process = process
         self._requests = requests
         self._transcript = transcript
-        self._title = title
-        self._login = login
+        self._agent = agent
         self._version = version
         self._start_seconds = start_seconds
         self._pipe: JsonRpcPipe | None = None
@@ -242,10 +241,8 @@ class Conversation:
             self._start_seconds,
         )
         if initialized.protocol_version != PROTOCOL_VERSION:
-            raise FlowError(
-                f"{self._title} speaks version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}",
-                "install another version",
-            )
+            versions = f"version {initialized.protocol_version} of the protocol, not {PROTOCOL_VERSION}"
+            raise FlowError(f"{self._agent.title} speaks {versions}", "install another version")
         if initialized.agent_info is not None:
             self.model = sanitise(f"{initialized.agent_info.name} {initialized.agent_info.version}")[:100]
         session = await self._request(
@@ -281,14 +278,16 @@ class Conversation:
                 await asyncio.wait({pending}, timeout=CANCEL_SECONDS)
                 self._live.check_running()
             if not pending.done():
-                raise FlowError(f"{self._title} did not answer `{method}` within {seconds:g} s", self._login)
+                raise FlowError(
+                    f"{self._agent.title} did not answer `{method}` within {seconds:g} s", self._agent.login
+                )
             return answer.model_validate(pending.result())
         except RequestError as error:
             raise self._request_refused(error) from None
         except ConnectionError:
             raise await self._connection_lost() from None
         except ValidationError:
-            raise FlowError(f"{self._title} answered `{method}` with something outside the protocol") from None
+            raise FlowError(f"{self._agent.title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
             pending.cancel()
@@ -298,21 +297,23 @@ class Conversation:
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
         needs_login = error.code == AUTH_REQUIRED or any(hint in message.lower() for hint in _LOGIN_HINTS)
         if not needs_login:
-            return FlowError(f"{self._title} answered with an error: {message}")
+            return FlowError(f"{self._agent.title} answered with an error: {message}")
         kind = FlowError if self._transcript.has_acted else RetryLater
-        return kind(f"{self._title} is not logged in: {message}", self._login)
+        return kind(f"{self._agent.title} is not logged in: {message}", self._agent.login)
 
     async def _connection_lost(self) -> FlowError:
         """The error with the reason why the connection ended."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
-            return FlowError(f"{self._title} was ended: {self._pipe.problem}")
+            return FlowError(f"{self._agent.title} was ended: {self._pipe.problem}")
         until = asyncio.get_running_loop().time() + EXIT_SECONDS
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         self._live.check_running()
         last = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
-        return FlowError(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
+        return FlowError(
+            f"{self._agent.title} {'ended' if ended else 'closed its output'} in the middle{last}", self._agent.login
+        )
 
     async def _read_stderr(self) -> None:
         """Write its stderr into the transcript, and keep the last lines for an error."""

@@ -29,6 +29,7 @@ from engine.execution.runners.acp.agent_transcript import AgentTranscript, comma
 from engine.execution.runners.flow import FlowError, SessionStopped
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.tools.texts import unified_diff
+from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
 from engine.model.secrets import MAX_KEY_LENGTH
@@ -274,15 +275,17 @@ class ClientRequests:
 
     async def _answer_permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         allowed: bool | None = None
-        kind, title, detail, arguments = self._describe_call(request.tool_call)
+        call = self._describe_call(request.tool_call)
         with contextlib.suppress(SessionStopped):
             if not self.stopping.is_set():
-                allowed = await self._run_in_thread(lambda: self._belt.is_allowed(kind, title, detail, arguments))
+                allowed = await self._run_in_thread(lambda: self._belt.is_allowed(call))
         option = None if allowed is None else choose_option(request.options, allowed)
-        if allowed and isinstance(arguments.get("command"), str):
-            self._granted_commands[arguments["command"]] += 1
+        if allowed and call.command:
+            self._granted_commands[call.command] += 1
         if allowed is not None and option is None:
-            self._live.note(f"{title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True)
+            self._live.note(
+                f"{call.title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True
+            )
         if option is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
@@ -301,7 +304,7 @@ class ClientRequests:
         if self._granted_commands[command] > 0:  # it asked for this very command, and may
             self._granted_commands[command] -= 1
         elif not await self._run_in_thread(
-            lambda: self._belt.is_allowed("execute", command, command, {"command": command})
+            lambda: self._belt.is_allowed(AgentToolCall("execute", command, command, command=command))
         ):
             raise _request_error("it is not allowed to run this; do the task without it, or say why it is needed")
         env = {variable.name: variable.value for variable in request.env or ()}
@@ -339,31 +342,31 @@ class ClientRequests:
             raise _request_error("the session is ending")
         return request
 
-    def _describe_call(self, call: schema.ToolCallUpdate) -> tuple[str, str, str, dict[str, Any]]:
-        """Kind, title, detail and arguments of a tool that wants a permission."""
-        known_title, known_kind = self._transcript.find_call(call.tool_call_id)
-        title = sanitise(call.title or known_title or "a tool")[:300]
-        raw = call.raw_input if isinstance(call.raw_input, dict) else {}
+    def _describe_call(self, update: schema.ToolCallUpdate) -> AgentToolCall:
+        """The call of a tool that wants a permission."""
+        known_title, known_kind = self._transcript.find_call(update.tool_call_id)
+        title = sanitise(update.title or known_title or "a tool")[:300]
+        raw = update.raw_input if isinstance(update.raw_input, dict) else {}
         command = command_of(raw)
-        kind = call.kind or known_kind or "other"
+        kind = update.kind or known_kind or "other"
         if command and kind in ("other", "think"):
             kind = "execute"
         if kind == "execute" and not command:
             command = title.strip("` ")  # all there is to judge it by
-        diffs = [block for block in call.content or () if isinstance(block, schema.FileEditToolCallContent)]
-        paths = [diff.path for diff in diffs] + [location.path for location in call.locations or ()]
+        diffs = [block for block in update.content or () if isinstance(block, schema.FileEditToolCallContent)]
+        paths = [diff.path for diff in diffs] + [location.path for location in update.locations or ()]
         paths += [raw[name] for name in ("file_path", "path", "abs_path") if isinstance(raw.get(name), str)]
-        arguments: dict[str, Any] = {"paths": list(dict.fromkeys(paths))}
-        if kind == "execute":
-            arguments["command"] = command
-        if isinstance(raw.get("url"), str):
-            arguments["url"] = raw["url"]
-        detail = "\n".join(
-            filter(None, (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs))
+        changes = filter(None, (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs))
+        shown_input = json.dumps(raw, ensure_ascii=False) if raw else ""
+        detail = "\n".join(changes) or command or "\n".join(paths) or shown_input
+        return AgentToolCall(
+            kind,
+            title,
+            _truncate_detail(sanitise(detail)),
+            command=command if kind == "execute" else "",
+            url=raw["url"] if isinstance(raw.get("url"), str) else "",
+            paths=tuple(dict.fromkeys(paths)),
         )
-        if not detail:
-            detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
-        return kind, title, _truncate_detail(sanitise(detail)), arguments
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread of its own; raises `SessionStopped` as soon as the session ends.

@@ -10,21 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sections import ACP, AcpSettings
+from engine.config.sections import ACP
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agents import (
+    ConfiguredAgent,
     agent_confinement,
     agent_environment,
     agent_home,
     command_confinement,
     find_known_agent,
-    login_hint,
 )
 from engine.execution.runners.flow import FlowError, Place, RetryLater
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.session_workspace import UNDO_NOTES
-from engine.frozen import frozen
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 if TYPE_CHECKING:
@@ -32,17 +31,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 90.0
 """Seconds in which an agent must answer its first requests; a first start may unpack things."""
-
-
-@frozen
-class ConfiguredAgent:
-    """A coding agent of the settings."""
-
-    name: str
-    title: str
-    settings: AcpSettings
-    home: Path
-    """Its home folder here."""
 
 
 class AcpRunner(AgentRunner):
@@ -139,25 +127,15 @@ class AcpRunner(AgentRunner):
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
-        login = login_hint(agent.name, agent.home, command)
         environment = agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
         with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
             conversation = Conversation(
-                live, process, requests, transcript, title=agent.title, login=login, version=self._version,
-                start_seconds=self._start_seconds,
-            )  # fmt: skip
+                live, process, requests, transcript, agent, version=self._version, start_seconds=self._start_seconds
+            )
             try:
                 with conversation.open_session(folder):
                     live.is_listening = True
-                    yield AgentTurns(
-                        live,
-                        view,
-                        conversation,
-                        usage_counter,
-                        self._services.calls,
-                        name=agent.name,
-                        title=agent.title,
-                    )
+                    yield AgentTurns(live, view, conversation, usage_counter, self._services.calls, agent)
             except RetryLater as error:
                 live.journal.note_error(live.assignment.runner, error.message)
                 raise

@@ -13,6 +13,7 @@ from acp import schema
 from engine.config.sections import ACP
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
+from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.conversation import Conversation
 from engine.execution.runners.flow import FlowError, SessionStopped
 from engine.execution.runners.runner import HEAL, REPLY, operator_part
@@ -94,9 +95,7 @@ class AgentTurns:
         conversation: Conversation,
         usage_counter: UsageCounter,
         calls: ModelCalls,
-        *,
-        name: str,
-        title: str,
+        agent: ConfiguredAgent,
     ) -> None:
         self.turns = 0
         self._live = live
@@ -104,8 +103,7 @@ class AgentTurns:
         self._conversation = conversation
         self._usage_counter = usage_counter
         self._calls = calls
-        self._name = name
-        self._title = title
+        self._agent = agent
         self._last_call = ""
         self._last_message = ""
         self._cut_reason = ""
@@ -134,7 +132,7 @@ class AgentTurns:
     @property
     def model(self) -> str:
         """The agent's name and version as it reports them, or its title."""
-        return self._conversation.model or self._title
+        return self._conversation.model or self._agent.title
 
     @property
     def price_known(self) -> bool:
@@ -144,7 +142,7 @@ class AgentTurns:
     @property
     def cut_short(self) -> str:
         """The part of the summary that is not the agent's own."""
-        return self._cut_reason or ("" if self._last_message.strip() else f"{self._title} said nothing")
+        return self._cut_reason or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
 
     def _run_turn(
         self,
@@ -157,7 +155,7 @@ class AgentTurns:
         self._usage_counter.begin_turn()
         self._last_call = call = self._calls.begin(
             self._view,
-            provider=f"{ACP}{self._name}",
+            provider=f"{ACP}{self._agent.name}",
             model=self.model,
             run_kind=kind,
             prompt=prompt,
@@ -174,7 +172,7 @@ class AgentTurns:
             raise
         except FlowError as failure:
             error = str(failure)
-            self._live.journal.note_error(f"{ACP}{self._name}", failure.message)
+            self._live.journal.note_error(f"{ACP}{self._agent.name}", failure.message)
             raise
         finally:
             self._calls.finish(
@@ -193,6 +191,6 @@ class AgentTurns:
         """Keep how a turn was cut short. Raises `FlowError` when the agent gave it up."""
         self._cut_reason = STOP_REASONS.get(reason, "")
         if reason == "refusal":
-            raise FlowError(f"{self._title} refused to do this", "rephrase it, or try another way")
+            raise FlowError(f"{self._agent.title} refused to do this", "rephrase it, or try another way")
         if reason == "cancelled":
-            raise FlowError(f"{self._title} ended the turn early")
+            raise FlowError(f"{self._agent.title} ended the turn early")
