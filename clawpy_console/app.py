@@ -245,7 +245,7 @@ class ConsoleApp(CardConsole):
             screen.refresh_output(message.sessions)
         if "settings" in message.topics and self.engine is not None:
             self.run_in_background(partial(self.appearance.apply_settings, self.engine), "settings")
-        for event in message.shown:
+        for event in message.toast_events:
             self._show_event(event)
 
     def _show_event(self, event: Event) -> None:

@@ -43,7 +43,7 @@ TOAST_KINDS = frozenset(
 )
 """Kinds of events that may become toasts; they are passed on one by one, in order."""
 
-MAX_SHOWN = 20
+MAX_TOASTS = 20
 """Maximum number of such events in one message."""
 
 
@@ -55,7 +55,7 @@ class EngineChanged(Message):
     """The topics that changed."""
     sessions: frozenset[str]
     """The sessions that wrote output."""
-    shown: tuple[Event, ...]
+    toast_events: tuple[Event, ...]
     """The events of `TOAST_KINDS`."""
 
 
@@ -91,12 +91,12 @@ class Bridge:
             return
         self._delivered_at = self._loop.time()
         events = self._subscription.drain()
-        output = [event for event in events if event.kind == "SessionOutput"]
-        others = [event for event in events if event.kind != "SessionOutput"]
-        if events:
-            topics = frozenset(topic for event in others for topic in event.topics)
-            shown = [event for event in others if event.kind in TOAST_KINDS]
-            self._post(EngineChanged(topics, frozenset(event.subject for event in output), tuple(shown[-MAX_SHOWN:])))
+        if not events:
+            return
+        topics = frozenset(topic for event in events if event.kind != "SessionOutput" for topic in event.topics)
+        sessions = frozenset(event.subject for event in events if event.kind == "SessionOutput")
+        toast_events = [event for event in events if event.kind in TOAST_KINDS][-MAX_TOASTS:]
+        self._post(EngineChanged(topics, sessions, tuple(toast_events)))
 
 
 # Toasts

@@ -102,8 +102,8 @@ def find_key_line_action(mode: str, keys: Collection[str], keymap: Mapping[str, 
 
 def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key as `shown_key` writes it, then the letters that do the same."""
-    others = keymap.get(action_id, BY_ID[action_id].keys).split(",")[1:]
-    return " ".join([shown_key(action_id, keymap), *(other for other in others if len(other) == 1)])
+    _, *further_keys = keymap.get(action_id, BY_ID[action_id].keys).split(",")
+    return " ".join([shown_key(action_id, keymap), *(key for key in further_keys if len(key) == 1)])
 
 
 _SHORT = {
@@ -124,30 +124,32 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]
     good: dict[str, str] = {}
     refusals: list[Refusal] = []
     for action_id, text in keys.items():
-        if action_id not in BY_ID:
-            near = ", ".join(
-                action.id for action in ACTIONS if action.group == action_id.partition(".")[0]
-            ) or ", ".join(GROUPS)
-            refusals.append(Refusal("bad_keys", f"[keys] {action_id}: no such action", f"there are: {near}"))
-            continue
-        wanted = [item.strip() for item in text.split(",") if item.strip()]
-        unknown = [item for item in wanted if not _is_key(item)]
-        if unknown or not wanted:
-            problem = f"{unknown[0]!r} is not a key" if unknown else "names no key"
-            refusals.append(
-                Refusal("bad_keys", f"[keys] {action_id}: {problem}", "for example: x, X, ctrl+x, f5, left")
-            )
-            continue
-        if action_id == "app.stop" and "f12" not in wanted:
-            wanted.append("f12")
-        good[action_id] = ",".join(wanted)
+        try:
+            good[action_id] = _check_keys(action_id, text)
+        except Refusal as refusal:
+            refusals.append(refusal)
     for action_id in list(good):
-        for other, key in _clashes(action_id, good):
-            refusals.append(
-                Refusal("bad_keys", f"[keys] {action_id}: {key!r} is already {other}", f"give {other} another key too")
-            )
+        for taken_by, key in _clashes(action_id, good):
+            message = f"[keys] {action_id}: {key!r} is already {taken_by}"
+            refusals.append(Refusal("bad_keys", message, f"give {taken_by} another key too"))
             good.pop(action_id, None)
     return good, refusals
+
+
+def _check_keys(action_id: str, text: str) -> str:
+    """The keys in `text` for an action. Raises `Refusal` `bad_keys`."""
+    if action_id not in BY_ID:
+        group = action_id.partition(".")[0]
+        near = [action.id for action in ACTIONS if action.group == group] or GROUPS
+        raise Refusal("bad_keys", f"[keys] {action_id}: no such action", f"there are: {', '.join(near)}")
+    keys = [key.strip() for key in text.split(",") if key.strip()]
+    unknown = [key for key in keys if not _is_key(key)]
+    if unknown or not keys:
+        problem = f"{unknown[0]!r} is not a key" if unknown else "names no key"
+        raise Refusal("bad_keys", f"[keys] {action_id}: {problem}", "for example: x, X, ctrl+x, f5, left")
+    if action_id == "app.stop" and "f12" not in keys:
+        keys.append("f12")
+    return ",".join(keys)
 
 
 def _is_key(key: str) -> bool:
@@ -162,11 +164,12 @@ def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:
 
 
 def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
-    mine = BY_ID[action_id]
+    """The actions that have a key of `action_id` too where both are live, each with that key."""
+    changed = BY_ID[action_id]
     clashes = []
-    for other in ACTIONS:
-        groups = {mine.group, other.group}
+    for action in ACTIONS:
+        groups = {changed.group, action.group}
         together = len(groups) == 1 or "app" in groups or any(groups <= live for live in _LIVE_TOGETHER)
-        if other.id != action_id and together and {mine.id, other.id} not in _SHARED:
-            clashes += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
+        if action.id != action_id and together and {action_id, action.id} not in _SHARED:
+            clashes += [(action.id, key) for key in sorted(_keys_of(changed, keymap) & _keys_of(action, keymap))]
     return clashes

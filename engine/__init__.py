@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.api.checks import completion_names
     from engine.api.control import call, connect, stop
     from engine.api.documents import document
     from engine.api.gateway.access import gateway_token
     from engine.api.mcp import mcp_serve
     from engine.api.model_checks import store_key
     from engine.api.notify.delivery import store_address
+    from engine.api.offline import completion_names
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
@@ -55,7 +55,7 @@ _MODULES = {
     "Holder": "engine.lock",
     "Refusal": "engine.model",
     "call": "engine.api.control",
-    "completion_names": "engine.api.checks",
+    "completion_names": "engine.api.offline",
     "connect": "engine.api.control",
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",

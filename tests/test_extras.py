@@ -57,7 +57,7 @@ def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPat
     assert not openai["usable"]
     assert extras.command("models") in openai["message"]
     with pytest.raises(Refusal, match="extra `models`") as tested:
-        model_checks.test_key(home, "openai")
+        model_checks.check_key(home, "openai")
     assert "clawpy-console[models]" in tested.value.fix
     with pytest.raises(Refusal, match="extra `notify`"):
         store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)

@@ -133,37 +133,28 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     source = "stdin" if name == "-" else Path(name).name[:200]
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
-    def tally(bad_lines: Iterable[dict[str, Any]]) -> None:
-        for item in bad_lines:
-            counts["badLines"] += 1
-            if len(bad) < MAX_BAD_LINES:
-                bad.append(item)
-            print(f"line {item['line']}: {item['message']}", file=sys.stderr)
-
-    def lines() -> Iterator[tuple[int, str]]:
-        """Lines that fit into a request. A longer one is replaced by an empty line, because the engine counts lines
-        too."""
-        for number, line in numbered_lines(name):
-            fits = len(json.dumps(line)) <= MAX_LINE_BYTES
-            if not fits:
-                tally([{"line": number, "message": f"{len(line):,} characters is too long", "kept": False}])
-            yield number, line if fits else ""
+    def report_bad(line: dict[str, Any]) -> None:
+        counts["badLines"] += 1
+        if len(bad) < MAX_BAD_LINES:
+            bad.append(line)
+        print(f"line {line['line']}: {line['message']}", file=sys.stderr)
 
     with (
         Console(stderr=True).status("Reading…") as progress,
         engine.connect(common.home, workspaces=common.all(), opener=opener) as ask,
     ):
-        for piece in split_lines(lines(), MAX_PIECE_LINES):
+        for piece in split_lines(_lines_that_fit(name, report_bad), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]
             counts["known"] += answer["known"]
-            tally(answer["bad"])
+            for line in answer["bad"]:
+                report_bad(line)
             progress.update(f"{counts['remembered'] + counts['known']} remembered")
         while wait:
             answer = ask("remember", {"settle": SETTLE_S})
-            if answer["settled"] or answer["trouble"] or (not answer["missing"] and answer["index"] == "degraded"):
-                break
             missing = answer["missing"]
+            if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
+                break
             progress.update(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
     return counts | {
         "bad": bad,
@@ -171,3 +162,13 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
         "trouble": answer["trouble"],
         "seconds": round(time.monotonic() - started, 3),
     }
+
+
+def _lines_that_fit(name: str, report_bad: Callable[[dict[str, Any]], object]) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a file. One that is too long is reported and becomes an empty line, because the engine
+    counts lines too."""
+    for number, line in numbered_lines(name):
+        if len(json.dumps(line)) > MAX_LINE_BYTES:
+            report_bad({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
+            line = ""
+        yield number, line

@@ -101,10 +101,10 @@ def add_organisation(engine: Engine) -> None:
     engine.agents.add("night_watch", reports_to="coo", title="Night watch", archetype="junior")
     engine.agents.retire("night_watch")
     engine.agents.assign_tier("junior_frontend", 4)
-    sent_up, *others = _findings()
+    sent_up, *queued = _findings()
     engine.bubbles.offer(sent_up)
     engine.bubbles.flush()
-    for finding in others:
+    for finding in queued:
         engine.bubbles.offer(finding)
 
 

@@ -139,13 +139,13 @@ def show_new_token(token: str, source: str) -> None:
     "file", "environment", or "this run" for nowhere."""
     if not token:
         return
-    kept = f"it is stored in the {source}; `clawpy token` shows it"
+    note = f"it is stored in the {source}; `clawpy token` shows it"
     if source == "this run":
         lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
-        kept = f"it is valid for this run only; {lasts}, and it is valid here within 15 s"
+        note = f"it is valid for this run only; {lasts}, and it is valid here within 15 s"
     screen = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
     shown = f"the token, shown once: {token}" if screen else "created a token; without a terminal it is not shown"
-    print(f"{shown}\n{kept}", file=screen or sys.stderr, flush=True)
+    print(f"{shown}\n{note}", file=screen or sys.stderr, flush=True)
 
 
 def _ending_signals() -> list[signal.Signals]:

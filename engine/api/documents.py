@@ -163,10 +163,10 @@ def _profile(profile: LeaderProfile) -> Document:
         "principles": list(profile.principles),
         "guardrails": list(profile.guardrails),
         "patterns": [
-            {"key": each.key, "text": each.text_with_name, "foundBy": len(each.sources), "uses": each.uses}
-            for each in profile.patterns
+            {"key": item.key, "text": item.text_with_name, "foundBy": len(item.sources), "uses": item.uses}
+            for item in profile.patterns
         ],
-        "decisions": [{"key": each.id, "text": each.text} for each in profile.decisions],
+        "decisions": [{"key": item.id, "text": item.text} for item in profile.decisions],
     }
 
 
@@ -232,10 +232,10 @@ _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
 
 _RULES: Mapping[type, _FieldRules] = {
     Card: _FieldRules(
-        "assignment tier shown_at subject fingerprint evidence_at",
-        {"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
-        "tier_word stated without_sandbox needs_confirmation",
-        {
+        left_out="assignment tier shown_at subject fingerprint evidence_at",
+        renamed={"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
+        properties="tier_word stated without_sandbox needs_confirmation",
+        computed={
             "prompt": lambda card: card.assignment.prompt,
             "targetChannel": lambda card: card.assignment.channel,
             "workspace": lambda card: card.assignment.workspace,
@@ -247,40 +247,42 @@ _RULES: Mapping[type, _FieldRules] = {
         },
         digits=4,
     ),
-    ConfidenceParts: _FieldRules("stated decided", {"few": "fewDecisions"}, "few", digits=4),
+    ConfidenceParts: _FieldRules(
+        left_out="stated decided", renamed={"few": "fewDecisions"}, properties="few", digits=4
+    ),
     Signal: _FieldRules(properties="share", digits=4),
     Mute: _FieldRules(
-        "tier workspace subject",
-        {"card": "prediction", "at": "since"},
-        "why",
-        {
+        left_out="tier workspace subject",
+        renamed={"card": "prediction", "at": "since"},
+        properties="why",
+        computed={
             "kindTitle": _title,
             "workspace": lambda mute: mute.workspace or None,
             "subject": lambda mute: mute.subject or None,
         },
     ),
-    CheckResult: _FieldRules("durations", properties="green", digits=3),
+    CheckResult: _FieldRules(left_out="durations", properties="green", digits=3),
     SessionView: _FieldRules(
-        "next_step not_begun project facts state",
-        {"change_set_id": "changeSet"},
-        "result",
-        {"state": lambda view: "discarded" if view.discarded_at else view.state},
+        left_out="next_step not_begun project facts state",
+        renamed={"change_set_id": "changeSet"},
+        properties="result",
+        computed={"state": lambda view: "discarded" if view.discarded_at else view.state},
     ),
     ChangeSet: _FieldRules(renamed={"landed": "landedFiles"}),
-    FileDiff: _FieldRules("cut all_or_nothing", {"landed": "landedHunks"}),
+    FileDiff: _FieldRules(left_out="cut all_or_nothing", renamed={"landed": "landedHunks"}),
     Task: _FieldRules(renamed={"channel": "channel"}),
-    AgentView: _FieldRules("archetype", {"used": "tokensUsed", "spent": "cost"}),
-    Hold: _FieldRules("by"),
-    Waiting: _FieldRules("text"),
+    AgentView: _FieldRules(left_out="archetype", renamed={"used": "tokensUsed", "spent": "cost"}),
+    Hold: _FieldRules(left_out="by"),
+    Waiting: _FieldRules(left_out="text"),
     BlockedWork: _FieldRules(renamed={"at": "createdAt"}),
     ActivitySince: _FieldRules(renamed={"instant": "at", "waits": "waiting"}),
     LearnedCounts: _FieldRules(renamed={"by_itself": "inForceByItself"}),
-    Guidance: _FieldRules("lines", {"block": "guidance"}, "block provenance"),
-    GuidanceItem: _FieldRules("sources trust"),
-    TeachingState: _FieldRules("agent"),
+    Guidance: _FieldRules(left_out="lines", renamed={"block": "guidance"}, properties="block provenance"),
+    GuidanceItem: _FieldRules(left_out="sources trust"),
+    TeachingState: _FieldRules(left_out="agent"),
     LearningEntry: _FieldRules(
-        "reinforced_by retired_because merged_into about review_since continues trust",
-        {"session_task": "task"},
+        left_out="reinforced_by retired_because merged_into about review_since continues trust",
+        renamed={"session_task": "task"},
         computed={
             "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),
             "because": lambda entry: entry.retired_because or entry.merged_into,
@@ -289,13 +291,13 @@ _RULES: Mapping[type, _FieldRules] = {
     EntrySource: _FieldRules(renamed={"entry": "id"}),
     AcceptedFinding: _FieldRules(computed={"scope": lambda finding: "leadership"}),
     ModelCall: _FieldRules(digits=3),
-    FactDraft: _FieldRules("trust"),
+    FactDraft: _FieldRules(left_out="trust"),
     ParaFact: _FieldRules(
-        "status created_at access_count last_accessed superseded_by forgotten trust approved_at",
+        left_out="status created_at access_count last_accessed superseded_by forgotten trust approved_at",
         computed={"status": lambda fact: "active" if fact.active else "superseded"},
     ),
     RecallMatch: _FieldRules(
-        "id parts at tokens ref trust approved about place",
+        left_out="id parts at tokens ref trust approved about place",
         computed={
             "id": lambda memory: memory.ref or memory.id,
             "timestamp": lambda memory: memory.at,
@@ -304,9 +306,9 @@ _RULES: Mapping[type, _FieldRules] = {
         digits=6,
     ),
     ConfidenceBucket: _FieldRules(
-        "low high",
-        {"confidence": "avgConfidence", "at_least": "low", "at_most": "high", "name": "bucket"},
-        "name",
+        left_out="low high",
+        renamed={"confidence": "avgConfidence", "at_least": "low", "at_most": "high", "name": "bucket"},
+        properties="name",
         digits=4,
     ),
     Group: _FieldRules(digits=4),
@@ -327,8 +329,8 @@ _RULES: Mapping[type, _FieldRules] = {
     Slice: _FieldRules(renamed={"start": "from", "end": "to"}, properties="approval_rate", digits=4),
     Drift: _FieldRules(renamed={"shifts": "kinds"}, properties="changed"),
     Shift: _FieldRules(renamed={"before": "approvalRateBefore"}, computed={"kindTitle": _title}, digits=4),
-    Candidate: _FieldRules("trust", properties="dedupe_key"),
-    LearningRecord: _FieldRules("fact", {"at": "createdAt"}),
-    Lift: _FieldRules("overlay_id"),
-    Overlay: _FieldRules("candidate_id type agent_id run_kind workspace effect trust"),
+    Candidate: _FieldRules(left_out="trust", properties="dedupe_key"),
+    LearningRecord: _FieldRules(left_out="fact", renamed={"at": "createdAt"}),
+    Lift: _FieldRules(left_out="overlay_id"),
+    Overlay: _FieldRules(left_out="candidate_id type agent_id run_kind workspace effect trust"),
 }

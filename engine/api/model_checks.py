@@ -8,44 +8,39 @@ change within 10 seconds. Whether a provider accepts a key is asked only on requ
 from __future__ import annotations
 
 import difflib
-import os
 import shutil
-import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from engine import extras
-from engine.api.checks import OK, WARN, Check, read_rows
 from engine.api.documents import Document
-from engine.api.notify.delivery import Addresses
-from engine.api.notify.notes import is_switched_on
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.sections import (
-    ACP,
-    AUTO,
-    DESKTOP,
-    MODEL,
-    SPEAK,
-    ProviderKind,
-    ProviderSettings,
-    Surface,
-    url_problem,
-)
+from engine.config.sections import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelRouter, ProviderState, setup_command
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.memory.index import KEY as CHROMA
-from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal
-from engine.model.secrets import redact
 from engine.settings_store import SettingsStore
-from engine.storage.shared import SHARED_URL, SharedDatabase
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+
+@frozen
+class Check:
+    """The result of one check. `state` is "ok", "warn" (something works less well) or "fail" (something does not
+    work)."""
+
+    name: str
+    state: str
+    message: str
+    fix: str = ""
+
 
 # Asking a provider
 
@@ -289,7 +284,7 @@ def delete_key(home: Home, name: str) -> Document:
     return {"name": name, "deleted": list(was), "message": words}
 
 
-def test_key(home: Home, name: str) -> Document:
+def check_key(home: Home, name: str) -> Document:
     """Ask a provider whether it accepts its key. Raises `Refusal`: `unknown_provider`, `no_key`, `not_installed`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
@@ -368,90 +363,3 @@ def _check_provider_name(settings: SettingsSource, name: str) -> None:
         else f"known providers: {', '.join(known)}; for another, first add [providers.{name}]"
     )
     raise Refusal("unknown_provider", f"there is no provider {name}", fix)
-
-
-# Checks of `doctor` beyond this machine: the index server, the shared database, notifications (SPEC 1.9, 4.10,
-# 10.2).
-
-
-def index_server_url(settings: Settings) -> str:
-    """The address of the Chroma server, "" where the index is in a folder."""
-    return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
-
-
-def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
-    """The Chroma server, if one is set; it is asked only when `online`."""
-    url = index_server_url(settings)
-    if not url:
-        return []
-    if fault := url_problem(url):
-        return [
-            Check("index server", WARN, f"{URL_VARIABLE}: {fault}; the index is in a folder", f"fix {URL_VARIABLE}")
-        ]
-    host = urlsplit(url).netloc
-    if not online:
-        return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
-    if fault := check_url(f"{url}/api/v2/heartbeat"):
-        return [
-            Check(
-                "index server",
-                WARN,
-                f"{host}: {fault}; until then, recall searches by words and exact vectors",
-                "start it",
-            )
-        ]
-    return [Check("index server", OK, f"the index is on {host}; it answers")]
-
-
-def shared_database_checks(*, online: bool) -> list[Check]:
-    """The shared PostgreSQL, if one is set; it is asked only when `online`."""
-    url = os.environ.get(SHARED_URL, "")
-    if not url:
-        return []
-    if not online:
-        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
-    try:
-        with SharedDatabase(url).connect() as connection:
-            where = f"{connection.info.dbname} on {connection.info.host}"
-    except Refusal as refusal:
-        return [Check("shared", WARN, refusal.message, refusal.fix)]
-    except Exception as error:  # whatever a connection does
-        reason = " ".join(redact(str(error)).split()) or type(error).__name__
-        fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
-        return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
-    return [Check("shared", OK, f"machines share {where}; it answers")]
-
-
-def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
-    """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
-    addresses = Addresses(FixedSettings(settings), keys)
-    checks = []
-    for surface in Surface:
-        if not addresses.is_configured(surface):
-            continue
-        try:
-            address = addresses.of(surface)
-        except Refusal as refusal:
-            checks.append(Check("notify", WARN, refusal.message, refusal.fix))
-            continue
-        if address is not None:
-            if address.service not in (DESKTOP, SPEAK) and not extras.installed(extras.NOTIFY):
-                absent = extras.not_installed(extras.NOTIFY)
-                checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
-                continue
-            flag = "" if is_switched_on(surface, settings) else "; it is switched off"
-            checks.append(Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}"))
-    if home.database.exists():
-        query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
-        try:
-            for surface_name, number, note in read_rows(home.database, query):
-                message = f"{number} not delivered to the {surface_name}: {note}"
-                fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
-                checks.append(Check("notify", WARN, message, fix))
-        except sqlite3.Error:
-            pass  # the check of the database says what is wrong with it
-    gateway = settings.notify.gateway
-    if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
-        message = f"buttons call {gateway}, and the gateway does not answer to that name"
-        checks.append(Check("notify", WARN, message, "add it to gateway.hosts"))
-    return checks

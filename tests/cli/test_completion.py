@@ -12,7 +12,7 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
-from engine.api.checks import completion_names
+from engine.api.offline import completion_names
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind

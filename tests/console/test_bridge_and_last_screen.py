@@ -33,7 +33,7 @@ async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
 
     def post(message: EngineChanged) -> None:
         posted.append(message)
-        if message.shown:
+        if message.toast_events:
             last.set()
 
     bridge = Bridge(bus, post)
@@ -77,7 +77,7 @@ async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
     told: list[str] = []
     while len(told) < 3:
         message = await asyncio.wait_for(posted.get(), 10)
-        told += [event.subject for event in message.shown]
+        told += [event.subject for event in message.toast_events]
     assert told == ["s0", "s1", "s2"]
     bridge.close()
 

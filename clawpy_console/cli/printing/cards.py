@@ -63,10 +63,10 @@ def _card(card: Document) -> Lines:
         changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
         runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
         yield "    " + dim(" · ".join([*cost, changes, runs]))
-    for each in card["verdicts"] if pending else ():
+    for verdict in card["verdicts"] if pending else ():
         # That a person decides is what a card is for; anything else a rail says is news.
-        if each["verdict"] != "allow" and each["rail"] != "gate":
-            yield f"    {wants(each['verdict'])} {each['rail']}: {each['reason']}"
+        if verdict["verdict"] != "allow" and verdict["rail"] != "gate":
+            yield f"    {wants(verdict['verdict'])} {verdict['rail']}: {verdict['reason']}"
     if card["note"]:
         yield f"    {card['note']}"
 

@@ -358,8 +358,8 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self.arrived[self] = None
         if len(self.connections) > self.limits.connections:
-            waiting = (other for other in self.arrived if other.conn.their_state in (h11.IDLE, h11.SEND_BODY))
-            oldest = next(waiting)  # at the latest this one, which has not asked for anything
+            idle = (each for each in self.arrived if each.conn.their_state in (h11.IDLE, h11.SEND_BODY))
+            oldest = next(idle)  # at the latest this one, which has not asked for anything
             self.arrived.pop(oldest)
             oldest.transport.abort()
         self.loop.call_later(self.limits.head_seconds, self._close_if_silent)

@@ -337,8 +337,8 @@ class _Sender:
         if not service.is_enabled(self._surface):
             outbox.settle(rows, DeliveryState.DROPPED, "notifications there were switched off")
         elif rows:
-            first, *others = notes.values()
-            failure = service.deliver_to(self._surface, make_digest([first, *others]) if others else first)
+            note = make_digest(list(notes.values())) if len(notes) > 1 else next(iter(notes.values()))
+            failure = service.deliver_to(self._surface, note)
             if failure is not None:
                 return self._count_failure(rows, failure)
             outbox.settle(rows, DeliveryState.SENT)

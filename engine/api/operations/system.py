@@ -268,4 +268,4 @@ def key(
         case "delete":
             return model_checks.delete_key(engine.home, require("name", name))
         case "test":
-            return model_checks.test_key(engine.home, require("name", name))
+            return model_checks.check_key(engine.home, require("name", name))

@@ -1,4 +1,4 @@
-"""One result of `doctor`; and what is read without an engine: rows of the database, and names that a shell completes.
+"""What is read of a home without an engine: rows of its database, and the names that a shell completes.
 
 A shell waits for the answer, so ids are read from the database file, and names that only large modules know are cached
 in `cache/names.json`. A home that cannot be read has no names.
@@ -15,32 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from engine.frozen import frozen
 from engine.home import Home
-
-OK, WARN, FAIL = "ok", "warn", "fail"
-
-
-@frozen
-class Check:
-    """The result of one check. `state` is "ok", "warn" (something works less well) or "fail" (something does not
-    work)."""
-
-    name: str
-    state: str
-    message: str
-    fix: str = ""
-
-
-def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
-    """The rows of a query on a database file, opened read-only. Waits `seconds` for a writer. Raises
-    `sqlite3.Error`."""
-    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
-        return connection.execute(query).fetchall()
-
-
-# Names for a shell
-
 
 MAX_IDS = 100
 """Ids that are offered, newest first."""
@@ -149,3 +124,10 @@ def _setting_keys(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]
             yield from _setting_keys(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
+
+
+def read_rows(database: Path, query: str, *, seconds: float = 2) -> list[tuple[Any, ...]]:
+    """The rows of a query on a database file, opened read-only. Waits `seconds` for a writer. Raises
+    `sqlite3.Error`."""
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=seconds)) as connection:
+        return connection.execute(query).fetchall()
