@@ -117,7 +117,7 @@ def live(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) ->
         wanted = [one for one in found if taste(one, hour, decided)]
         known = best(wanted, lambda one: 1.0) if wanted else best(found, lambda one: 0.0)[:1]
         by_facts = {one.facts["name"]: one for one in found}
-        cards = world.see(*found)
+        cards = world.cycle(*found)
         shown = [by_facts[card.assignment.parameters["paths"][0]] for card in cards]
         for card, one in zip(cards, shown, strict=True):
             likes = taste(one, hour, decided)
@@ -127,7 +127,7 @@ def live(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) ->
                 continue  # it went with a kind that was switched off
             if chance.random() < (LIKED if likes else DISLIKED):
                 world.cards.approve(card.id)
-                world.bench.end(card.id)
+                world.sessions.end(card.id)
             else:
                 world.cards.dismiss(card.id)
                 for mute in world.cards.muted():  # what the Twin makes of it is measured, not what is switched off

@@ -12,6 +12,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
+from engine.events import Event
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
@@ -43,6 +44,7 @@ from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
+from tests.prediction.sensing import session
 
 SHOP = "/shop"
 
@@ -103,14 +105,14 @@ class SimpleRails:
         return RailVerdict("content", Verdict.ALLOW, "harmless")
 
 
-class Bench:
+class FakeSessions:
     """Starts sessions that run until the test ends them. `hold` queues them, `broken` refuses to start."""
 
     def __init__(self, database: Database, clock: FakeClock) -> None:
         self._database = database
         self._clock = clock
         self.cards: Cards
-        self.sessions: dict[str, SessionView] = {}
+        self.views: dict[str, SessionView] = {}
         self.started: list[tuple[Permit, Assignment, str]] = []
         self.hold = False
         self.broken = False
@@ -125,31 +127,32 @@ class Bench:
         if self.broken:
             raise Refusal("permit_used", "the permit was used already")
         self.started.append((permit, assignment, mode))
-        state = SessionState.QUEUED if self.hold else SessionState.RUNNING
-        view = SessionView(
-            f"session_{len(self.started)}", permit.prediction_id, assignment.prompt, assignment.workspace,
-            assignment.channel, agent, assignment.runner, assignment.flow, state, mode, "none", assignment.workspace,
-            self._clock.now(), None if self.hold else self._clock.now(), None, 0, 0, "",
+        now = self._clock.now()
+        view = session(
+            assignment.flow, SessionState.QUEUED if self.hold else SessionState.RUNNING,
+            id=f"session_{len(self.started)}", prediction_id=permit.prediction_id, prompt=assignment.prompt,
+            workspace=assignment.workspace, channel=assignment.channel, agent=agent, runner=assignment.runner,
+            mode=mode, cwd=assignment.workspace, created_at=now, started_at=None if self.hold else now, ended_at=None,
         )  # fmt: skip
-        self.sessions[permit.prediction_id] = view
+        self.views[permit.prediction_id] = view
         self._database.write(lambda tx: link_session(tx, view))
         return view
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
-        return self.sessions.get(prediction_id)
+        return self.views.get(prediction_id)
 
     def get(self, session_id: str) -> SessionView:
-        for view in self.sessions.values():
+        for view in self.views.values():
             if view.id == session_id:
                 return view
         raise Refusal("unknown_session", f"there is no session {session_id}")
 
     def stop(self, session_id: str, reason: str) -> None:
-        card = next(view.prediction_id for view in self.sessions.values() if view.id == session_id)
+        card = next(view.prediction_id for view in self.views.values() if view.id == session_id)
         self.end(card, SessionState.CANCELLED)
 
     def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED) -> None:
-        view = self.sessions[card_id] = replace(self.sessions[card_id], state=state, ended_at=self._clock.now())
+        view = self.views[card_id] = replace(self.views[card_id], state=state, ended_at=self._clock.now())
         self._database.write(lambda tx: self.cards.session_ended(tx, view))
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
@@ -198,12 +201,12 @@ def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP,
 
 @dataclass
 class World:
-    """Everything that a test of cards works with; `seen` is what the next cycle's templates propose."""
+    """Everything that a test of cards works with; `proposals` are what the next cycle's templates propose."""
 
     database: Database
     clock: FakeClock
     settings: Settings = WITHOUT_QUIET_HOURS
-    seen: list[Proposal] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
     stopped: str = ""
     state: GitState | None = field(default_factory=GitState)
     errors: tuple[str, ...] = ()
@@ -212,7 +215,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()
-        self.bench = Bench(self.database, self.clock)
+        self.sessions = FakeSessions(self.database, self.clock)
         self.landed = Landed()
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
@@ -223,7 +226,7 @@ class World:
             self.database, self.clock, settings, safety=self._safety(), history=self.decisions,
             ledger=Ledger(self.database), deleted=lambda workspace: False,
         )  # fmt: skip
-        approvals = Approvals(self.store, self.bench, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
+        approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.predictions = Predictions(
             self.store,
             approvals,
@@ -232,9 +235,9 @@ class World:
             randomness,
             contexts=self.contexts,
             workspaces=lambda: self.workspaces,
-            propose=lambda context, failed: [item for item in self.seen if item.workspace == context.workspace],
+            propose=lambda context, failed: [item for item in self.proposals if item.workspace == context.workspace],
         )
-        self.cards = self.bench.cards = Cards(
+        self.cards = self.sessions.cards = Cards(
             self.store, approvals, self.predictions, router, randomness, reverse=self.landed.reverse
         )
 
@@ -252,15 +255,36 @@ class World:
             for name in workspaces
         ]  # fmt: skip
 
-    def see(self, *proposals: Proposal) -> list[Card]:
+    def cycle(self, *proposals: Proposal) -> list[Card]:
         """One cycle that finds exactly these; the cards it made."""
-        self.seen = list(proposals)
+        self.proposals = list(proposals)
         return list(self.predictions.run_cycle().created)
 
     def card(self, name: str = "a", **more: Any) -> Card:
         """A card for one proposal."""
-        (card,) = self.see(proposal(name, **more))
+        (card,) = self.cycle(proposal(name, **more))
         return card
+
+    def running(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+        """A card whose session runs."""
+        return self.cards.approve(self.card(name).id, by=by)
+
+    def finished(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+        """A card whose session succeeded."""
+        card = self.running(name, by)
+        self.sessions.end(card.id)
+        return card
+
+    def propose(self, text: str, **more: Any) -> Card:
+        """A card of a prompt in the shop."""
+        return self.cards.propose(text, **({"workspace": SHOP} | more))
+
+    def follow(self, *events: Event) -> list[str]:
+        """The standing signals after these events of change sets."""
+        for event in events:
+            self.database.write(lambda tx, event=event: tx.record(event))
+        self.cards.follow_landings()
+        return self.signals()
 
     def signals(self) -> list[str]:
         """The standing signals, oldest first."""

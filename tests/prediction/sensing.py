@@ -133,37 +133,15 @@ def touch(path: Path, at: datetime) -> None:
     os.utime(path, (at.timestamp(), at.timestamp()))
 
 
-def session(
-    flow: str | None = "run_tests",
-    state: SessionState = SessionState.SUCCEEDED,
-    *,
-    ended_at: datetime | None = NOW - timedelta(hours=1),
-    check: CheckResult | None = None,
-    prompt: str = "Run the tests",
-    summary: str = "",
-    **more: Any,
-) -> SessionView:
-    details = {"id": "ses_1", "created_at": NOW - timedelta(hours=2)} | more
-    return SessionView(
-        prediction_id="pred_1",
-        prompt=prompt,
-        workspace="/w",
-        channel="koji-core",
-        agent="backend_builder",
-        runner="flow",
-        flow=flow,
-        state=state,
-        mode="approved",
-        sandbox="none",
-        cwd="/w",
-        started_at=NOW - timedelta(hours=2),
-        ended_at=ended_at,
-        tokens=0,
-        cost=0,
-        summary=summary,
-        check=check,
-        **details,
-    )
+def session(flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **more: Any) -> SessionView:
+    """A session that ended an hour ago, but for what `more` says."""
+    given = {
+        "id": "ses_1", "prediction_id": "pred_1", "prompt": "Run the tests", "workspace": "/w", "channel": "koji-core",
+        "agent": "backend_builder", "runner": "flow", "mode": "approved", "sandbox": "none", "cwd": "/w",
+        "created_at": NOW - timedelta(hours=2), "started_at": NOW - timedelta(hours=2),
+        "ended_at": NOW - timedelta(hours=1), "tokens": 0, "cost": 0, "summary": "",
+    }  # fmt: skip
+    return SessionView(flow=flow, state=state, **(given | more))
 
 
 def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:

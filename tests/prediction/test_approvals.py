@@ -22,7 +22,7 @@ from tests.prediction.deciding import SHOP, World, proposal, refusal
 def test_approve_runs_it_with_the_permit(world: World) -> None:
     card = world.cards.approve(world.card().id)
     assert (card.status, card.decided_by) == (Status.CONFIRMED, DecidedBy.OPERATOR)
-    ((permit, assignment, mode),) = world.bench.started
+    ((permit, assignment, mode),) = world.sessions.started
     assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
     assert card.session_id == "session_1"
     assert world.signals() == ["approved"]
@@ -32,11 +32,11 @@ def test_approve_runs_it_with_the_permit(world: World) -> None:
 
 def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
     card = world.card()
-    blocked = refusal(world.cards.approve, world.cards.propose("run_tests paths=forbidden", workspace=SHOP).id)
+    blocked = refusal(world.cards.approve, world.propose("run_tests paths=forbidden").id)
     assert blocked == "blocked"
     stuck = next(shown_card for shown_card in world.cards.pending() if shown_card.id != card.id)
     assert stuck.note == "content: it is forbidden"
-    assert world.bench.started == []
+    assert world.sessions.started == []
     assert world.signals() == []
 
 
@@ -63,20 +63,20 @@ def test_editing_a_flow_edits_its_parameters(world: World) -> None:
     card = world.card()
     assert refusal(world.cards.approve, card.id, edit="nonsense") == "bad_parameters"
     world.cards.approve(card.id, edit="paths=src")
-    assert world.bench.started[0][1].parameters == {"paths": "src"}
+    assert world.sessions.started[0][1].parameters == {"paths": "src"}
     assert sorted(world.signals()) == ["approved", "original"]
 
 
 def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> None:
-    card = world.cards.propose("look at the cart", workspace=SHOP)
+    card = world.propose("look at the cart")
     assert "takes prose" in card.note
     done = world.cards.approve(card.id, edit=" Run the tests. ")
     assert (done.status, done.assignment.flow, done.assignment.prompt) == (
         Status.CONFIRMED, "run_tests", "Run the tests.",
     )  # fmt: skip
     assert done.undo_note == "nothing to undo"
-    assert world.bench.started[0][1].flow == "run_tests"
-    card = world.cards.propose("look at the cart", workspace=SHOP)
+    assert world.sessions.started[0][1].flow == "run_tests"
+    card = world.propose("look at the cart")
     assert world.cards.approve(card.id, edit="run_tests paths=src").assignment.parameters == {"paths": "src"}
 
 
@@ -111,7 +111,7 @@ def test_who_approves_decides_what_is_triggered(world: World) -> None:
     world.cards.approve(world.card("a").id, by=DecidedBy.AUTONOMY)
     world.cards.approve(world.card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
-    assert [mode for _, _, mode in world.bench.started] == ["autonomous", "approved"]
+    assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "approved"]
     assert world.signals() == ["approved"], "autonomy says nothing about the operator"
 
 
@@ -122,13 +122,13 @@ def test_what_a_program_triggers_is_no_approval(world: World) -> None:
     ruled = [(trigger.type, trigger.decided_by, trigger.from_channel, trigger.force) for trigger in world.rails.ruled]
     asked = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
     assert ruled == [(*asked, False), (*asked, True)]
-    assert [mode for _, _, mode in world.bench.started] == ["autonomous", "autonomous"]
+    assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "autonomous"]
     assert world.signals() == [], "it says nothing about the operator"
 
 
 def test_what_cannot_start_is_pending_again(world: World) -> None:
     card = world.card()
-    world.bench.broken = True
+    world.sessions.broken = True
     assert refusal(world.cards.approve, card.id) == "permit_used"
     after = world.cards.get(card.id)
     assert (after.status, after.decided_by) == (Status.PENDING, None)
@@ -148,7 +148,7 @@ def killed_before_the_start(world: World) -> Iterator[None]:
 
 
 def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
-    fresh, late, running = world.see(proposal("fresh"), proposal("late"), proposal("running"))
+    fresh, late, running = world.cycle(proposal("fresh"), proposal("late"), proposal("running"))
     world.cards.approve(running.id)
     with killed_before_the_start(world):
         world.cards.approve(late.id)
@@ -167,10 +167,10 @@ def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World
 
 def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
     card = world.card()
-    world.bench.hold = True
+    world.sessions.hold = True
     world.cards.approve(card.id)
     world.cards.undo(card.id)
-    world.bench.hold = False
+    world.sessions.hold = False
     with killed_before_the_start(world):
         world.cards.approve(card.id)
     assert len(world.cards.recover(list(world.rails.open.values()))) == 1
@@ -181,13 +181,13 @@ def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = world.card()
-    start = world.bench.start
+    start = world.sessions.start
 
     def start_and_fail(*arguments: Any, **named: Any) -> None:
         start(*arguments, **named)
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(world.bench, "start", start_and_fail)
+    monkeypatch.setattr(world.sessions, "start", start_and_fail)
     with pytest.raises(RuntimeError):
         world.cards.approve(card.id)
     after = world.cards.get(card.id)
@@ -199,27 +199,27 @@ def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
 
 
 def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_again(world: World) -> None:
-    world.bench.serves = "ollama:qwen"
-    world.bench.chooses = lambda one: (replace(one, runner="model"), "")
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    world.bench.serves, world.bench.estimate = "openai:gpt", 900_000
+    world.sessions.serves = "ollama:qwen"
+    world.sessions.chooses = lambda one: (replace(one, runner="model"), "")
+    card = world.propose("explain the cart")
+    world.sessions.serves, world.sessions.estimate = "openai:gpt", 900_000
     with pytest.raises(Refusal) as caught:
         world.cards.approve(card.id)
     assert caught.value.code == "needs_acknowledgement"
     assert "openai:gpt" in caught.value.message
-    assert not world.bench.started
+    assert not world.sessions.started
     shown = world.cards.get(card.id)
     assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
     assert shown.served.startswith("openai:gpt")
     assert shown.note == caught.value.message
     assert world.cards.approve(card.id).status is Status.CONFIRMED
-    assert world.bench.started[0][1].runner == "model"
+    assert world.sessions.started[0][1].runner == "model"
 
 
 def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -> None:
-    world.bench.serves = "ollama:qwen"
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    world.bench.serves = "openai:gpt"
+    world.sessions.serves = "ollama:qwen"
+    card = world.propose("explain the cart")
+    world.sessions.serves = "openai:gpt"
     for _ in range(2):
         with pytest.raises(Refusal) as caught:
             world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
@@ -228,17 +228,17 @@ def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -
 
 
 def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Database) -> None:
-    card = world.cards.propose("think about the cache", workspace=SHOP)
+    card = world.propose("think about the cache")
     assert "takes prose" in card.note
     assert world.cards.refresh_runners() == 0
-    world.bench.serves = "ollama:qwen"
+    world.sessions.serves = "ollama:qwen"
     assert world.cards.refresh_runners() == 1
     came = world.cards.get(card.id)
     assert (came.note, came.served) == ("", "ollama:qwen; network: api.example.com for it alone")
     assert world.cards.refresh_runners() == 0
     assert world.cards.approve(card.id).status is Status.CONFIRMED  # the card said who: nothing is asked once more
-    other = world.cards.propose("think about the tests", workspace=SHOP)
-    world.bench.serves = ""
+    other = world.propose("think about the tests")
+    world.sessions.serves = ""
     assert world.cards.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
     told = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
@@ -250,9 +250,9 @@ def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Databas
 
 def could_not_begin(world: World, card: Card) -> Card:
     """Its session fails for want of something."""
-    view = world.bench.sessions[card.id]
-    world.bench.sessions[card.id] = replace(view, not_begun=True, error="openai cannot be reached")
-    world.bench.end(card.id, SessionState.FAILED)
+    view = world.sessions.views[card.id]
+    world.sessions.views[card.id] = replace(view, not_begun=True, error="openai cannot be reached")
+    world.sessions.end(card.id, SessionState.FAILED)
     return world.cards.get(card.id)
 
 
@@ -263,9 +263,9 @@ def test_it_is_pending_again_and_says_why(world: World) -> None:
     assert back.note == "not done: openai cannot be reached"
     assert world.signals() == []  # nothing was decided yet: it will be decided again
     again = world.cards.approve(card.id)
-    world.bench.end(card.id)
+    world.sessions.end(card.id)
     assert world.cards.get(again.id).outcome is Outcome.SUCCEEDED
-    assert len(world.bench.started) == 2
+    assert len(world.sessions.started) == 2
 
 
 def test_a_card_for_the_same_that_is_pending_already_is_enough(world: World) -> None:

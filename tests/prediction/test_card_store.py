@@ -16,9 +16,8 @@ from sqlalchemy.exc import IntegrityError
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, EventBus, LandingUndone
+from engine.events import ChangeSetDiscarded, ChangeSetLanded, Event, EventBus, LandingUndone
 from engine.model import (
-    Card,
     DecidedBy,
     Outcome,
     Refusal,
@@ -71,28 +70,28 @@ class Operator(RuleBasedStateMachine):
 
     @initialize()
     def first(self) -> None:
-        self.sense(range(7))
+        self.cycle(range(7))
 
     @rule(names=st.sets(st.integers(0, 8), max_size=9))
-    def sense(self, names: Iterable[int]) -> None:
-        made = [(name, Tier(name % 4 + 1)) for name in sorted(names)]
-        self.world.see(*(proposal(str(name), tier=tier, kind=f"kind{name % 5}") for name, tier in made))
+    def cycle(self, names: Iterable[int]) -> None:
+        found = [proposal(str(name), tier=Tier(name % 4 + 1), kind=f"kind{name % 5}") for name in sorted(names)]
+        self.world.cycle(*found)
 
     @precondition(lambda self: self.status)
     @rule(number=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
     def decide(self, number: int, verb: str) -> None:
         self.attempt(getattr(self.world.cards, verb), self.pick(number))
 
-    @precondition(lambda self: self.world.bench.sessions)
+    @precondition(lambda self: self.world.sessions.views)
     @rule(number=st.integers(0, 40), state=st.sampled_from([SessionState.SUCCEEDED, SessionState.FAILED]))
     def end(self, number: int, state: SessionState) -> None:
-        running = [card for card, view in self.world.bench.sessions.items() if not view.state.over]
+        running = [card for card, view in self.world.sessions.views.items() if not view.state.over]
         if running:
-            self.world.bench.end(running[number % len(running)], state)
+            self.world.sessions.end(running[number % len(running)], state)
 
     @rule(held=st.booleans())
     def hold(self, held: bool) -> None:
-        self.world.bench.hold = held
+        self.world.sessions.hold = held
 
     @rule()
     def show(self) -> None:
@@ -105,7 +104,7 @@ class Operator(RuleBasedStateMachine):
 
     @rule()
     def own(self) -> None:
-        self.world.cards.propose("run_tests", workspace=SHOP)
+        self.world.propose("run_tests")
 
     @invariant()
     def only_legal_steps(self) -> None:
@@ -122,27 +121,22 @@ class Operator(RuleBasedStateMachine):
         assert len(shown) <= 5
 
     @invariant()
-    def one_standing_signal_a_card(self) -> None:
-        said = [view.prediction_id for view in self.world.decisions.load_newest(1000)]
-        assert len(said) == len(set(said))
+    def one_signal_a_card(self) -> None:
+        cards = [view.prediction_id for view in self.world.decisions.load_newest(1000)]
+        assert len(cards) == len(set(cards))
 
     @invariant()
-    def what_stands_agrees_with_the_status(self) -> None:
-        told = {view.prediction_id: view.signal for view in self.world.decisions.load_newest(1000)}
+    def the_signal_agrees_with_the_status(self) -> None:
+        signals = {view.prediction_id: view.signal for view in self.world.decisions.load_newest(1000)}
         for card in self.world.cards.recent(1000):
-            signal = told.get(card.id)
-            match card.status:
-                case Status.PENDING:
-                    assert signal is None
-                case Status.REJECTED:
-                    assert signal == "dismissed"
-                case Status.CONFIRMED:
-                    assert signal == "approved"
-                case Status.EXECUTED:
-                    assert signal == ("undone" if card.outcome is Outcome.CANCELLED else "approved")
-                case Status.EXPIRED:
-                    assert signal in (None, "expired", "did_himself")
-                    assert card.shown_at is not None or signal is None
+            expected: dict[Status, tuple[str | None, ...]] = {
+                Status.PENDING: (None,),
+                Status.REJECTED: ("dismissed",),
+                Status.CONFIRMED: ("approved",),
+                Status.EXECUTED: ("undone" if card.outcome is Outcome.CANCELLED else "approved",),
+                Status.EXPIRED: (None, "expired", "did_himself") if card.shown_at else (None,),
+            }
+            assert signals.get(card.id) in expected[card.status]
 
 
 Operator.TestCase.settings = settings(
@@ -156,44 +150,29 @@ TestOperator = Operator.TestCase
 MOMENT = timedelta(microseconds=1)
 
 
-def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_1")))
-    world.cards.follow_landings()
-    database.write(lambda tx: tx.record(LandingUndone(subject="change_1", session_id="session_1")))
-    world.cards.follow_landings()
-    assert world.signals() == ["discarded"]
+LANDED = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
+UNDONE = LandingUndone(subject="change_1", session_id="session_1")
+UNDONE_IN_PART = LandingUndone(subject="change_1", session_id="session_1", left=1)
+DISCARDED = ChangeSetDiscarded(subject="change_1", session_id="session_1")
 
 
-def test_what_was_undone_and_landed_again_is_approved(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    landed = ChangeSetLanded(subject="change_1", session_id="session_1", files=1)
-    undone = LandingUndone(subject="change_1", session_id="session_1")
-    for facts, signals in (
-        ((landed,), ["approved"]),
-        ((undone,), ["undone"]),
-        ((landed,), ["approved"]),
-        ((undone, landed, undone), ["undone"]),
-    ):
-        for fact in facts:
-            database.write(lambda tx, fact=fact: tx.record(fact))
-        world.cards.follow_landings()
-        assert world.signals() == signals
-
-
-def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Database) -> None:
-    card = world.card()
-    world.cards.approve(card.id)
-    world.bench.end(card.id)
-    for left, signals in ((1, ["approved"]), (0, ["undone"])):
-        undone = LandingUndone(subject="change_1", session_id="session_1", left=left)
-        database.write(lambda tx, undone=undone: tx.record(undone))
-        world.cards.follow_landings()
-        assert world.signals() == signals
+@pytest.mark.parametrize(
+    ("events", "signal"),
+    [
+        ([LANDED], "approved"),
+        ([LANDED, UNDONE], "undone"),
+        ([LANDED, UNDONE, LANDED], "approved"),
+        ([LANDED, UNDONE, LANDED, UNDONE, LANDED, UNDONE], "undone"),
+        ([LANDED, UNDONE_IN_PART], "approved"),
+        ([LANDED, UNDONE_IN_PART, UNDONE], "undone"),
+        ([DISCARDED, UNDONE], "discarded"),
+    ],
+)
+def test_the_last_word_on_the_changes_of_a_card_is_its_signal(world: World, events: list[Event], signal: str) -> None:
+    world.finished()
+    for event in events:
+        standing = world.follow(event)
+    assert standing == [signal]
 
 
 @pytest.mark.parametrize(
@@ -208,64 +187,57 @@ def test_a_landing_undone_in_part_is_no_rejection(world: World, database: Databa
     ],
 )
 def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState, outcome: Outcome) -> None:
-    card = world.cards.approve(world.card().id)
-    world.bench.end(card.id, state)
+    card = world.running()
+    world.sessions.end(card.id, state)
     ended = world.cards.get(card.id)
     assert (ended.status, ended.outcome) == (Status.EXECUTED, outcome)
 
 
-def test_consoles_count_anew_when_an_approval_could_not_run(world: World, bus: EventBus) -> None:
-    card = world.cards.approve(world.card().id)
+def test_an_approval_that_could_not_run_is_taken_back_and_the_phase_is_told(world: World, bus: EventBus) -> None:
+    card = world.running()
     heard = bus.subscribe(lambda: None)
-    world.bench.end(card.id, SessionState.CANNOT_RUN)
+    world.sessions.end(card.id, SessionState.CANNOT_RUN)
     assert world.signals() == []
     assert "phase" in {topic for event in heard.drain() for topic in event.topics}
 
 
-def ran_by_itself(world: World, name: str = "a") -> Card:
-    world.cards.approve(world.card(name).id, by=DecidedBy.AUTONOMY)
-    card = world.cards.recent()[0]
-    world.bench.end(card.id)
-    return card
-
-
-def test_what_ran_by_itself_was_looked_at_and_stands_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
-    card = ran_by_itself(world)
+def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
+    card = world.finished(by=DecidedBy.AUTONOMY)
     clock.advance(timedelta(hours=24) - MOMENT)
     world.cards.mark_reviewed(card.id)
-    assert world.cards.store.credit_kept() == 0
+    assert world.store.credit_kept() == 0
     clock.advance(MOMENT)
-    assert (world.cards.store.credit_kept(), world.cards.store.credit_kept()) == (1, 0)
+    assert (world.store.credit_kept(), world.store.credit_kept()) == (1, 0)
     assert world.signals() == ["kept"]
 
 
-@pytest.mark.parametrize(("complain", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
+@pytest.mark.parametrize(("verb", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_check_that_ran_by_itself_can_be_complained_of_once(
-    world: World, clock: FakeClock, complain: str, signal: str, kept: bool
+def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
+    world: World, clock: FakeClock, verb: str, signal: str, kept: bool
 ) -> None:
-    card = ran_by_itself(world)
+    card = world.finished(by=DecidedBy.AUTONOMY)
     if kept:
         clock.advance(timedelta(hours=24))
         world.cards.mark_reviewed(card.id)
-        assert world.cards.store.credit_kept() == 1
-    assert getattr(world.cards, complain)(card.id).status is Status.EXECUTED
+        assert world.store.credit_kept() == 1
+    assert getattr(world.cards, verb)(card.id).status is Status.EXECUTED
     clock.advance(timedelta(hours=25))
-    assert world.cards.store.credit_kept() == 0
+    assert world.store.credit_kept() == 0
     assert world.signals() == [signal]
     assert world.cards.similar(card.id) == (0, 1), "it weighs against running the like by itself"
     assert refusal(world.cards.undo, card.id) == "nothing_to_undo"
     assert refusal(world.cards.dismiss, card.id) == "already_decided"
 
 
-def test_what_nobody_looked_at_counts_nothing(world: World, clock: FakeClock) -> None:
-    card = ran_by_itself(world)
+def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeClock) -> None:
+    card = world.finished(by=DecidedBy.AUTONOMY)
     world.cards.mark_shown([card.id])
     clock.advance(timedelta(hours=25))
-    assert world.cards.store.credit_kept() == 0
+    assert world.store.credit_kept() == 0
     assert world.signals() == []
     world.cards.mark_reviewed(card.id)  # later than a day is no hindrance
-    assert world.cards.store.credit_kept() == 1
+    assert world.store.credit_kept() == 1
 
 
 def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
@@ -286,7 +258,7 @@ def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
     assert card.expires_at - card.created_at == timedelta(hours=24 + 9)
 
 
-def test_one_that_was_shown_says_a_little_when_it_expires(world: World, clock: FakeClock) -> None:
+def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: World, clock: FakeClock) -> None:
     world.cards.mark_shown([world.card().id, "pred_none"])
     clock.advance(timedelta(hours=24))
     world.cards.expire_due()
@@ -301,7 +273,7 @@ def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
     world.cards.dismiss(card.id)
     world.cards.undo(card.id)
     world.cards.approve(card.id)
-    world.bench.end(card.id)
+    world.sessions.end(card.id)
     assert [event.kind for event in heard.drain()] == [
         "PredictionCreated", "CycleFinished", "PredictionSnoozed", "PredictionReopened", "PredictionRejected",
         "PredictionReopened", "PredictionConfirmed", "PredictionExecuted",
@@ -309,7 +281,7 @@ def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
 
 
 def test_two_pending_cards_are_never_about_the_same(database: Database, clock: FakeClock) -> None:
-    first, second = World(database, clock).see(proposal("a"), proposal("b"))
+    first, second = World(database, clock).cycle(proposal("a"), proposal("b"))
 
     def spoil(tx: Any) -> None:
         tx.session.get(Prediction, second.id).subject = tx.session.get(Prediction, first.id).subject
@@ -319,18 +291,13 @@ def test_two_pending_cards_are_never_about_the_same(database: Database, clock: F
         database.write(spoil)
 
 
-SITE, DAY = "/site", timedelta(days=1)
-
-
 def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
-    gone: set[str] = set()
-    world.store._deleted = gone.__contains__
-    world.workspaces = [SHOP, SITE]
-    kept, lost = world.see(proposal("a"), proposal("b", workspace=SITE))
-    own = world.cards.propose("look around", workspace=SITE)
-    gone.add(SITE)
+    world.workspaces = [SHOP, "/site"]
+    kept, lost = world.cycle(proposal("a"), proposal("b", workspace="/site"))
+    own = world.propose("look around", workspace="/site")
+    world.store._deleted = lambda workspace: workspace == "/site"
     world.workspaces = [SHOP]
-    world.see(proposal("a"))
+    world.cycle(proposal("a"))
     assert [card.id for card in world.cards.pending()] == [kept.id]
-    assert {world.cards.get(item.id).note for item in (lost, own)} == {"its workspace was deleted"}
+    assert {world.cards.get(card.id).note for card in (lost, own)} == {"its workspace was deleted"}
     assert world.signals() == []

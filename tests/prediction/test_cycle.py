@@ -47,16 +47,16 @@ def names(*letters: str) -> list[Proposal]:
 
 def test_at_most_five_from_the_top(world: World) -> None:
     tiers = [Tier.CHECK, Tier.BROKEN, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
-    created = world.see(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
+    created = world.cycle(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
-    assert world.see(*world.seen) == []
+    assert world.cycle(*world.proposals) == []
 
 
 def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World) -> None:
     world.state = committed(world)
-    world.see(*names(*"abcde"))
+    world.cycle(*names(*"abcde"))
     assert world.predictions.run_cycle(requested=True).errors == (), "nothing else was found"
-    world.seen = [*world.seen, proposal("f")]
+    world.proposals = [*world.proposals, proposal("f")]
     told = (
         "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
         "(maxPendingCardsInAll): decide some first"
@@ -66,16 +66,16 @@ def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World)
 
 
 def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeClock) -> None:
-    five = world.see(*names(*"abcdefgh"))
-    world.cards.propose("run_tests", workspace=SHOP)
+    five = world.cycle(*names(*"abcdefgh"))
+    world.propose("run_tests")
     world.cards.snooze(five[0].id)
-    assert len(world.see(*world.seen)) == 1, "neither a snoozed nor an own card takes a seat"
+    assert len(world.cycle(*world.proposals)) == 1, "neither a snoozed nor an own card takes a seat"
     clock.advance(timedelta(hours=2))
     seats = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
     assert len(seats) == 5, "who wakes up waits for a seat"
     world.cards.dismiss(seats[0].id)
     assert five[0].id in [card.id for card in world.cards.pending()]
-    assert world.see(*world.seen) == [], "and comes before new ones"
+    assert world.cycle(*world.proposals) == [], "and comes before new ones"
     returning = world.cards.undo(seats[0].id)
     after = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
     assert len(after) == 5
@@ -83,22 +83,22 @@ def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeCloc
 
 
 def test_one_card_a_fingerprint(world: World) -> None:
-    assert len(world.see(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
+    assert len(world.cycle(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
-    assert world.see(proposal("a")) == [], "it is under way"
+    assert world.cycle(proposal("a")) == [], "it is under way"
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     card = world.card("a")
     world.cards.mark_shown([card.id])
-    own = world.cards.propose("run_tests", workspace=SHOP)
-    world.seen = []
+    own = world.propose("run_tests")
+    world.proposals = []
     assert world.predictions.run_cycle().withdrawn == (card.id,)
     after = world.cards.get(card.id)
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
     assert world.signals() == []
     assert world.cards.get(own.id).status is Status.PENDING
-    assert len(world.see(proposal("a"))) == 1, "a withdrawn one does not cool down"
+    assert len(world.cycle(proposal("a"))) == 1, "a withdrawn one does not cool down"
 
 
 def committed(world: World) -> GitState:
@@ -115,7 +115,7 @@ def test_what_the_operator_did_himself_was_chosen(
         world.cards.mark_shown([card.id])
     clock.advance(timedelta(minutes=5))
     world.state = committed(world)
-    assert world.see() == []
+    assert world.cycle() == []
     assert world.signals() == signals
     if shown:
         assert world.cards.get(card.id).note == "you did it yourself"
@@ -124,7 +124,7 @@ def test_what_the_operator_did_himself_was_chosen(
 def test_what_was_not_seen_is_not_gone(world: World) -> None:
     card = world.card("a")
     world.errors = ("runs: the table is locked",)
-    world.seen = []
+    world.proposals = []
     report = world.predictions.run_cycle()
     assert report.withdrawn == ()
     assert report.errors == ("/shop: runs: the table is locked",)
@@ -142,7 +142,7 @@ def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) ->
         return list(propose(context, failed))
 
     world.predictions._propose = faulty
-    world.seen = [proposal("b")]
+    world.proposals = [proposal("b")]
     report = world.predictions.run_cycle()
     assert [card.kind for card in report.created] == ["run_tests"]
     assert report.withdrawn == (), "what was not seen is not gone"
@@ -153,7 +153,7 @@ def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) ->
 def test_what_the_content_rail_blocks_is_logged_and_not_shown(world: World, bus: EventBus) -> None:
     heard = bus.subscribe(lambda: None)
     for _ in range(2):
-        assert world.see(proposal("a", prompt="forbidden")) == []
+        assert world.cycle(proposal("a", prompt="forbidden")) == []
     assert [event.kind for event in heard.drain()].count("TriggerBlocked") == 1
 
 
@@ -174,7 +174,7 @@ def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
 
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stopped = "F12 was pressed"
-    world.seen = [proposal("a")]
+    world.proposals = [proposal("a")]
     assert world.predictions.run_cycle() == CycleReport(errors=("F12 was pressed",))
     with pytest.raises(Refusal) as refused:
         world.predictions.run_cycle(requested=True)
@@ -186,7 +186,7 @@ def test_a_stopped_engine_predicts_nothing(world: World) -> None:
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=Autonomy.OFF)})
     world = World(database, clock, settings=settings)
-    assert world.see(proposal("a")) == []
+    assert world.cycle(proposal("a")) == []
     assert "off" in world.predictions.run_cycle(requested=True).errors[0]
 
 
@@ -202,7 +202,7 @@ def test_never_two_at_once(world: World) -> None:
         return contexts(workspaces)
 
     world.predictions._contexts = slow
-    world.seen = [proposal("a"), proposal("b", workspace="/blog")]
+    world.proposals = [proposal("a"), proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(world.predictions.run_cycle, workspaces=[SHOP])
         assert inside.wait(10)
@@ -217,7 +217,7 @@ def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World
     world.card("full")
     due = [proposal(str(number), kind=f"heartbeat-{number}", tier=Tier.BLOCKS) for number in range(6)]
     others = [proposal(str(number), kind=f"kind_{number}") for number in range(9)]
-    made = world.see(*due, *others)
+    made = world.cycle(*due, *others)
     assert {card.kind for card in made} >= {proposal.kind for proposal in due}
     assert len(made) == 6 + 5
 
@@ -296,10 +296,10 @@ def test_what_may_follow(view: SessionView, kinds: tuple[str, ...]) -> None:
 
 def end(world: World, name: str = "a", *beside: Proposal) -> str:
     """The operator has the tests of `name` run, and they are red; cards for what is `beside` stay."""
-    made = world.see(proposal(name), *beside)
+    made = world.cycle(proposal(name), *beside)
     card = world.cards.approve(next(card.id for card in made if card.kind == "run_tests"))
-    world.bench.end(card.id)
-    view = world.bench.sessions[card.id] = replace(world.bench.sessions[card.id], check=RED)
+    world.sessions.end(card.id)
+    view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
     tell(world, view.id)
     return view.id
 
@@ -313,12 +313,12 @@ def tell(world: World, session_id: str) -> None:
 def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> None:
     end(world)
     five = [proposal(f"five{number}", kind="lint" if number % 2 else "run_tests") for number in range(5)]
-    world.see(*five)
+    world.cycle(*five)
     assert len(world.cards.pending()) == 5
     end_of = proposal("broken", kind="bisect")
-    world.seen = [*five, end_of, proposal("other", kind="hunt_flakes")]
+    world.proposals = [*five, end_of, proposal("other", kind="hunt_flakes")]
     end(world, "five9")
-    world.seen = [*five, end_of, proposal("other", kind="hunt_flakes")]
+    world.proposals = [*five, end_of, proposal("other", kind="hunt_flakes")]
     [card] = world.predictions.follow_up()
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
     assert world.predictions.follow_up() == []
@@ -327,23 +327,23 @@ def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> No
 
 def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> None:
     end(world)
-    world.seen = [proposal("broken", kind="bisect")]
+    world.proposals = [proposal("broken", kind="bisect")]
     [card] = world.predictions.follow_up()
-    world.see(proposal("broken", kind="bisect"))
+    world.cycle(proposal("broken", kind="bisect"))
     assert [card.id for card in world.cards.pending()] == [card.id]
-    world.see()
+    world.cycle()
     assert world.cards.get(card.id).status is Status.EXPIRED
 
 
 def test_what_was_turned_down_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
     done, dismissed = proposal("done", kind="bisect"), proposal("dismissed", kind="hunt_flakes")
-    [first, other] = world.see(done, dismissed)
+    [first, other] = world.cycle(done, dismissed)
     by_kind = {card.kind: card.id for card in (first, other)}
     world.cards.approve(by_kind["bisect"])
-    world.bench.end(by_kind["bisect"])
+    world.sessions.end(by_kind["bisect"])
     world.cards.dismiss(by_kind["hunt_flakes"])
     end(world)
-    world.seen = [done, dismissed, proposal("red", kind="still_red")]
+    world.proposals = [done, dismissed, proposal("red", kind="still_red")]
     assert [card.kind for card in world.predictions.follow_up()] == ["still_red"]
 
 
@@ -351,14 +351,14 @@ def test_what_is_on_the_stack_already_is_the_follow_up(world: World) -> None:
     broken = proposal("broken", kind="bisect")
     end(world, "a", broken)
     [card] = world.cards.pending()
-    world.seen = [broken, proposal("red", kind="still_red")]
+    world.proposals = [broken, proposal("red", kind="still_red")]
     assert world.predictions.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING
 
 
 def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) -> None:
     end(world)
-    world.seen = [proposal("broken", kind="bisect")]
+    world.proposals = [proposal("broken", kind="bisect")]
     world.stopped = "stopped from outside"
     assert world.predictions.follow_up() == []
     world.stopped = ""
@@ -371,5 +371,5 @@ def test_nothing_follows_what_ended_more_than_a_day_ago(
 ) -> None:
     end(world)
     clock.advance(age)
-    world.seen = [proposal("broken", kind="bisect")]
+    world.proposals = [proposal("broken", kind="bisect")]
     assert len(world.predictions.follow_up()) == cards

@@ -20,33 +20,33 @@ def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind
 def test_a_dismissed_subject_stays_away_while_its_facts_move_on(world: World, clock: FakeClock) -> None:
     dismiss(world, "main")
     for commit in range(6):
-        assert world.see(proposal("main", kind="lint", facts={"head": commit})) == [], "a commit is no reason to ask"
+        assert world.cycle(proposal("main", kind="lint", facts={"head": commit})) == [], "a commit is no reason to ask"
         clock.advance(DAY)
     clock.advance(DAY - timedelta(minutes=1))
-    assert world.see(proposal("main", kind="lint", facts={"head": 7})) == []
+    assert world.cycle(proposal("main", kind="lint", facts={"head": 7})) == []
     clock.advance(timedelta(minutes=1))
     again = world.card("main", kind="lint", facts={"head": 8})
     world.cards.dismiss(again.id)
     clock.advance(14 * DAY - timedelta(minutes=1))
-    assert world.see(proposal("main", kind="lint", facts={"head": 9})) == []
+    assert world.cycle(proposal("main", kind="lint", facts={"head": 9})) == []
     clock.advance(timedelta(minutes=1))
-    assert len(world.see(proposal("main", kind="lint", facts={"head": 10}))) == 1
+    assert len(world.cycle(proposal("main", kind="lint", facts={"head": 10}))) == 1
 
 
 def test_other_subjects_kinds_and_workspaces_go_on(world: World) -> None:
     world.workspaces = [SHOP, SITE]
     dismiss(world, "main")
-    assert len(world.see(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
+    assert len(world.cycle(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
 
 
 def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) -> None:
     card = world.card("main", facts={"head": 1})
     world.cards.snooze(card.id)
     clock.advance(timedelta(hours=2) - timedelta(minutes=1))
-    assert world.see(proposal("main", facts={"head": 2})) == []
+    assert world.cycle(proposal("main", facts={"head": 2})) == []
     assert world.cards.pending() == []
     clock.advance(timedelta(minutes=1))
-    assert len(world.see(proposal("main", facts={"head": 2}))) == 1
+    assert len(world.cycle(proposal("main", facts={"head": 2}))) == 1
 
 
 def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World, clock: FakeClock) -> None:
@@ -54,7 +54,7 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert (first.note, second.note) == ("", "")
     assert third.note == "cards “Lint of what changed” are switched off in shop: dismissed 3 times"
     clock.advance(400 * DAY)
-    assert world.see(proposal("d", kind="lint")) == []
+    assert world.cycle(proposal("d", kind="lint")) == []
     (kind,) = world.cards.muted()
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
@@ -67,15 +67,15 @@ def test_an_approval_between_begins_the_count_anew(world: World) -> None:
 
 def test_undo_switches_the_kind_on_again(world: World) -> None:
     third = dismiss(world, "a", "b", "c")[-1]
-    world.seen = [proposal("c", kind="lint")]
+    world.proposals = [proposal("c", kind="lint")]
     world.cards.undo(third.id)
     assert world.cards.get(third.id).status is Status.PENDING
     assert [mute.subject for mute in world.cards.muted()] == ["b", "a"]
-    assert len(world.see(*world.seen, proposal("d", kind="lint"))) == 1
+    assert len(world.cycle(*world.proposals, proposal("d", kind="lint"))) == 1
 
 
 def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World) -> None:
-    other, first, second = world.see(proposal("a", kind="lint"), proposal("b", kind="lint"), proposal("c"))
+    other, first, second = world.cycle(proposal("a", kind="lint"), proposal("b", kind="lint"), proposal("c"))
     world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
     assert [card.id for card in world.cards.pending()] == [other.id]
     assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
@@ -87,8 +87,8 @@ def test_never(world: World, reason: str, elsewhere: int) -> None:
     world.workspaces = [SHOP, SITE]
     (card,) = dismiss(world, "a", reason=DismissReason(reason))
     assert "switched off" in card.note
-    assert world.see(proposal("b", kind="lint")) == []
-    assert len(world.see(proposal("b", kind="lint", workspace=SITE))) == elsewhere
+    assert world.cycle(proposal("b", kind="lint")) == []
+    assert len(world.cycle(proposal("b", kind="lint", workspace=SITE))) == elsewhere
 
 
 @pytest.mark.parametrize(
@@ -120,17 +120,17 @@ def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
     kind = next(mute for mute in world.cards.muted() if not mute.subject)
     assert world.cards.unmute(kind.id) == kind
-    assert len(world.see(proposal("d", kind="lint"))) == 1
-    assert world.see(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
+    assert len(world.cycle(proposal("d", kind="lint"))) == 1
+    assert world.cycle(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
     own = next(mute for mute in world.cards.muted() if mute.subject == "a")
     world.cards.unmute(own.id)
-    assert len(world.see(proposal("a", kind="lint"))) == 1
+    assert len(world.cycle(proposal("a", kind="lint"))) == 1
     assert refusal(world.cards.unmute, own.id) == "unknown_mute"
 
 
 def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:
     for number in range(4):
-        world.cards.dismiss(world.cards.propose(f"look at {number}", workspace=SHOP).id)
+        world.cards.dismiss(world.propose(f"look at {number}").id)
     assert world.cards.muted() == []
 
 

@@ -20,7 +20,7 @@ from engine.memory.helper import Helper
 from engine.model import AgentView, Randomness, Refusal, SessionState
 from engine.prediction.routing import RECENT, PromptPlacer, Route, Router
 from engine.storage.database import Database
-from tests.prediction.deciding import SHOP, World
+from tests.prediction.deciding import World
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]
@@ -174,14 +174,14 @@ def test_what_asks_for_no_work_is_left_to_the_seeds_order(
 def test_accepted_work_teaches_where_the_like_goes(database: Database, clock: FakeClock, embedding: Embedding) -> None:
     place = placing(database, embedding).place
     world = World(database, clock, place=place)
-    world.bench.serves = "a model"
+    world.sessions.serves = "a model"
     first = "Write the release notes of version 4.1"
     assert place("Write the release notes of version 4.2").channel == "chronicle-hub"
 
     def done(channel: str, state: SessionState) -> None:
-        card = world.cards.propose(first, workspace=SHOP, channel=channel)
+        card = world.propose(first, channel=channel)
         world.cards.approve(card.id)
-        world.bench.end(card.id, state)
+        world.sessions.end(card.id, state)
 
     done("garden", SessionState.FAILED)
     assert place("Write the release notes of version 4.2").channel == "chronicle-hub", "what failed teaches nothing"
@@ -189,4 +189,4 @@ def test_accepted_work_teaches_where_the_like_goes(database: Database, clock: Fa
     found = place("Write the release notes of version 4.2")
     assert (found.channel, found.agent, found.why) == ("garden", "gardener", f"like “{first}”")
     assert place("Write a poem about release notes").channel == "dream-weaver", "another act is not alike"
-    assert "like “Write the release" in world.cards.propose("Write the release notes of 4.3", workspace=SHOP).reasoning
+    assert "like “Write the release" in world.propose("Write the release notes of 4.3").reasoning

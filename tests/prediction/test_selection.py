@@ -95,10 +95,10 @@ def test_a_kind_whose_decisions_are_old_is_explored_again(
     world.predictions._selector._randomness = ALWAYS
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
-    assert bool(world.see(proposal("new", kind="lint"))) is is_shown
+    assert bool(world.cycle(proposal("new", kind="lint"))) is is_shown
 
 
 def test_never_five_of_one_kind(database: Database, clock: FakeClock) -> None:
     world = World(database, clock)
-    assert len(world.see(*(proposal(str(number)) for number in range(8)))) == 4
-    assert len(world.see(*world.seen, proposal("other", kind="lint"))) == 1
+    assert len(world.cycle(*(proposal(str(number)) for number in range(8)))) == 4
+    assert len(world.cycle(*world.proposals, proposal("other", kind="lint"))) == 1
