@@ -220,7 +220,7 @@ def test_nobody_listens_refuses_or_sends_elsewhere(serve: Serve) -> None:
 def test_an_answer_that_has_no_end_is_not_read_to_its_end(answering: Serve) -> None:
     endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
     assert faults(answering(endless)) == [
-        f"tells more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
+        f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
     ]
 
 
