@@ -1,18 +1,16 @@
-"""What became of guided work, and what it says of the guidance: noisy, stale, refreshed (SPEC 1.10, 5.1)."""
+"""What became of guided work, and what it says of the guidance: noisy, stale (SPEC 1.10, 5.1)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import (
-    Event,
-    SessionEnded,
-)
+from engine.events import SessionEnded
 from engine.hierarchy.outcomes import (
     MAX_DECISION_AGE,
     MAX_PATTERN_AGE,
@@ -27,157 +25,152 @@ from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile, make_world
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
-TICK = timedelta(microseconds=1)
-
-READY, ENDED = "ChangeSetReady", "SessionEnded"
-LANDED, BRANCHED, DISCARDED, UNDONE = "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"
-
 
 # -- pure
 
+Step = tuple[str, dict[str, Any]]
+SUCCEEDED: Step = ("SessionEnded", {"state": "succeeded"})
+RED: Step = ("ValidationFailed", {})
+READY: Step = ("ChangeSetReady", {})
+LANDED: Step = ("ChangeSetLanded", {})
+BRANCHED: Step = ("ChangeSetBranched", {})
 
-def stands(*facts: tuple[str, dict[str, object]]) -> str:
-    state = ""
-    for kind, payload in facts:
-        state = next_outcome(kind, payload, state)
-    return state
+
+def ended(state: str) -> Step:
+    return "SessionEnded", {"state": state}
+
+
+def discarded(**payload: str) -> Step:
+    return "ChangeSetDiscarded", payload
+
+
+def undone(**payload: int) -> Step:
+    return "LandingUndone", payload
 
 
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("steps", "expected"),
     [
-        ([(ENDED, {"state": "succeeded"})], "good"),
-        ([(ENDED, {"state": "failed"})], "bad"),
-        ([(ENDED, {"state": "blocked"})], "bad"),
-        ([(ENDED, {"state": "cancelled"})], ""),
-        ([(ENDED, {"state": "interrupted"})], ""),
-        ([(READY, {}), (ENDED, {"state": "succeeded"})], "open"),
-        ([(READY, {}), (ENDED, {"state": "succeeded"}), (LANDED, {})], "good"),
-        ([(READY, {}), (LANDED, {"left": 1}), (LANDED, {}), (UNDONE, {"left": 1})], "good"),
-        ([(READY, {}), (ENDED, {"state": "succeeded"}), (BRANCHED, {})], "good"),
-        ([(READY, {}), (ENDED, {"state": "succeeded"}), (DISCARDED, {})], "bad"),
-        ([(READY, {}), (ENDED, {"state": "succeeded"}), (DISCARDED, {"continued_in": "sess_2"})], ""),
-        ([(READY, {}), (ENDED, {"state": "succeeded"}), (LANDED, {}), (UNDONE, {})], "bad"),
-        ([("ValidationFailed", {}), (READY, {}), (ENDED, {"state": "succeeded"})], "bad"),
-        ([("ValidationFailed", {}), (ENDED, {"state": "succeeded"}), (LANDED, {})], "good"),  # he took it all the same
+        ([SUCCEEDED], "good"),
+        ([ended("failed")], "bad"),
+        ([ended("blocked")], "bad"),
+        ([ended("cancelled")], ""),
+        ([ended("interrupted")], ""),
+        ([READY, SUCCEEDED], "open"),
+        ([READY, SUCCEEDED, LANDED], "good"),
+        ([READY, ("ChangeSetLanded", {"left": 1}), LANDED, undone(left=1)], "good"),
+        ([READY, SUCCEEDED, BRANCHED], "good"),
+        ([READY, SUCCEEDED, discarded()], "bad"),
+        ([READY, SUCCEEDED, discarded(continued_in="sess_2")], ""),
+        ([READY, SUCCEEDED, LANDED, undone()], "bad"),
+        ([RED, READY, SUCCEEDED], "bad"),
+        ([RED, SUCCEEDED, LANDED], "good"),  # the operator took it although tests fail
     ],
 )
-def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]], expected: str) -> None:
-    assert stands(*facts) == expected
-    assert stands(*facts, *facts) == expected  # read again after a crash
+def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twice(
+    steps: list[Step], expected: str
+) -> None:
+    outcome = ""
+    for _ in range(2):
+        for kind, payload in steps:
+            outcome = next_outcome(kind, payload, outcome)
+        assert outcome == expected
 
 
 @pytest.mark.parametrize(
-    ("tally", "noisy"),
+    ("tally", "is_noisy"),
     [
         (Tally(MIN_SESSIONS, MIN_SESSIONS, MIN_SESSIONS, 0), True),
-        (Tally(MIN_SESSIONS - 1, MIN_SESSIONS - 1, 100, 0), False),  # too few with it
-        (Tally(100, 100, MIN_SESSIONS - 1, 0), False),  # too few without
+        (Tally(MIN_SESSIONS - 1, MIN_SESSIONS - 1, 100, 0), False),
+        (Tally(100, 100, MIN_SESSIONS - 1, 0), False),
         (Tally(10, 7, 10, 0), True),
-        (Tally(10, 7, 10, 1), False),  # chance makes as much of ten, to who looks ten times
+        (Tally(10, 7, 10, 1), False),  # chance makes as much of ten, if one looks ten times
         (Tally(100, 30, 100, 30), False),
         (Tally(1000, 400, 1000, 300), True),
         (Tally(1000, 300, 1000, 350), False),
     ],
 )
-def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
-    assert tally.is_noisy is noisy
+def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(tally: Tally, is_noisy: bool) -> None:
+    assert tally.is_noisy is is_noisy
     assert -1 <= tally.harm <= 1
 
 
-@pytest.mark.parametrize(("kind", "most"), [("pattern", MAX_PATTERN_AGE), ("decision", MAX_DECISION_AGE)])
-def test_stale_at_its_boundary(kind: str, most: timedelta) -> None:
-    def aged(age: timedelta | None) -> tuple[int, int] | None:
-        at = None if age is None else NOW - age
-        return is_outdated(Pattern("k", "t", at=at) if kind == "pattern" else LeaderDecision("d", "t", at), NOW)
+@pytest.mark.parametrize(
+    ("item", "max_days"), [(Pattern("k", "t"), 180), (LeaderDecision("d", "t"), 30)], ids=["pattern", "decision"]
+)
+def test_an_item_is_outdated_after_its_time(item: Any, max_days: int) -> None:
+    def outdated(age: timedelta) -> tuple[int, int] | None:
+        at = NOW - age
+        return is_outdated(Pattern("k", "t", at=at) if isinstance(item, Pattern) else LeaderDecision("d", "t", at), NOW)
 
-    assert (MAX_DECISION_AGE.days, MAX_PATTERN_AGE.days) == (30, 180)
-    assert aged(None) is None  # what stands in a soul has no date
-    assert aged(most) is None
-    assert aged(most + TICK) == (most.days, most.days)
+    limit = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
+    assert limit == timedelta(days=max_days)
+    assert is_outdated(item, NOW) is None, "an item of a soul has no date"
+    assert outdated(limit) is None
+    assert outdated(limit + timedelta(microseconds=1)) == (max_days, max_days)
 
 
 # -- in the ledger
 
 
-@dataclass
-class Work:
-    """Guided sessions and how they end."""
+class GuidedWork:
+    """Guided sessions of a worker, which go well or badly."""
 
-    world: World
-    number: int = 0
-    sessions: list[str] = field(default_factory=list)
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._numbers = itertools.count()
 
-    def do(self, *, bad: bool, workspace: str = "/srv/shop") -> None:
-        self.number += 1
-        session = f"sess_{self.number}"
-        self.world.call("worker", session, f"call_{self.number}", workspace)
-        self.told(SessionEnded(subject=session, prediction_id="", state="failed" if bad else "succeeded",
-                               summary="", cost=0))  # fmt: skip
-        self.world.guided_sessions.catch_up()
+    def run(self, sessions: int, *, bad: bool) -> None:
+        for number in itertools.islice(self._numbers, sessions):
+            session, state = f"sess_{number}", "failed" if bad else "succeeded"
+            self.world.call("worker", session, f"call_{number}", "/srv/shop")
+            end = SessionEnded(subject=session, prediction_id="", state=state, summary="", cost=0)
+            self.world.database.write(lambda tx, end=end: tx.record(end))  # type: ignore[misc]
+            self.world.guided_sessions.catch_up()
 
-    def told(self, event: Event) -> None:
-        self.world.database.write(lambda tx: tx.record(event))
-
-    def facts(self, kind: str) -> list[dict[str, object]]:
-        return [one.payload | {"subject": one.subject} for one in Ledger(self.world.database).latest(50, kinds=(kind,))]
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        entries = Ledger(self.world.database).latest(50, kinds=(kind,))
+        return [{**entry.payload, "subject": entry.subject} for entry in entries]
 
 
 @pytest.fixture
-def work(tmp_path: Path, database: Database, clock: FakeClock) -> Work:
-    return Work(make_world(tmp_path, database, clock))
+def work(tmp_path: Path, database: Database, clock: FakeClock) -> GuidedWork:
+    return GuidedWork(make_world(tmp_path, database, clock))
 
 
-def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
-    for _ in range(10):
-        work.do(bad=False)
+def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork) -> None:
+    work.run(10, bad=False)
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
-    for _ in range(9):
-        work.do(bad=True)
-    assert work.facts("GuidanceFoundNoisy") == []  # nine are too few
-    work.do(bad=True)
-    [found] = work.facts("GuidanceFoundNoisy")
-    assert found["subject"] == "lead#patterns/rush"
-    assert (found["leader"], found["agent"]) == ("lead", "worker")
-    assert [found[one] for one in ("told", "told_bad", "untold", "untold_bad")] == [10, 10, 10, 0]
-    assert float(str(found["harm"])) > 0.2
-    work.do(bad=True)
-    assert len(work.facts("GuidanceFoundNoisy")) == 1
+    work.run(9, bad=True)
+    assert work.events("GuidanceFoundNoisy") == []
+    work.run(1, bad=True)
+    [event] = work.events("GuidanceFoundNoisy")
+    assert (event["subject"], event["leader"], event["agent"]) == ("lead#patterns/rush", "lead", "worker")
+    assert [event[name] for name in ("told", "told_bad", "untold", "untold_bad")] == [10, 10, 10, 0]
+    assert event["harm"] > 0.2
+    work.run(1, bad=True)
+    assert len(work.events("GuidanceFoundNoisy")) == 1
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip slow tests when it is late")
-    for _ in range(17):
-        work.do(bad=True)
-    assert len(work.facts("GuidanceFoundNoisy")) == 2  # the new wording is a new thing
+    work.run(17, bad=True)
+    assert len(work.events("GuidanceFoundNoisy")) == 2
 
 
-def test_old_sessions_count_no_more(work: Work, clock: FakeClock) -> None:
-    for _ in range(10):
-        work.do(bad=False)
+def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock: FakeClock) -> None:
+    work.run(10, bad=False)
     clock.advance(timedelta(days=90))
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
-    for _ in range(12):
-        work.do(bad=True)
-    assert work.facts("GuidanceFoundNoisy") == []
+    work.run(12, bad=True)
+    assert work.events("GuidanceFoundNoisy") == []
 
 
-def test_a_decision_that_is_recent_no_more_is_told_once(work: Work, clock: FakeClock) -> None:
+def test_a_decision_that_is_no_longer_recent_is_reported_once(work: GuidedWork, clock: FakeClock) -> None:
     edit_profile(work.world.profiles, "lead", "decisions", key="d1", value="We move to FastAPI")
     clock.advance(timedelta(days=30))
-    work.do(bad=False)
+    work.run(1, bad=False)
     work.world.run_round()
-    assert work.facts("GuidanceFoundStale") == []
+    assert work.events("GuidanceFoundStale") == []
     clock.advance(timedelta(days=1))
-    work.world.run_round()
-    [found] = work.facts("GuidanceFoundStale")
-    assert (found["subject"], found["days"], found["most"], found["told"]) == ("lead#recent-decisions/d1", 31, 30, 1)
-    work.world.run_round()
-    assert len(work.facts("GuidanceFoundStale")) == 1
-
-
-def test_a_round_that_reached_every_worker_is_a_refresh(work: Work) -> None:
-    work.world.teaching.round()
-    assert [(fact["taught"], fact["unchanged"]) for fact in work.facts("TeachingRefreshed")] == [(2, 0)]
-    work.world.teaching.round()
-    assert work.facts("TeachingRefreshed")[0] == {"subject": "", "taught": 0, "unchanged": 2}
-    (work.world.folder / "junior" / "soul.md").unlink()
-    work.world.teaching.round()
-    assert len(work.facts("TeachingRefreshed")) == 2  # one was skipped: no refresh
+    for _ in range(2):
+        work.world.run_round()
+    [event] = work.events("GuidanceFoundStale")
+    assert (event["subject"], event["days"], event["most"], event["told"]) == ("lead#recent-decisions/d1", 31, 30, 1)

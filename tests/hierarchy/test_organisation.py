@@ -1,0 +1,121 @@
+"""Tiers, chains of leaders, and the settings of guidance in `wisdom_cascade_config.json` (SPEC 1.2 to 1.4, 1.11)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.hierarchy.organisation import (
+    DEPTH,
+    OWNER,
+    CascadeConfig,
+    CascadeConfigFile,
+    climb_chain,
+    read_config,
+    resolve_tier,
+    walk_chain,
+)
+from tests.support.helpers import refused
+
+
+def test_the_defaults_are_those_of_the_specification() -> None:
+    assert CascadeConfig().model_dump() == {
+        "enable_m1": True, "enable_m2": False, "cascade_depth": None, "m1_token_budget": 800,
+        "m1_cache_ttl_seconds": 300, "m2_interval_seconds": 21600, "enable_upward_bubbling": True,
+        "bubble_min_confidence": 0.75, "bubble_min_importance": 0.6, "bubble_max_per_cycle": 3,
+        "tier_assignments": {},
+    }  # fmt: skip
+    assert CascadeConfig().depth == 10
+    assert CascadeConfig(cascade_depth=3).depth == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("enable_m1", "yes"), ("cascade_depth", 0), ("cascade_depth", 101), ("m1_token_budget", -1),
+        ("m1_token_budget", 1.5), ("m2_interval_seconds", 59), ("bubble_min_confidence", 1.01),
+        ("bubble_min_importance", -0.01), ("bubble_max_per_cycle", True), ("m1_cache_ttl_seconds", -1),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_bounds_is_reported_by_line_and_key_and_has_its_default(key: str, value: object) -> None:
+    read = read_config(f'{{\n  "bubble_max_per_cycle2": 1,\n  "{key}": {json.dumps(value)}\n}}', "c.json")
+    assert getattr(read.config, key) == getattr(CascadeConfig(), key)
+    unknown, bad = sorted(read.problems)
+    assert unknown.startswith("c.json:2: bubble_max_per_cycle2: unknown key")
+    assert bad.startswith(f"c.json:3: {key}: ")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"bubble_min_confidence": NaN}', "[" * 100_000])
+def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(text: str) -> None:
+    read = read_config(text, "c.json")
+    assert read.config == CascadeConfig()
+    assert len(read.problems) == 1
+
+
+def test_an_edit_counts_at_once(tmp_path: Path) -> None:
+    file = CascadeConfigFile(tmp_path / "c.json")
+    assert file.current == CascadeConfig()
+    for budget in (100, 200, 300):  # same size, same moment
+        file.path.write_text(f'{{"m1_token_budget": {budget}, "later": 1}}')
+        assert file.current.m1_token_budget == budget
+
+
+def test_an_assigned_tier_is_written_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+    file = CascadeConfigFile(tmp_path / "c.json")
+    file.path.write_text('{"m1_token_budget": 300, "later": 1}')
+    file.assign_tier("cto", 5)
+    assert json.loads(file.path.read_text()) == {"m1_token_budget": 300, "later": 1, "tier_assignments": {"cto": 5}}
+    assert file.current.tier_assignments == {"cto": 5}
+    file.assign_tier("cto", None)
+    assert file.current.tier_assignments == {}
+    refused("bad_tier", lambda: file.assign_tier("cto", 6))
+    file.path.write_text("{")
+    refused("bad_config", lambda: file.assign_tier("cto", 1))
+    assert file.path.read_text() == "{"
+
+
+# -- tiers and chains
+
+
+@pytest.mark.parametrize(
+    ("agent_id", "tier"),
+    [
+        ("alfred", 1), ("ceo", 1),
+        ("cto", 2), ("cfo", 2), ("coo", 2), ("cmo", 2), ("cino", 2), ("cro", 2), ("oeo", 2), ("cto-emea", 2),
+        ("frontend_lead", 3), ("backend_lead", 3), ("release-manager", 3),
+        ("frontend_builder", 4), ("backend_builder", 4),
+        ("junior_frontend", 5), ("junior_backend", 5), ("junior_builder", 5),
+    ],
+)  # fmt: skip
+def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: str, tier: int) -> None:
+    resolved, rule = resolve_tier(agent_id, assigned=None, archetype="")
+    assert (resolved, rule.partition(":")[0]) == (tier, "the name")
+
+
+@pytest.mark.parametrize(("leaders", "words"), [(10, "reaches the owner"), (11, "stops after 10 leaders")])
+def test_a_chain_has_at_most_ten_leaders(leaders: int, words: str) -> None:
+    names = [f"a{n}" for n in range(leaders + 1)]
+    chain = walk_chain("a0", dict(zip(names, [*names[1:], OWNER], strict=True)))
+    assert chain.words == words
+    assert len(chain.leaders) == DEPTH
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([*"abcdefg", "owner"]), max_size=6), st.integers(1, 9)
+)
+def test_every_walk_of_a_chain_ends_and_says_why(reports_to: dict[str, str], depth: int) -> None:
+    asked: list[str] = []
+
+    def leader_of(agent: str) -> str | None:
+        asked.append(agent)
+        return reports_to.get(agent)
+
+    chain = climb_chain("a", leader_of, depth=depth)
+    assert len(chain.leaders) == len(set(chain.leaders)) <= depth
+    assert "a" not in chain.leaders
+    assert len(asked) <= len(chain.leaders) + 2
+    assert not (chain.is_loose and chain.words == "reaches the owner")
