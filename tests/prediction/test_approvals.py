@@ -19,7 +19,7 @@ from engine.storage.ledger import Ledger
 from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 
-def test_approve_runs_it_with_the_permit(world: World) -> None:
+def test_an_approved_card_runs_with_its_permit(world: World) -> None:
     card = world.cards.approve(world.card().id)
     assert (card.status, card.decided_by) == (Status.CONFIRMED, DecidedBy.OPERATOR)
     ((permit, assignment, mode),) = world.sessions.started
@@ -30,17 +30,16 @@ def test_approve_runs_it_with_the_permit(world: World) -> None:
     assert world.cards.pending() == []
 
 
-def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
-    card = world.card()
-    blocked = refusal(world.cards.approve, world.propose("run_tests paths=forbidden").id)
-    assert blocked == "blocked"
-    stuck = next(shown_card for shown_card in world.cards.pending() if shown_card.id != card.id)
+def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
+    card = world.propose("run_tests paths=forbidden")
+    assert refusal(world.cards.approve, card.id) == "blocked"
+    [stuck] = world.cards.pending()
     assert stuck.note == "content: it is forbidden"
     assert world.sessions.started == []
     assert world.signals() == []
 
 
-def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: World) -> None:
+def test_a_stop_is_not_noted_on_a_card(world: World) -> None:
     card = world.card()
     world.rails.stopped = True
     with pytest.raises(Refusal) as refused:
@@ -70,44 +69,30 @@ def test_editing_a_flow_edits_its_parameters(world: World) -> None:
 def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> None:
     card = world.propose("look at the cart")
     assert "takes prose" in card.note
-    done = world.cards.approve(card.id, edit=" Run the tests. ")
-    assert (done.status, done.assignment.flow, done.assignment.prompt) == (
-        Status.CONFIRMED, "run_tests", "Run the tests.",
-    )  # fmt: skip
-    assert done.undo_note == "nothing to undo"
+    approved = world.cards.approve(card.id, edit=" Run the tests. ")
+    assert (approved.assignment.flow, approved.assignment.prompt) == ("run_tests", "Run the tests.")
+    assert approved.undo_note == "nothing to undo"
     assert world.sessions.started[0][1].flow == "run_tests"
     card = world.propose("look at the cart")
     assert world.cards.approve(card.id, edit="run_tests paths=src").assignment.parameters == {"paths": "src"}
 
 
-def ordered(world: World, board: TaskBoard) -> tuple[Card, str]:
-    """A card of an item that the operator wrote to run by itself, and its task."""
-    task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
-    return world.card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task), task
-
-
-def runs(world: World, card: Card) -> bool:
-    """Whether what asks the rails now, without the operator, goes by an order."""
-    before = len(world.rails.ruled)
-    with suppress(Refusal):
-        world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
-    [trigger] = world.rails.ruled[before:]
-    return trigger.ordered
-
-
 @pytest.mark.parametrize("change", ["", "edited", "withdrawn", "demoted"])
-def test_an_order_is_one_while_it_stands_as_the_operator_wrote_it(world: World, change: str) -> None:
+def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: World, change: str) -> None:
     board = TaskBoard(world.database, randomness=Randomness(2))
-    card, task = ordered(world, board)
+    task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
+    card = world.card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
     if change == "edited":
         assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     elif change:
         items = {task: False} if change == "demoted" else {}
         world.database.write(lambda tx: board.update_from_heartbeats(tx, items, all_read=True))
-    assert runs(world, card) is (change == "")
+    with suppress(Refusal):
+        world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
+    assert world.rails.ruled[-1].ordered is (change == "")
 
 
-def test_who_approves_decides_what_is_triggered(world: World) -> None:
+def test_the_trigger_says_who_approved(world: World) -> None:
     world.cards.approve(world.card("a").id, by=DecidedBy.AUTONOMY)
     world.cards.approve(world.card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
@@ -115,7 +100,7 @@ def test_who_approves_decides_what_is_triggered(world: World) -> None:
     assert world.signals() == ["approved"], "autonomy says nothing about the operator"
 
 
-def test_what_a_program_triggers_is_no_approval(world: World) -> None:
+def test_a_trigger_by_a_program_is_no_approval(world: World) -> None:
     """SPEC 3.1, 3.2: every rail as for what runs by itself; `force` is for the rate rail alone to look at."""
     world.cards.trigger(world.card("a").id, by="gateway")
     world.cards.trigger(world.card("b").id, force=True, by="gateway")
@@ -126,7 +111,7 @@ def test_what_a_program_triggers_is_no_approval(world: World) -> None:
     assert world.signals() == [], "it says nothing about the operator"
 
 
-def test_what_cannot_start_is_pending_again(world: World) -> None:
+def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
     card = world.card()
     world.sessions.broken = True
     assert refusal(world.cards.approve, card.id) == "permit_used"
@@ -147,7 +132,9 @@ def killed_before_the_start(world: World) -> Iterator[None]:
         yield
 
 
-def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
+def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit(
+    world: World, clock: FakeClock
+) -> None:
     fresh, late, running = world.cycle(proposal("fresh"), proposal("late"), proposal("running"))
     world.cards.approve(running.id)
     with killed_before_the_start(world):
@@ -165,7 +152,7 @@ def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World
     assert world.cards.recover(list(world.rails.open.values())) == []
 
 
-def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
+def test_recovery_starts_a_card_that_was_approved_again(world: World) -> None:
     card = world.card()
     world.sessions.hold = True
     world.cards.approve(card.id)
@@ -177,9 +164,7 @@ def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 
 
-def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     card = world.card()
     start = world.sessions.start
 
@@ -198,9 +183,9 @@ def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
 # Who would do it (SPEC 3.8): an approval agrees to that too
 
 
-def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_again(world: World) -> None:
+def test_another_runner_is_shown_first_and_used_when_approved_again(world: World) -> None:
     world.sessions.serves = "ollama:qwen"
-    world.sessions.chooses = lambda one: (replace(one, runner="model"), "")
+    world.sessions.chooses = lambda assignment: (replace(assignment, runner="model"), "")
     card = world.propose("explain the cart")
     world.sessions.serves, world.sessions.estimate = "openai:gpt", 900_000
     with pytest.raises(Refusal) as caught:
@@ -216,7 +201,7 @@ def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_a
     assert world.sessions.started[0][1].runner == "model"
 
 
-def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -> None:
+def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
     world.sessions.serves = "ollama:qwen"
     card = world.propose("explain the cart")
     world.sessions.serves = "openai:gpt"
@@ -227,7 +212,7 @@ def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -
     assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
-def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Database) -> None:
+def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World, database: Database) -> None:
     card = world.propose("think about the cache")
     assert "takes prose" in card.note
     assert world.cards.refresh_runners() == 0
@@ -241,8 +226,8 @@ def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Databas
     world.sessions.serves = ""
     assert world.cards.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
-    told = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
-    assert [(item.subject, item.payload["served"]) for item in told] == [(card.id, came.served), (other.id, "")]
+    facts = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
+    assert [(fact.subject, fact.payload["served"]) for fact in facts] == [(card.id, came.served), (other.id, "")]
 
 
 # A card whose session could not even begin is pending again, with the reason (SPEC 2.7, 3.8): a provider is down.
@@ -256,8 +241,8 @@ def could_not_begin(world: World, card: Card) -> Card:
     return world.cards.get(card.id)
 
 
-def test_it_is_pending_again_and_says_why(world: World) -> None:
-    card = world.cards.approve(world.card().id)
+def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> None:
+    card = world.running()
     back = could_not_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
     assert back.note == "not done: openai cannot be reached"
@@ -268,15 +253,15 @@ def test_it_is_pending_again_and_says_why(world: World) -> None:
     assert len(world.sessions.started) == 2
 
 
-def test_a_card_for_the_same_that_is_pending_already_is_enough(world: World) -> None:
-    card = world.cards.approve(world.card().id)
+def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: World) -> None:
+    card = world.running()
     world.cards.propose_again(card.id, "once more")
     done = could_not_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
-def test_what_you_took_back_meanwhile_stays_taken_back(world: World) -> None:
-    card = world.cards.approve(world.card().id)
+def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: World) -> None:
+    card = world.running()
     world.cards.undo(card.id)
     assert could_not_begin(world, card).status is not Status.CONFIRMED
 

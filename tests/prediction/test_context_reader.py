@@ -106,12 +106,6 @@ def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) 
     assert propose(context) == []
 
 
-# -- tools ----------------------------------------------------------------------------------------------------------
-
-
-# -- what changed since the last run --------------------------------------------------------------------------------
-
-
 def names(changed: tuple[ChangedFile, ...]) -> list[str]:
     return [file.path for file in changed]
 
@@ -133,9 +127,6 @@ def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> Non
     context = world.sense()
     assert names(context.parts[0].changed) == []
     assert context.ancestors == frozenset()
-
-
-# -- the text -------------------------------------------------------------------------------------------------------
 
 
 def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:

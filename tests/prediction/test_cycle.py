@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -35,9 +35,9 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, is_done_by_operator, next_kinds
 from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING as MADE
+from tests.conftest import MONDAY_MORNING as CREATED
 from tests.prediction.deciding import SHOP, World, proposal, teach
-from tests.prediction.sensing import MadeRun
+from tests.prediction.sensing import MadeRun, session
 
 
 def names(*letters: str) -> list[Proposal]:
@@ -45,44 +45,44 @@ def names(*letters: str) -> list[Proposal]:
     return [proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
 
 
-def test_at_most_five_from_the_top(world: World) -> None:
+def test_the_five_highest_proposals_become_cards(world: World) -> None:
     tiers = [Tier.CHECK, Tier.BROKEN, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
     created = world.cycle(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.cycle(*world.proposals) == []
 
 
-def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World) -> None:
+def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
     world.state = committed(world)
     world.cycle(*names(*"abcde"))
     assert world.predictions.run_cycle(requested=True).errors == (), "nothing else was found"
     world.proposals = [*world.proposals, proposal("f")]
-    told = (
+    message = (
         "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
         "(maxPendingCardsInAll): decide some first"
     )
-    assert world.predictions.run_cycle(requested=True).errors == (told,)
+    assert world.predictions.run_cycle(requested=True).errors == (message,)
     assert world.predictions.run_cycle().errors == (), "nobody asked"
 
 
-def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeClock) -> None:
+def test_snoozed_and_own_cards_take_no_place_and_woken_ones_wait_for_one(world: World, clock: FakeClock) -> None:
     five = world.cycle(*names(*"abcdefgh"))
     world.propose("run_tests")
     world.cards.snooze(five[0].id)
-    assert len(world.cycle(*world.proposals)) == 1, "neither a snoozed nor an own card takes a seat"
+    assert len(world.cycle(*world.proposals)) == 1, "neither a snoozed nor an own card takes a place"
     clock.advance(timedelta(hours=2))
-    seats = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
-    assert len(seats) == 5, "who wakes up waits for a seat"
-    world.cards.dismiss(seats[0].id)
+    seated = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
+    assert len(seated) == 5, "a woken card waits for a place"
+    world.cards.dismiss(seated[0].id)
     assert five[0].id in [card.id for card in world.cards.pending()]
     assert world.cycle(*world.proposals) == [], "and comes before new ones"
-    returning = world.cards.undo(seats[0].id)
+    returning = world.cards.undo(seated[0].id)
     after = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
     assert len(after) == 5
     assert returning.id in [card.id for card in after]
 
 
-def test_one_card_a_fingerprint(world: World) -> None:
+def test_the_same_evidence_makes_one_card(world: World) -> None:
     assert len(world.cycle(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
     assert world.cycle(proposal("a")) == [], "it is under way"
@@ -107,7 +107,7 @@ def committed(world: World) -> GitState:
 
 
 @pytest.mark.parametrize(("shown", "signals"), [(True, ["did_himself"]), (False, [])])
-def test_what_the_operator_did_himself_was_chosen(
+def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     world: World, clock: FakeClock, shown: bool, signals: list[str]
 ) -> None:
     card = world.card("a", kind="report_branches", facts={"branches": [["x", "t"]]})
@@ -121,7 +121,7 @@ def test_what_the_operator_did_himself_was_chosen(
         assert world.cards.get(card.id).note == "you did it yourself"
 
 
-def test_what_was_not_seen_is_not_gone(world: World) -> None:
+def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
     card = world.card("a")
     world.errors = ("runs: the table is locked",)
     world.proposals = []
@@ -133,8 +133,8 @@ def test_what_was_not_seen_is_not_gone(world: World) -> None:
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) -> None:
-    there = world.card("a")
+def test_a_fault_of_a_template_costs_no_card_of_another(world: World) -> None:
+    pending = world.card("a")
     propose = world.predictions._propose
 
     def faulty(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
@@ -147,17 +147,17 @@ def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) ->
     assert [card.kind for card in report.created] == ["run_tests"]
     assert report.withdrawn == (), "what was not seen is not gone"
     assert report.errors == ("/shop: KeyError: 'head'",)
-    assert world.cards.get(there.id).status is Status.PENDING
+    assert world.cards.get(pending.id).status is Status.PENDING
 
 
-def test_what_the_content_rail_blocks_is_logged_and_not_shown(world: World, bus: EventBus) -> None:
+def test_a_card_that_the_content_rail_blocks_is_logged_once_and_not_shown(world: World, bus: EventBus) -> None:
     heard = bus.subscribe(lambda: None)
     for _ in range(2):
         assert world.cycle(proposal("a", prompt="forbidden")) == []
     assert [event.kind for event in heard.drain()].count("TriggerBlocked") == 1
 
 
-def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
+def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:
     teach(world, 29)
     card = world.card("a")
     assert (card.confidence, card.source, world.predictions.phase().number) == (0.4, Source.TEMPLATE, 0)
@@ -190,13 +190,13 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
     assert "off" in world.predictions.run_cycle(requested=True).errors[0]
 
 
-def test_never_two_at_once(world: World) -> None:
+def test_a_second_cycle_waits_for_the_first(world: World) -> None:
     inside, go_on = threading.Event(), threading.Event()
     contexts = world.predictions._contexts
-    looked: list[Sequence[str]] = []
+    read: list[Sequence[str]] = []
 
     def slow(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
-        looked.append(workspaces)
+        read.append(workspaces)
         inside.set()
         assert go_on.wait(10)
         return contexts(workspaces)
@@ -207,25 +207,25 @@ def test_never_two_at_once(world: World) -> None:
         first = pool.submit(world.predictions.run_cycle, workspaces=[SHOP])
         assert inside.wait(10)
         second = pool.submit(world.predictions.run_cycle, workspaces=["/blog"], requested=True)
-        assert looked == [[SHOP]]
+        assert read == [[SHOP]]
         go_on.set()
-        made = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
-    assert made == [SHOP, "/blog"]
+        created = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
+    assert created == [SHOP, "/blog"]
 
 
-def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World) -> None:
+def test_ordered_cards_take_no_place(world: World) -> None:
     world.card("full")
     due = [proposal(str(number), kind=f"heartbeat-{number}", tier=Tier.BLOCKS) for number in range(6)]
     others = [proposal(str(number), kind=f"kind_{number}") for number in range(9)]
-    made = world.cycle(*due, *others)
-    assert {card.kind for card in made} >= {proposal.kind for proposal in due}
-    assert len(made) == 6 + 5
+    created = world.cycle(*due, *others)
+    assert {card.kind for card in created} >= {proposal.kind for proposal in due}
+    assert len(created) == 6 + 5
 
 
 # One rule a kind: did the operator do himself what the card proposed? (SPEC 2.9)
 
 
-LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)
+LATER, EARLIER = CREATED + timedelta(hours=1), CREATED - timedelta(hours=1)
 
 
 RUN = MadeRun("h", session_id="own", ran_at=LATER)
@@ -236,7 +236,7 @@ def at(moment: datetime, **state: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seen", "himself"),
+    ("kind", "state", "is_done"),
     [
         ("run_tests", {"runs": (RUN,)}, True),
         ("run_tests", {"runs": (replace(RUN, ran_at=EARLIER),)}, False),
@@ -251,114 +251,96 @@ def at(moment: datetime, **state: Any) -> dict[str, Any]:
         ("lint", {"runs": (RUN,)}, False),
     ],
 )
-def test_what_the_operator_did_without_the_card(kind: str, seen: dict[str, Any], himself: bool) -> None:
+def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool) -> None:
     columns: Any = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
-    row = Prediction(created_at=MADE, **columns)
-    given: Any = {"git": GitState()} | seen
+    row = Prediction(created_at=CREATED, **columns)
+    given: Any = {"git": GitState()} | state
     context = WorkspaceContext(SHOP, LATER, LATER, **given)
-    assert is_done_by_operator(row, context, {"own"}) is himself
+    assert is_done_by_operator(row, context, {"own"}) is is_done
 
 
 # SPEC 2.10: what a finished session leads to, once, from real evidence, and never as one of the five.
 
 
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
 BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
-
-
-def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
-    view = SessionView(
-        "sess_1", "pred_1", "run", SHOP, "koji-core", "backend_builder", "flow", flow, SessionState.SUCCEEDED,
-        "approved", "none", SHOP, NOW, NOW, NOW, 0, 0, "",
-    )  # fmt: skip
-    return replace(view, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
-        (ended(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
-        (ended(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
-        (ended("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
-        (ended(check=GREEN), ()),
-        (ended(check=CheckResult("pytest", passed=0, failed=0)), ()),
-        (ended("lint"), ()),
-        (ended("lint", next_step="fix_lint"), ("fix_lint",)),
-        (ended("fix_lint"), (FIX_BY_AGENT,)),
-        (ended("lint", state=SessionState.FAILED), ()),
-        (ended(None), ()),
+        (session(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
+        (session(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
+        (session("bisect", check=RED), tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != "bisect")),
+        (session(check=GREEN), ()),
+        (session(check=CheckResult("pytest", passed=0, failed=0)), ()),
+        (session("lint"), ()),
+        (session("lint", next_step="fix_lint"), ("fix_lint",)),
+        (session("fix_lint"), (FIX_BY_AGENT,)),
+        (session("lint", state=SessionState.FAILED), ()),
+        (session(None), ()),
     ],
 )
-def test_what_may_follow(view: SessionView, kinds: tuple[str, ...]) -> None:
+def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]) -> None:
     assert next_kinds(view) == kinds
 
 
-def end(world: World, name: str = "a", *beside: Proposal) -> str:
-    """The operator has the tests of `name` run, and they are red; cards for what is `beside` stay."""
-    made = world.cycle(proposal(name), *beside)
-    card = world.cards.approve(next(card.id for card in made if card.kind == "run_tests"))
+def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
+    """The operator has the tests of `name` run, and they fail; cards for the `others` stay."""
+    created = world.cycle(proposal(name), *others)
+    card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
-    tell(world, view.id)
-    return view.id
-
-
-def tell(world: World, session_id: str) -> None:
-    """The ledger says that a session has ended."""
-    fact = SessionEnded(subject=session_id, prediction_id="", state="succeeded", summary="", cost=0)
+    fact = SessionEnded(subject=view.id, prediction_id="", state="succeeded", summary="", cost=0)
     world.database.write(lambda tx: tx.record(fact))
 
 
-def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> None:
-    end(world)
-    five = [proposal(f"five{number}", kind="lint" if number % 2 else "run_tests") for number in range(5)]
-    world.cycle(*five)
-    assert len(world.cards.pending()) == 5
-    end_of = proposal("broken", kind="bisect")
-    world.proposals = [*five, end_of, proposal("other", kind="hunt_flakes")]
-    end(world, "five9")
-    world.proposals = [*five, end_of, proposal("other", kind="hunt_flakes")]
+BROKEN_TEST = proposal("broken", kind="bisect")
+
+
+def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None:
+    five = names(*"vwxyz")
+    fail_tests(world, "a", *five[1:])
+    world.proposals = [*five, BROKEN_TEST, proposal("other", kind="hunt_flakes")]
     [card] = world.predictions.follow_up()
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
     assert world.predictions.follow_up() == []
-    assert card.id in [card.id for card in world.cards.pending()]
+    assert len(world.predictions.run_cycle().created) == 1
+    assert len(world.cards.pending()) == 5 + 1
 
 
-def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> None:
-    end(world)
-    world.proposals = [proposal("broken", kind="bisect")]
+def test_a_follow_up_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
+    fail_tests(world)
+    world.proposals = [BROKEN_TEST]
     [card] = world.predictions.follow_up()
-    world.cycle(proposal("broken", kind="bisect"))
+    world.cycle(BROKEN_TEST)
     assert [card.id for card in world.cards.pending()] == [card.id]
     world.cycle()
     assert world.cards.get(card.id).status is Status.EXPIRED
 
 
-def test_what_was_turned_down_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
+def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
     done, dismissed = proposal("done", kind="bisect"), proposal("dismissed", kind="hunt_flakes")
-    [first, other] = world.cycle(done, dismissed)
-    by_kind = {card.kind: card.id for card in (first, other)}
+    by_kind = {card.kind: card.id for card in world.cycle(done, dismissed)}
     world.cards.approve(by_kind["bisect"])
     world.sessions.end(by_kind["bisect"])
     world.cards.dismiss(by_kind["hunt_flakes"])
-    end(world)
+    fail_tests(world)
     world.proposals = [done, dismissed, proposal("red", kind="still_red")]
     assert [card.kind for card in world.predictions.follow_up()] == ["still_red"]
 
 
-def test_what_is_on_the_stack_already_is_the_follow_up(world: World) -> None:
-    broken = proposal("broken", kind="bisect")
-    end(world, "a", broken)
+def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
+    fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.pending()
-    world.proposals = [broken, proposal("red", kind="still_red")]
+    world.proposals = [BROKEN_TEST, proposal("red", kind="still_red")]
     assert world.predictions.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) -> None:
-    end(world)
-    world.proposals = [proposal("broken", kind="bisect")]
+def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -> None:
+    fail_tests(world)
+    world.proposals = [BROKEN_TEST]
     world.stopped = "stopped from outside"
     assert world.predictions.follow_up() == []
     world.stopped = ""
@@ -366,10 +348,10 @@ def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) 
 
 
 @pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
-def test_nothing_follows_what_ended_more_than_a_day_ago(
+def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
     world: World, clock: FakeClock, age: timedelta, cards: int
 ) -> None:
-    end(world)
+    fail_tests(world)
     clock.advance(age)
-    world.proposals = [proposal("broken", kind="bisect")]
+    world.proposals = [BROKEN_TEST]
     assert len(world.predictions.follow_up()) == cards

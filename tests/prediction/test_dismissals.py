@@ -17,7 +17,7 @@ def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind
     return [world.cards.dismiss(world.card(name, kind=kind).id, reason=reason) for name in names]
 
 
-def test_a_dismissed_subject_stays_away_while_its_facts_move_on(world: World, clock: FakeClock) -> None:
+def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(world: World, clock: FakeClock) -> None:
     dismiss(world, "main")
     for commit in range(6):
         assert world.cycle(proposal("main", kind="lint", facts={"head": commit})) == [], "a commit is no reason to ask"
@@ -33,13 +33,13 @@ def test_a_dismissed_subject_stays_away_while_its_facts_move_on(world: World, cl
     assert len(world.cycle(proposal("main", kind="lint", facts={"head": 10}))) == 1
 
 
-def test_other_subjects_kinds_and_workspaces_go_on(world: World) -> None:
+def test_a_mute_covers_no_other_subject_kind_or_workspace(world: World) -> None:
     world.workspaces = [SHOP, SITE]
     dismiss(world, "main")
     assert len(world.cycle(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
 
 
-def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) -> None:
+def test_new_facts_do_not_wake_a_snoozed_card(world: World, clock: FakeClock) -> None:
     card = world.card("main", facts={"head": 1})
     world.cards.snooze(card.id)
     clock.advance(timedelta(hours=2) - timedelta(minutes=1))
@@ -59,7 +59,7 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
 
-def test_an_approval_between_begins_the_count_anew(world: World) -> None:
+def test_an_approval_restarts_the_count_of_dismissals(world: World) -> None:
     dismiss(world, "a", "b")
     world.cards.approve(world.card("c", kind="lint").id)
     assert dismiss(world, "d")[0].note == ""
@@ -83,7 +83,7 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World
 
 
 @pytest.mark.parametrize(("reason", "elsewhere"), [("never-here", 1), ("never-anywhere", 0)])
-def test_never(world: World, reason: str, elsewhere: int) -> None:
+def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: World, reason: str, elsewhere: int) -> None:
     world.workspaces = [SHOP, SITE]
     (card,) = dismiss(world, "a", reason=DismissReason(reason))
     assert "switched off" in card.note
@@ -95,7 +95,9 @@ def test_never(world: World, reason: str, elsewhere: int) -> None:
     ("reason", "weights"),
     [("not-now", [0.5]), ("wrong", [1.0]), ("already-done", []), ("never-here", [1.0]), (None, [1.0])],
 )
-def test_what_a_reason_teaches_now_or_later(world: World, reason: str | None, weights: list[float]) -> None:
+def test_the_weight_of_a_dismissal_is_that_of_its_reason(
+    world: World, reason: str | None, weights: list[float]
+) -> None:
     chosen = None if reason is None else DismissReason(reason)
     card = world.card("a")
     world.cards.dismiss(card.id, reason=chosen)
@@ -107,7 +109,7 @@ def test_what_a_reason_teaches_now_or_later(world: World, reason: str | None, we
     assert [mute.reason for mute in world.cards.muted() if mute.subject] == [chosen]
 
 
-def test_only_what_was_dismissed_has_a_reason(world: World) -> None:
+def test_only_a_dismissed_card_has_a_reason(world: World) -> None:
     card = world.card("a")
     world.cards.approve(card.id)
     assert refusal(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
@@ -116,7 +118,7 @@ def test_only_what_was_dismissed_has_a_reason(world: World) -> None:
     assert refusal(world.cards.dismiss, other.id) == "already_decided"
 
 
-def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
+def test_mutes_end_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
     kind = next(mute for mute in world.cards.muted() if not mute.subject)
     assert world.cards.unmute(kind.id) == kind
@@ -128,13 +130,13 @@ def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     assert refusal(world.cards.unmute, own.id) == "unknown_mute"
 
 
-def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:
+def test_a_dismissed_own_prompt_mutes_nothing(world: World) -> None:
     for number in range(4):
         world.cards.dismiss(world.propose(f"look at {number}").id)
     assert world.cards.muted() == []
 
 
-def test_a_program_does_not_suggest_again_what_was_turned_down(world: World) -> None:
+def test_a_dismissed_suggestion_cannot_be_suggested_again(world: World) -> None:
     said = {"workspace": SHOP, "reasoning": "an agent says so"}
     card = world.cards.propose("tidy up the cart", **said)
     assert refusal(world.cards.propose, "Tidy  up the cart", **said) == "already_pending"

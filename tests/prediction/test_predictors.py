@@ -90,12 +90,12 @@ def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
         ({"channel": "nowhere"}, "no channel 'nowhere'"),
     ],
 )
-def test_what_is_no_reply(change: dict[str, object], says: str) -> None:
+def test_an_unusable_reply_says_what_is_wrong(change: dict[str, object], says: str) -> None:
     with pytest.raises(UnusableReply, match=says):
         read_reply(json.dumps(GOOD | change), CHANNELS)
 
 
-def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
+def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     model = Model(json.dumps(GOOD))
     [proposal] = twin(model).propose(context)
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
@@ -109,11 +109,11 @@ def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert model.told == [("ollama:twin", True, "")]
 
 
-def test_not_before_thirty_decisions(context: WorkspaceContext) -> None:
+def test_the_model_is_not_asked_in_phase_0(context: WorkspaceContext) -> None:
     assert twin(Model(), phase=0).propose(context) == []
 
 
-def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None:
+def test_a_task_that_grew_older_is_no_new_situation(world: World) -> None:
     world.tasks = [task("fix, then ship", timedelta(minutes=5))]
     model_twin = twin(Model(json.dumps(GOOD)))
     first = model_twin.propose(world.sense())
@@ -121,7 +121,7 @@ def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None
     assert model_twin.propose(world.sense()) == first
 
 
-def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:
+def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
     model = Model("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
     assert "cannot be used: Invalid JSON" in model.asked[1][1].text
@@ -132,13 +132,13 @@ def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None
     assert words.startswith("Invalid JSON")
 
 
-def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: WorkspaceContext) -> None:
+def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext) -> None:
     model = Model(NoAnswer("no key"))
     assert twin(model).propose(context) == []
     assert model.told == [("ollama:twin", False, "no key")]
 
 
-def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
+def test_the_model_is_asked_again_when_the_situation_changed(world: World) -> None:
     model = Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"}))
     asked = twin(model)
     first = asked.propose(world.sense())
@@ -149,7 +149,7 @@ def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"twin_model_enabled": False}, {"twin_model_id": ""}])
-def test_off_it_is_not_asked(context: WorkspaceContext, settings: dict[str, object]) -> None:
+def test_a_model_that_is_off_is_not_asked(context: WorkspaceContext, settings: dict[str, object]) -> None:
     assert twin(Model(), **settings).propose(context) == []
 
 
@@ -234,7 +234,7 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hook
     assert len(hooked.faults) == 1
 
 
-def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can_be(hooked: Hooked) -> None:
+def test_an_unreadable_file_is_reported_once(hooked: Hooked) -> None:
     hooked.file.mkdir()
     assert hooked.prompts() == hooked.prompts() == []
     assert hooked.faults == ["cannot be read: Is a directory; make it a file that you may read"]
@@ -281,12 +281,12 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> Non
         ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),
     ],
 )
-def test_what_is_no_line(change: dict[str, Any], says: str) -> None:
+def test_a_malformed_line_says_what_is_wrong(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         read_line(raw(**change))
 
 
 @given(st.binary(max_size=200))
-def test_rubbish_is_a_line_or_a_fault(data: bytes) -> None:
+def test_any_bytes_are_a_line_or_a_fault(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         read_line(data)

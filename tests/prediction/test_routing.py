@@ -44,7 +44,7 @@ def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent(
     assert to(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
 
 
-def test_prose_then_goes_by_its_meaning_and_to_the_agent_that_fits_best() -> None:
+def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not() -> None:
     means = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
     assert to("fix the menu", by=router(means=means)) == means
     assert to(by=router(means=means)).why == "round-robin", "a flow means what it does"
@@ -57,7 +57,7 @@ def test_an_unregistered_channel_is_refused(given: dict[str, Any]) -> None:
     assert refused.value.code == "unknown_channel"
 
 
-def test_round_robin_passes_over_what_was_triggered_recently() -> None:
+def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> None:
     just = NOW - RECENT + timedelta(microseconds=1)
     assert to(triggered={"koji-core": just}).channel == "chronicle-hub"
     assert to(triggered={"koji-core": NOW - RECENT}).channel == "chronicle-hub", "least recently triggered first"
@@ -136,7 +136,7 @@ def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database,
     assert len(who) >= 42
 
 
-def test_an_agent_that_is_not_there_or_has_a_channel_of_its_own_gives_way(
+def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_own(
     database: Database, embedding: Embedding
 ) -> None:
     prompt = "Build a date picker component in Vue"
@@ -151,9 +151,7 @@ def test_an_agent_that_is_not_there_or_has_a_channel_of_its_own_gives_way(
     assert (found.channel, found.agent) == ("koji-core", "backend_builder")
 
 
-def test_a_channel_and_an_agent_of_ones_own_are_found_by_what_they_are_said_to_do(
-    database: Database, embedding: Embedding
-) -> None:
+def test_own_channels_and_agents_are_found_by_their_descriptions(database: Database, embedding: Embedding) -> None:
     own = Settings().channels | {"legal": ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")}
     found = placing(database, embedding, Settings(channels=own)).place("Compare the licences in these two contracts")
     assert (found.channel, found.agent) == ("legal", "lawyer")
@@ -163,15 +161,15 @@ def test_a_channel_and_an_agent_of_ones_own_are_found_by_what_they_are_said_to_d
 
 
 @pytest.mark.parametrize("prompt", ["ok", "hello there", "continue"])
-def test_what_asks_for_no_work_is_left_to_the_seeds_order(
-    database: Database, embedding: Embedding, prompt: str
-) -> None:
+def test_a_prompt_that_asks_for_no_work_has_no_channel(database: Database, embedding: Embedding, prompt: str) -> None:
     found = placing(database, embedding).place(prompt)
     assert (found.channel, found.agent) == ("", "")
     assert found.meaning, "it is kept: where it is sent teaches where the like goes"
 
 
-def test_accepted_work_teaches_where_the_like_goes(database: Database, clock: FakeClock, embedding: Embedding) -> None:
+def test_a_prompt_goes_where_a_similar_one_succeeded(
+    database: Database, clock: FakeClock, embedding: Embedding
+) -> None:
     place = placing(database, embedding).place
     world = World(database, clock, place=place)
     world.sessions.serves = "a model"

@@ -40,9 +40,6 @@ def test_weights_are_those_of_the_spec() -> None:
     assert sum(WEIGHTS.values()) == pytest.approx(1.0)
 
 
-# -- silence --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("silence", "relevance"),
     [
@@ -58,7 +55,7 @@ def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, releva
     assert silence_signal(silence, HALF_HOUR).relevance == relevance
 
 
-def test_input_and_edits_both_end_the_silence() -> None:
+def test_input_and_edits_end_the_silence() -> None:
     edit = Touch("cart.py", NOW - timedelta(minutes=5))
     assert last_activity(NOW, NOW - timedelta(minutes=2), [edit]) == NOW - timedelta(minutes=2)
     assert last_activity(NOW, NOW - timedelta(hours=2), [edit]) == edit.at
@@ -66,7 +63,7 @@ def test_input_and_edits_both_end_the_silence() -> None:
     assert last_activity(NOW, None, []) is None
 
 
-def test_what_our_landing_wrote_is_no_sign_of_life() -> None:
+def test_writes_of_our_landings_are_no_activity() -> None:
     landed = NOW - timedelta(minutes=5)
     ours = [OurWrite("cart.py", landed - timedelta(seconds=1), landed)]
     assert last_activity(NOW, None, [Touch("cart.py", landed)], ours) is None
@@ -75,7 +72,7 @@ def test_what_our_landing_wrote_is_no_sign_of_life() -> None:
     assert last_activity(NOW, None, [Touch("cart.py", later)], ours) == later
 
 
-def test_what_a_check_of_ours_left_lying_about_is_no_sign_of_life() -> None:
+def test_files_that_our_checks_leave_are_no_activity() -> None:
     ours = [OurWrite(ANY_NEW_FILE, NOW - HALF_HOUR, NOW)]
     at = NOW - timedelta(minutes=5)
     assert last_activity(NOW, None, [Touch("coverage.xml", at, untracked=True)], ours) is None
@@ -92,13 +89,10 @@ def test_what_a_check_of_ours_left_lying_about_is_no_sign_of_life() -> None:
         (timedelta(days=1), NOW + timedelta(hours=1), NOW),
     ],
 )
-def test_a_file_from_the_future_says_nothing(
+def test_a_file_from_the_future_is_no_activity(
     age: timedelta, last_input: datetime | None, expected: datetime | None
 ) -> None:
     assert last_activity(NOW, last_input, [Touch("f", NOW + age)]) == expected
-
-
-# -- tasks ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_stalest_task_counts_and_is_named_first() -> None:
@@ -117,16 +111,11 @@ def test_a_related_task_counts_in_full_others_half() -> None:
     assert tasks_signal(tasks, NOW, "branches").relevance == 0.5
 
 
-# -- conversations --------------------------------------------------------------------------------------------------
-
-
-def test_a_thread_that_was_left_open_matters_more_than_one_that_ended_well() -> None:
-    red = CheckResult("pytest", 3, 1)
-    at = NOW
-    failed = session(state=SessionState.FAILED, ended_at=at)
+def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well() -> None:
+    failed = session(state=SessionState.FAILED, ended_at=NOW)
     assert session_relevance(failed, NOW) == 1.0
-    assert session_relevance(session(check=red, ended_at=at), NOW) == 0.8
-    assert session_relevance(session(ended_at=at), NOW) == 0.4
+    assert session_relevance(session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
+    assert session_relevance(session(ended_at=NOW), NOW) == 0.4
     assert session_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
     assert conversations_signal([failed], [], NOW, {"bisect"}).relevance == 0.5
     assert session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
@@ -137,7 +126,7 @@ def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = Fa
     return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
 
 
-def test_what_was_left_open_with_another_agent_matters_as_much() -> None:
+def test_an_open_question_of_another_agent_is_as_relevant() -> None:
     assert thread_relevance(talk(asks="Shall I?"), NOW) == 1.0
     assert thread_relevance(talk(), NOW) == 0.4
     assert thread_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
@@ -145,18 +134,9 @@ def test_what_was_left_open_with_another_agent_matters_as_much() -> None:
     assert conversations_signal([], [talk(asks="Shall I?")], NOW, {"bisect"}).relevance == 0.5
 
 
-def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
+def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None:
     assert thread_relevance(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
     assert thread_relevance(talk(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(0.8, abs=0.01)
-
-
-# -- git and calendar -----------------------------------------------------------------------------------------------
-
-
-# -- words ----------------------------------------------------------------------------------------------------------
-
-
-# Meetings of real `.ics` files: repeated ones, zones, exceptions; and the card that prepares for one (SPEC 2.1).
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -210,7 +190,7 @@ def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: 
     assert meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
 
 
-def test_what_is_no_meeting(tmp_path: Path) -> None:
+def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path) -> None:
     at = "DTSTART:20260105T100000Z"
     file = calendar(
         tmp_path,
@@ -240,6 +220,6 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
     ("wait", "relevance"),
     [(timedelta(0), 1.0), (timedelta(hours=1), 0.75), (AHEAD - timedelta(seconds=1), 1 / 14400), (AHEAD, 0.0)],
 )
-def test_relevance_fades_over_four_hours(wait: timedelta, relevance: float) -> None:
+def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float) -> None:
     found = calendar_signal([Meeting("review", NOW + wait)], NOW)
     assert found.relevance == pytest.approx(relevance)
