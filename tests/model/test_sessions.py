@@ -41,7 +41,7 @@ def test_a_tool_is_called_and_its_result_is_told_the_model(
         assert used.payload["calls"][0] == "read"
         assert view.summary.splitlines()[-1] == world.texts(view, "say")[-1]
         assert engine.calls.reply(world.calls(view)[-1].id) == view.summary
-        world.close_well(view)
+        world.check_end(view)
 
 
 def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
@@ -56,7 +56,7 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
         assert all(call.price_known for call in calls)
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
         assert 0 < sum(call.cost for call in calls) == view.cost == world.spent()
-        world.close_well(view)
+        world.check_end(view)
 
 
 def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost) -> None:
@@ -70,7 +70,7 @@ def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Sm
             answered = [call for call in world.calls(view) if call.state == "done"]
             assert answered
             assert [call.output_tokens for call in answered] == [request["max_tokens"] for request in wire.requests]
-            world.close_well(view)
+            world.check_end(view)
 
 
 def test_stop_ends_the_stream_on_both_sides(
@@ -87,7 +87,7 @@ def test_stop_ends_the_stream_on_both_sides(
             [call] = world.calls(view)
             assert (call.state, call.input_tokens > 0) == ("cancelled", True)
             endless.wait_until_idle()
-            world.close_well(view)
+            world.check_end(view)
 
 
 def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_there_again(
@@ -103,7 +103,7 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
             assert "local cannot be reached" in view.error
             assert world.card_of(view).status is Status.PENDING
-            world.close_well(view)
+            world.check_end(view)
             server.start()
             again = engine.cards.approve(view.prediction_id, without_sandbox=True)
             wire.answers = 0
@@ -122,7 +122,7 @@ class TestTheWire:
             assert any("local cannot be reached" in text and "again in" in text for text in world.texts(view, "error"))
             states = [call.state for call in world.calls(view)]
             assert (states[0], {*states[1:]}) == ("failed", {"done"})
-            world.close_well(view)
+            world.check_end(view)
 
     def test_a_silent_server_is_asked_once_more_and_its_first_answer_is_cancelled(
         self, world: ModelWorld, wire: Wire, smollm2: Smollm2
@@ -136,7 +136,7 @@ class TestTheWire:
             assert (view.state, view.not_begun, len(wire.requests)) == (SessionState.CANNOT_RUN, True, 2)
             assert "did not answer in time" in view.error
             smollm2.wait_until_idle()
-            world.close_well(view)
+            world.check_end(view)
 
 
 def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) -> None:
@@ -145,7 +145,7 @@ def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) 
         assert view.state is SessionState.FAILED
         assert "the conversation is too long for smollm2" in view.error
         assert world.card_of(view).outcome is Outcome.FAILED
-        world.close_well(view)
+        world.check_end(view)
 
 
 def test_a_key_that_is_refused_and_then_a_model_without_a_word(
@@ -157,11 +157,11 @@ def test_a_key_that_is_refused_and_then_a_model_without_a_word(
             view = world.run(ASKED, seconds=PATIENCE)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
             assert "clawpy key set openai" in view.error
-            world.close_well(view)
+            world.check_end(view)
             monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "the-right-key")
             wire.requests.clear()
             view = world.run("Say nothing", seconds=PATIENCE)
             assert view.state is SessionState.FAILED
             assert "answered nothing" in view.error
             assert len(wire.requests) == 3, "an empty answer is asked about twice"
-            world.close_well(view)
+            world.check_end(view)

@@ -155,8 +155,8 @@ class ModelWorld:
         """Everything that was settled, in micro-dollars."""
         return self.engine.safety.costs.settled_since(self.clock.now() - timedelta(days=40))
 
-    def close_well(self, view: SessionView) -> None:
-        """What holds of every session that is over, whatever happened in it."""
+    def check_end(self, view: SessionView) -> None:
+        """Check what holds of every session that is over, whatever happened in it."""
         assert view.state.over
         assert all(call.state not in ("running",) for call in self.calls(view)), self.calls(view)
         assert view.state is SessionState.SUCCEEDED or view.error.strip()
@@ -164,7 +164,7 @@ class ModelWorld:
         assert view.cost <= cap
         assert self.spent() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
         assert sum(call.cost for call in self.calls(view)) == view.cost
-        assert left_of(view.id) == []
+        assert session_processes(view.id) == []
         assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary
 
 
@@ -181,7 +181,7 @@ def _is_host(process: psutil.Process) -> bool:
         return False
 
 
-def left_of(session_id: str) -> list[psutil.Process]:
+def session_processes(session_id: str) -> list[psutil.Process]:
     """Processes that carry a session's mark."""
     processes = []
     for process in psutil.process_iter():

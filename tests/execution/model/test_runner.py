@@ -37,7 +37,7 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert (world.repository.path / "hello.txt").read_text() == "Hello\n"
         engine.changes.undo(view.change_set_id)
         assert not (world.repository.path / "hello.txt").exists()
-        world.close_well(view)
+        world.check_end(view)
         done = world.card_of(view)
         assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
         first, second = world.calls(view)
@@ -68,7 +68,7 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
         assert view.summary == "All of it."
         assert world.server.requests[1].users[-1] == "and say goodbye too"
         assert "and say goodbye too" in engine.calls.prompt(world.calls(view)[1].id)[-1].text
-        world.close_well(view)
+        world.check_end(view)
 
 
 @pytest.mark.long
@@ -88,7 +88,7 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         roles = [part.role for part in engine.calls.prompt(call.id)]
         assert roles[-1] == "user"
         assert roles.count("assistant") == 2
-        world.close_well(second)
+        world.check_end(second)
 
 
 @pytest.mark.long
@@ -127,7 +127,7 @@ def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: Mode
         (call,) = world.calls(view)
         assert call.state == "cancelled"
         assert call.output_tokens > 0
-        world.close_well(view)
+        world.check_end(view)
         assert world.run("Another").state is SessionState.SUCCEEDED
 
 
@@ -142,13 +142,10 @@ def test_the_kill_switch_leaves_no_process_behind(alone: ModelWorld) -> None:
         engine.safety.kill_switch.stop("F12", "operator")
         assert engine.sessions.get(session.id).state is SessionState.CANCELLED
         until(lambda: hosts() == before, 2)
-        alone.close_well(engine.sessions.get(session.id))
+        alone.check_end(engine.sessions.get(session.id))
 
 
 # Laps of learning with a model (SPEC 5): from what really happened in sessions to what the next one is told.
-
-
-SAID = "The cart counts three; a test greps for it."
 
 
 @pytest.mark.long
@@ -158,19 +155,19 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     world.configure(validation=True)
     with world.opened() as engine:
-        red = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
+        failed = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
         where = {"session_id": "before", "workspace": str(world.repository.path), "head": "", "tree": "", "clean": True}
-        engine.database.write(lambda tx: engine.validation_runs.record(tx, check=red, full=True, **where))
-        mend = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
-        world.server.script(Reply(calls=(mend,)), Reply(text="The sum is no mean."))
+        engine.database.write(lambda tx: engine.validation_runs.record(tx, check=failed, full=True, **where))
+        fix = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
+        world.server.script(Reply(calls=(fix,)), Reply(text="The sum is no mean."))
         view = world.run("Make test_total pass")
         assert view.change_set_id is not None, "\n".join(world.texts(view))
         engine.changes.land(view.change_set_id)
         engine.adaptation.run_round()
-        (fix,) = engine.adaptation.fixes(str(world.repository.path))
-        assert fix.title == "Make test_total pass"
-        assert fix.template.failing == ("tests/test_cart.py::test_total",)
-        assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in fix.template.patch
+        (known_fix,) = engine.adaptation.fixes(str(world.repository.path))
+        assert known_fix.title == "Make test_total pass"
+        assert known_fix.template.failing == ("tests/test_cart.py::test_total",)
+        assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in known_fix.template.patch
 
 
 # What the X-ray shows is what the provider received (SPEC 9.6).

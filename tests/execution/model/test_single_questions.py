@@ -37,7 +37,7 @@ def question(**more: object) -> Question:
     return Question(**{**fields, **more})  # type: ignore[arg-type]
 
 
-def booked(engine: Engine) -> list[tuple[str, str, int]]:
+def charged(engine: Engine) -> list[tuple[str, str, int]]:
     with engine.database.read() as session:
         rows = session.exec(select(CostEntry).where(col(CostEntry.prediction_id).is_(None)).order_by(col(CostEntry.id)))
         return [(row.purpose, row.state, row.amount_microusd) for row in rows]
@@ -60,7 +60,7 @@ class TestAQuestion:
         call = only_call(engine)
         assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
         assert call.cost > 0
-        assert booked(engine) == [("summary", "settled", call.cost)]
+        assert charged(engine) == [("summary", "settled", call.cost)]
         assert [part.role for part in engine.calls.prompt(call.id)] == ["system", "user"]
         assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
 
@@ -81,7 +81,7 @@ class TestAQuestion:
             self.ask(engine)
         call = only_call(engine)
         assert (call.state, call.cost) == ("failed", failed.value.cost)
-        assert booked(engine) == [("summary", "settled", call.cost)]
+        assert charged(engine) == [("summary", "settled", call.cost)]
         assert len(server.requests) == 1, "nothing is tried again: the rules are there at once"
 
     @pytest.mark.long
@@ -107,7 +107,7 @@ class TestAQuestion:
         with pytest.raises(NoAnswer, match="may cost more"):
             self.ask(engine, budget=10)
         assert server.requests == []
-        assert booked(engine) == []
+        assert charged(engine) == []
 
     def test_no_question_is_asked_while_the_engine_is_stopped(self, engine: Engine, server: ModelServer) -> None:
         engine.safety.stop("looking into something", "test")
@@ -116,7 +116,7 @@ class TestAQuestion:
         assert server.requests == []
 
 
-def ended(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
+def run_session(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
     """A session of the model that said something and is over; its id."""
     server.script(Reply(text="Decision: we keep the old parser. It is done."))
     return world.run("Look at the parser").id
@@ -129,7 +129,7 @@ def summary(engine: Engine, session: str) -> str:
 class TestSummaries:
     @pytest.mark.long
     def test_the_model_summarises_a_session(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
-        session = ended(engine, world, server)
+        session = run_session(engine, world, server)
         server.script(Reply(text="The parser stays as it is, for its users know it."))
         engine.knowledge.catch_up()
         assert summary(engine, session) == "The parser stays as it is, for its users know it."
@@ -144,7 +144,7 @@ class TestSummaries:
     def test_a_session_goes_on_after_its_own_last_answer(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
-        session = ended(engine, world, server)
+        session = run_session(engine, world, server)
         server.script(Reply(text="A summary."), Reply(text="More was done."))
         engine.knowledge.catch_up()
         card = engine.cards.propose("go on", workspace=str(world.repository.path), continues=session)
@@ -157,18 +157,18 @@ class TestSummaries:
     def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
         self, engine: Engine, world: ModelWorld, server: ModelServer
     ) -> None:
-        first = ended(engine, world, server)
+        first = run_session(engine, world, server)
         server.script(Reply(status=500, error="overloaded"))
         engine.knowledge.catch_up()
         assert summary(engine, first).startswith("Task: Look at the parser.")
-        second = ended(engine, world, server)
+        second = run_session(engine, world, server)
         engine.knowledge.catch_up()
         assert summary(engine, second).startswith("Task: Look at the parser.")
         assert len(server.requests) == 3, "it rests for five minutes"
         faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
         assert [(fault["where"], "summarised by rules" in fault["message"]) for fault in faults] == [("memory", True)]
         world.clock.advance(timedelta(minutes=5))
-        third = ended(engine, world, server)
+        third = run_session(engine, world, server)
         server.script(Reply(text="It answers again."))
         engine.knowledge.catch_up()
         assert summary(engine, third) == "It answers again."
@@ -179,7 +179,7 @@ class TestNight:
     def day(self, engine: Engine, world: ModelWorld) -> Engine:
         workspace = str(world.repository.path)
 
-        def happened(tx: object) -> None:
+        def add_capture(tx: object) -> None:
             tx.session.add(  # type: ignore[attr-defined]
                 CaptureRow(
                     id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",
@@ -188,21 +188,21 @@ class TestNight:
                 )
             )  # fmt: skip
 
-        engine.database.write(happened)
+        engine.database.write(add_capture)
         return engine
 
-    def fact(self, source: str = "session_1:3", **more: str) -> Reply:
-        one = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
+    def facts_reply(self, source: str = "session_1:3", **more: str) -> Reply:
+        fact = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
         return Reply(
-            text=f"```json\n{json.dumps({'facts': [{**one, 'group': 'shop', 'source': source, **more}]})}\n```"
+            text=f"```json\n{json.dumps({'facts': [{**fact, 'group': 'shop', 'source': source, **more}]})}\n```"
         )
 
     def test_the_model_extracts_facts_of_the_day(self, day: Engine, world: ModelWorld, server: ModelServer) -> None:
         source = day.knowledge.captures.entries()[0].source
-        server.script(self.fact(source))
+        server.script(self.facts_reply(source))
         report = day.knowledge.nightly.run(MONDAY)
         assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
         fact = day.knowledge.para.facts()[0]
         assert (fact.fact, fact.workspace) == ("The service listens on port 8000", str(world.repository.path))
         assert report.cost == only_call(day, NIGHT).cost > 0
-        assert booked(day) == [("nightly", "settled", report.cost)]
+        assert charged(day) == [("nightly", "settled", report.cost)]

@@ -1,7 +1,7 @@
-"""Everything that goes wrong between a session and its model: it ends, in words, within its means, and leaves nothing.
+"""Faults between a session and its model: the session ends with a reason, within its limits, and leaves nothing.
 
-Every scenario asserts the same besides what is its own (`ModelWorld.close_well`): the session is over, every call of
-it is, the sums agree and pass no cap, no process is left, the key is nowhere to be read.
+Every scenario also checks `ModelWorld.check_end`: session and calls are over, the sums agree and pass no cap, no
+process is left, the key can be read nowhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import Call, ModelServer, Reply, calls
 
 WRITE = calls("write", path="hello.txt", content="Hello\n")
-LOOK = calls("read", path="readme.md")
+READ = calls("read", path="readme.md")
 
 Checks = Callable[[ModelWorld, SessionView], None]
 
@@ -52,8 +52,8 @@ def endless() -> Iterable[bytes]:
     return (b": nothing to say\n" * 60_000 for _ in range(100))
 
 
-def told_that(text: str) -> Checks:
-    """The model was told so as the result of its call."""
+def result_says(text: str) -> Checks:
+    """The result of the model's call says so."""
 
     def check(world: ModelWorld, view: SessionView) -> None:
         assert text in world.server.requests[1].tool_results[0]
@@ -61,13 +61,13 @@ def told_that(text: str) -> Checks:
     return check
 
 
-def kept_half(world: ModelWorld, view: SessionView) -> None:
+def keeps_half(world: ModelWorld, view: SessionView) -> None:
     """What it had done waits."""
     assert view.change_set_id is not None
     assert [file.path for file in world.engine.changes.get(view.change_set_id).files] == ["hello.txt"]
 
 
-def estimated(world: ModelWorld, view: SessionView) -> None:
+def is_estimated(world: ModelWorld, view: SessionView) -> None:
     assert [call.price_known for call in world.calls(view)] == [False]
     assert view.cost > 0
 
@@ -83,17 +83,17 @@ def costs_a_trigger(world: ModelWorld, view: SessionView) -> None:
     assert [call.price_known for call in world.calls(view)] == [False, False]
 
 
-def not_believed(world: ModelWorld, view: SessionView) -> None:
-    estimated(world, view)
+def is_bounded(world: ModelWorld, view: SessionView) -> None:
+    is_estimated(world, view)
     assert view.tokens < 100_000
     assert view.cost < 100_000
 
 
-def nothing_was_asked(world: ModelWorld, view: SessionView) -> None:
+def nothing_was_sent(world: ModelWorld, view: SessionView) -> None:
     assert world.server.requests == []
 
 
-def all_answered(world: ModelWorld, view: SessionView) -> None:
+def all_calls_are_answered(world: ModelWorld, view: SessionView) -> None:
     results = world.server.requests[1].tool_results
     assert len(results) == 40
     assert "not carried out" in results[39]
@@ -133,7 +133,7 @@ SCENARIOS = [
     Scenario("errors four times", (BROKEN, DOWN, BROKEN, Reply(status=502), "Done."), requests=5),
     Scenario("down for good", (DOWN,) * 5, "is not working at the moment", given_back=True, requests=5),
     Scenario("overloaded once", (Reply(status=529), "Done."), requests=2, kind="anthropic"),
-    Scenario("down when half was done", (WRITE, *(DOWN,) * 5), "is not working", requests=6, also=kept_half),
+    Scenario("down when half was done", (WRITE, *(DOWN,) * 5), "is not working", requests=6, also=keeps_half),
     Scenario("no such model", (Reply(status=404),), "has no model gpt-5-mini", given_back=True, requests=1),
     Scenario("too long", (Reply(status=400, error="maximum context length is 10"),), "too long for", requests=1),
     Scenario("too long for the door", (Reply(status=413),), "too long for", requests=1, kind="anthropic"),
@@ -193,29 +193,32 @@ SCENARIOS = [
     Scenario("nothing to say", (Reply(),) * 3, "answered nothing", requests=3, kind="anthropic"),
     Scenario("nothing to say, the other kind", (Reply(),) * 3, "answered nothing", requests=3),
     Scenario("nothing to say once", (Reply(), "Done."), requests=2, kind="anthropic"),
-    Scenario("nothing to say after its work", (WRITE, *(Reply(),) * 3), requests=4, kind="anthropic", also=kept_half),
+    Scenario("nothing to say after its work", (WRITE, *(Reply(),) * 3), requests=4, kind="anthropic", also=keeps_half),
     Scenario(
         "arguments that are not JSON",
         (Reply(calls=(Call("read", '{"path": '),)), "Done."),
         requests=2,
-        also=told_that("not JSON"),
+        also=result_says("not JSON"),
     ),
     Scenario(
         "arguments that are no object",
         (Reply(calls=(Call("read", "[1]"),)), "Done."),
         requests=2,
-        also=told_that("not a JSON object"),
+        also=result_says("not a JSON object"),
     ),
     Scenario(
         "a tool that is not there",
         (calls("launch", what="x"), "Done."),
         requests=2,
-        also=told_that("there is no tool 'launch'; there are read"),
+        also=result_says("there is no tool 'launch'; there are read"),
     ),
     Scenario(
-        "more calls than one can do", (Reply(calls=(LOOK.calls[0],) * 40), "Done."), requests=2, also=all_answered
+        "more calls than one can do",
+        (Reply(calls=(READ.calls[0],) * 40), "Done."),
+        requests=2,
+        also=all_calls_are_answered,
     ),
-    Scenario("calls without end", (LOOK,) * MAX_REQUESTS, "did not finish", requests=MAX_REQUESTS),
+    Scenario("calls without end", (READ,) * MAX_REQUESTS, "did not finish", requests=MAX_REQUESTS),
     Scenario("stopped by its filter", (Reply(text="I", finish="content_filter"),), "content filter", requests=1),
     Scenario("cut off by its limit", (Reply(text="I beg", finish="length"), "Done."), requests=2),
     Scenario(
@@ -229,11 +232,9 @@ SCENARIOS = [
         requests=2,
         kind="anthropic",
     ),
-    Scenario("no word of what it used", (Reply(text="Done.", usage=None),), requests=1, also=estimated),
-    Scenario(
-        "it claims millions", (Reply(text="Done.", usage=(90_000_000, 9_000_000)),), requests=1, also=not_believed
-    ),
-    Scenario("it claims less than nothing", (Reply(text="Done.", usage=(-5, -7)),), requests=1, also=estimated),
+    Scenario("no word of what it used", (Reply(text="Done.", usage=None),), requests=1, also=is_estimated),
+    Scenario("it claims millions", (Reply(text="Done.", usage=(90_000_000, 9_000_000)),), requests=1, also=is_bounded),
+    Scenario("it claims less than nothing", (Reply(text="Done.", usage=(-5, -7)),), requests=1, also=is_estimated),
     Scenario(
         "a model without a price",
         (WRITE, "Done."),
@@ -253,11 +254,11 @@ SCENARIOS = [
         ("Done.",),
         "the next call may cost",
         settings={"sessionCostCap": 0.0002},
-        also=nothing_was_asked,
+        also=nothing_was_sent,
     ),
     Scenario(
         "it used its money up",
-        (Reply(calls=LOOK.calls, usage=(2_000, 16_000)),) * 9,
+        (Reply(calls=READ.calls, usage=(2_000, 16_000)),) * 9,
         "the next call may cost",
         settings={"sessionCostCap": 0.05},
     ),
@@ -284,25 +285,29 @@ def shared(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterato
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if not one.settings], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "scenario", [scenario for scenario in SCENARIOS if not scenario.settings], ids=lambda scenario: scenario.name
+)
 def test_any_faulty_provider_ends_the_session_with_a_reason_within_its_limits(
     shared: Callable[[str], ModelWorld], scenario: Scenario
 ) -> None:
-    goes_as_told(shared(scenario.kind), scenario)
+    check_scenario(shared(scenario.kind), scenario)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one.settings], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "scenario", [scenario for scenario in SCENARIOS if scenario.settings], ids=lambda scenario: scenario.name
+)
 def test_faulty_providers_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
     world.configure(**scenario.settings)
     with world.opened():
-        goes_as_told(world, scenario)
+        check_scenario(world, scenario)
 
 
-def goes_as_told(world: ModelWorld, scenario: Scenario) -> None:
+def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
     world.server.script(*scenario.replies)
     view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
-    world.close_well(view)
+    world.check_end(view)
     failed = SessionState.CANNOT_RUN if view.not_begun else SessionState.FAILED
     assert view.state is (failed if scenario.fails else SessionState.SUCCEEDED), view.error
     assert scenario.words in view.error

@@ -1,4 +1,4 @@
-"""What was learnt, in force: seen in what a whole engine does, gone without a trace after a roll-back (SPEC 5.4)."""
+"""Learned flows in a whole engine: active after a promotion, gone without a trace after a roll-back (SPEC 5.4)."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def candidate(engine: Engine, effect: Effect, number: int, **where: str) -> Cand
 
 
 @contextmanager
-def in_force(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate]:
-    known = {one.effect: one for one in engine.adaptation.candidates()}
-    about = known.get(effect) or candidate(engine, effect, len(known), **where)
+def active_candidate(engine: Engine, effect: Effect, **where: str) -> Iterator[Candidate]:
+    candidates = {known.effect: known for known in engine.adaptation.candidates()}
+    promoted = candidates.get(effect) or candidate(engine, effect, len(candidates), **where)
 
     def promote(tx: Transaction) -> None:
-        row = add_candidate(tx, about, "drafted")
+        row = add_candidate(tx, promoted, "drafted")
         row.status = CandidateStatus.REVIEW.value
         decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOWS)
 
     engine.database.write(promote)
-    yield about
-    engine.adaptation.roll_back(about.id)
+    yield promoted
+    engine.adaptation.roll_back(promoted.id)
 
 
 def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> None:
@@ -63,19 +63,19 @@ def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> No
     """What is promoted later has another name: a card and a permit of before are never for that one."""
     with world.opened() as engine:
         first = FlowOffload("check_release", "Check", ("git status",))
-        with in_force(engine, first):
+        with active_candidate(engine, first):
             card = world.propose("check release")
             assert card.served == "git status"
-        with in_force(engine, FlowOffload("check_release", "Check", ("echo other",))):
+        with active_candidate(engine, FlowOffload("check_release", "Check", ("echo other",))):
             assert list(engine.flows)[-1] == "check_release_2"
             with pytest.raises(Refusal, match="there is no flow 'check_release'"):
                 engine.cards.approve(card.id, without_sandbox=True)
-        with in_force(engine, first):
+        with active_candidate(engine, first):
             done = engine.cards.approve(card.id, without_sandbox=True)
             assert world.finish(engine.sessions.get(done.session_id or "")).state is SessionState.SUCCEEDED
 
 
-RAILED = {
+ENDS = {
     "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),
     "not_there": (("nowhere_to_be_found --all",), SessionState.CANNOT_RUN, "nowhere_to_be_found"),
     "destroys": (("rm -rf /",), SessionState.BLOCKED, "rm"),
@@ -86,14 +86,14 @@ RAILED = {
 @pytest.mark.long
 def test_a_learned_flow_passes_the_same_rails(world: ModelWorld) -> None:
     with world.opened() as engine:
-        for name, (commands, state, told) in RAILED.items():
-            with in_force(engine, FlowOffload(name, "Try it", commands)):
+        for name, (commands, state, reason) in ENDS.items():
+            with active_candidate(engine, FlowOffload(name, "Try it", commands)):
                 card = engine.cards.approve(world.propose(name).id, without_sandbox=True)
                 view = world.finish(engine.sessions.get(card.session_id or ""))
                 assert view.state is state, name
-                assert told in view.error
+                assert reason in view.error
         assert "one && two" in world.texts(view, "output"), "no shell reads it"
-        with in_force(engine, FlowOffload("elsewhere", "Try it", ("true",)), workspace="/other"):
+        with active_candidate(engine, FlowOffload("elsewhere", "Try it", ("true",)), workspace="/other"):
             card = world.propose("elsewhere")
             with pytest.raises(Refusal, match="learned in /other"):
                 engine.cards.approve(card.id, without_sandbox=True)

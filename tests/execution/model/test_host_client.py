@@ -1,4 +1,4 @@
-"""The process that speaks to models: what happens when it hangs, dies, does not obey, and where the key can be seen."""
+"""The model host: what happens when it hangs, dies or does not obey, and that the key can be seen nowhere."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tests.support.model_server import ModelServer, Reply, calls
 
 ROOT = Path(engine.__file__).parents[1]
 
-HELD = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
+HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("held", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
-def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, held: int, seconds: float) -> None:
-    hangs = Reply(text="One more word. " * 9, hold=Event(), hold_after=held)
+@pytest.mark.parametrize(("characters", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
+def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float) -> None:
+    hangs = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
     world.server.script(hangs, hangs)
     with world.opened():
         session = world.start()
         for number in (1, 2):
             request = world.server.wait(number)
-            if held:
+            if characters:
                 until(lambda number=number: sum("One more" in text for text in world.texts(session, "say")) == number)
             world.clock.advance(timedelta(seconds=seconds - 1))
             assert not request.gone.wait(0.3)
@@ -53,13 +53,13 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, held: 
         assert "did not answer in time" in view.error
         assert world.card_of(view).status is Status.PENDING
         assert [call.price_known for call in world.calls(view)] == [False, False]
-        world.close_well(view)
+        world.check_end(view)
 
 
 @pytest.mark.long
 def test_a_host_that_dies_is_replaced_and_the_conversation_continues(alone: ModelWorld) -> None:
     before = hosts()
-    alone.server.script(calls("read", path="readme.md"), HELD, "Done.")
+    alone.server.script(calls("read", path="readme.md"), HANGING, "Done.")
     with alone.opened():
         session = alone.start()
         alone.server.wait(2)
@@ -70,13 +70,13 @@ def test_a_host_that_dies_is_replaced_and_the_conversation_continues(alone: Mode
         last = alone.server.requests[2]
         assert last.tool_results == alone.server.requests[1].tool_results
         assert last.users == alone.server.requests[1].users
-        alone.close_well(view)
+        alone.check_end(view)
 
 
 @pytest.mark.long
 def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(alone: ModelWorld) -> None:
     before = hosts()
-    alone.server.script(HELD, HELD, "Done.")
+    alone.server.script(HANGING, HANGING, "Done.")
     with alone.opened() as engine:
         first, second = alone.start("One"), alone.start("Two")
         alone.server.wait(2)
@@ -86,10 +86,10 @@ def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(alone
         view = engine.sessions.wait(first.id, 10)
         assert view.state is SessionState.CANCELLED
         until(lambda: not host.is_running(), 3)
-        other = alone.finish(second)
-        assert (other.state, other.summary) == (SessionState.SUCCEEDED, "Done.")
-        alone.close_well(view)
-        alone.close_well(other)
+        second_view = alone.finish(second)
+        assert (second_view.state, second_view.summary) == (SessionState.SUCCEEDED, "Done.")
+        alone.check_end(view)
+        alone.check_end(second_view)
 
 
 @pytest.mark.long
@@ -102,19 +102,19 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         view = engine.sessions.wait(session.id, 2)
         assert view.state is SessionState.CANCELLED
         assert len(world.server.requests) == 1
-        world.close_well(view)
+        world.check_end(view)
 
 
 @pytest.mark.long
 def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
-    alone.server.script(HELD)
+    alone.server.script(HANGING)
     with alone.opened():
         session = alone.start()
         alone.server.wait(1)
     with alone.opened() as engine:
         view = engine.sessions.get(session.id)
         assert view.state is SessionState.CANCELLED
-        alone.close_well(view)
+        alone.check_end(view)
 
 
 @pytest.mark.long
@@ -157,8 +157,8 @@ def test_a_host_that_cannot_work_fails_the_conversation(
 def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Limits(120.0, None, 1_000_000, 12_000)
     monkeypatch.setattr(Limits, "of", lambda channel, mode: few)
-    look = calls("read", path="readme.md").calls
-    world.server.script(*[Reply(calls=look, usage=(2_500, 10)) for _ in range(9)])
+    read = calls("read", path="readme.md").calls
+    world.server.script(*[Reply(calls=read, usage=(2_500, 10)) for _ in range(9)])
     with world.opened():
         view = world.run()
         assert view.state is SessionState.FAILED
@@ -166,7 +166,7 @@ def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytes
         limits = [request.max_tokens or 0 for request in world.server.requests]
         assert 2 <= len(limits) <= 4
         assert all(2_510 * number + most <= 12_000 for number, most in enumerate(limits))
-        world.close_well(view)
+        world.check_end(view)
 
 
 @pytest.mark.long
@@ -177,7 +177,7 @@ def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
         view = world.run()
         assert view.state is SessionState.FAILED
         assert world.spent() <= 60_000
-        world.close_well(view)
+        world.check_end(view)
 
 
 @pytest.mark.long
@@ -204,13 +204,13 @@ def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pyte
         assert view.state is SessionState.SUCCEEDED
         second = alone.run("And now?")
         assert "refuses the key" in second.error
-        told = "\n".join(
+        shown = "\n".join(
             [*alone.texts(view), *alone.texts(second), view.summary, second.error, caplog.text]
             + [part.text for call in alone.calls(view) for part in engine.calls.prompt(call.id)]
             + [engine.calls.reply(call.id) + call.error for call in alone.calls(view) + alone.calls(second)]
         )
-        assert KEY not in told
-        assert "[secret cut]" in told
+        assert KEY not in shown
+        assert "[secret cut]" in shown
     for file in tmp_path.rglob("*"):
         if file.is_file() and ".git" not in file.parts:
             assert KEY.encode() not in file.read_bytes(), file
@@ -240,4 +240,4 @@ def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
         assert {view.summary for view in views} == {"Done."}
         assert len([host for host in hosts() if host not in before]) == 1
         for view in views:
-            alone.close_well(view)
+            alone.check_end(view)

@@ -1,0 +1,66 @@
+"""Coding agents are found on the path and see nothing of the operator but their installation (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from engine.execution.runners.acp.agents import (
+    agent_confinement,
+    agent_environment,
+    command_confinement,
+    find_agents,
+)
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.host_paths import readable_places
+
+
+def programs(folder: Path, *names: str) -> str:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
+    path = programs(tmp_path / "bin", "claude-code-acp", "claude-agent-acp", "gemini", "codex")
+    agents = {agent.name: agent for agent in find_agents(tmp_path / "data", path)}
+    assert list(agents) == ["claude", "codex", "gemini"]
+    assert agents["claude"].command == ("claude-agent-acp",)  # the newer of the two
+    assert agents["claude"].hosts[0] == "api.anthropic.com"
+    assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in agents["claude"].login
+    assert "codex-acp" in agents["codex"].missing
+    assert agents["gemini"].command == ("gemini", "--acp")
+    assert find_agents(tmp_path, str(tmp_path)) == []
+
+
+def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Path) -> None:
+    user = tmp_path / "home"
+    for folder in (".ssh", ".local/bin", ".local/share/clawpy/acp/claude", ".cargo/bin", "notes", ".npm-global/bin"):
+        (user / folder).mkdir(parents=True)
+    modules = user / ".npm-global/lib/node_modules/@agentclientprotocol/claude-agent-acp/dist"
+    modules.mkdir(parents=True)
+    (modules / "index.js").write_text("#!/usr/bin/env node\n")
+    (modules / "index.js").chmod(0o755)
+    program = user / ".npm-global/bin/claude-agent-acp"
+    program.symlink_to(modules / "index.js")
+    place = user / ".local/share/clawpy/acp/claude"
+    path = os.pathsep.join(str(user / folder) for folder in (".local/bin", ".cargo/bin", ".npm-global/bin"))
+    environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
+    session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
+    own = agent_confinement(session, home=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    shown = readable_places(own, "claude-agent-acp", environment)
+    assert {path for path in shown if path.is_relative_to(user)} == {
+        user / ".cargo/bin",
+        user / ".local/bin",
+        user / ".npm-global",
+        user / ".npm-global/bin/claude-agent-acp",
+        user / ".npm-global/lib/node_modules",
+    }
+    assert own.writable == (place,)
+    assert own.hosts == ("api.anthropic.com",)
+    commands = command_confinement(own, session, home=place)
+    assert (commands.writable, commands.hosts) == ((), ())
+    added = agent_environment(home=place, names=["KEY", "GONE"], environment=environment)
+    assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -1,0 +1,57 @@
+"""Totals that agents report are charged once (SPEC 3.4)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from acp import schema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.runners.acp.turns import UsageCounter
+from engine.model import microusd
+
+REPORT = st.tuples(
+    st.integers(-10, 10**7) | st.just(10**30),
+    st.none() | st.floats() | st.floats(0, 20),
+    st.sampled_from(["USD", "usd", "EUR"]),
+)
+
+
+@pytest.mark.long
+@given(st.lists(REPORT), st.integers(0, 10**6))
+def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
+    charged: list[tuple[int, int]] = []
+    counter = counting(charged, estimate)
+    for total, amount, currency in reports:
+        counter.count_totals(total, None if amount is None else schema.Cost(amount=amount, currency=currency))
+    assert all(money >= 0 and tokens >= 0 for money, tokens in charged)
+    assert counter.tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
+    good = [
+        microusd(amount)
+        for _, amount, currency in reports
+        if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
+    ]
+    assert counter.cost == max(good, default=0)
+    counter.end_turn(None)
+    assert counter.cost == sum(money for money, _ in charged) == (max(good) if good else estimate)
+
+
+def test_a_late_price_is_reduced_by_the_estimate() -> None:
+    charged: list[tuple[int, int]] = []
+    counter = counting(charged, 50_000)
+    counter.end_turn(None)
+    for amount in (0.02, 0.08):
+        counter.count_totals(0, schema.Cost(amount=amount, currency="USD"))
+    counter.end_turn(None)
+    assert [money for money, _ in charged] == [50_000, 0, 30_000]
+
+
+def counting(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
+    live = SimpleNamespace(
+        charge=lambda money, tokens: charged.append((money, tokens)),
+        reserve_cost=lambda limit: None,
+        note=lambda text: None,
+    )
+    return UsageCounter(live, estimate)  # type: ignore[arg-type]

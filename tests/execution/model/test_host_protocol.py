@@ -1,0 +1,31 @@
+"""Messages of the model host, and stored conversations without secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.execution.runners.model import host_protocol
+from engine.execution.runners.model.host_protocol import ConversationStore, Model
+from engine.model.secrets import CUT
+
+
+def test_a_key_in_a_stored_conversation_is_cut_when_it_continues(tmp_path: Path) -> None:
+    histories = ConversationStore(tmp_path)
+    histories.begin("sess_1")
+    histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
+    copy = histories.begin("sess_2", continues="sess_1")
+    assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"content": f"use {CUT}"}, {"b": "ü"}]
+
+
+def test_the_repr_of_a_model_has_no_key() -> None:
+    assert "secret" not in repr(Model("openai", "m", "openai", "http://a", "sk-secret"))
+
+
+@given(st.text(st.characters(categories=["Cs"]), min_size=1, max_size=4))
+@settings(max_examples=10, deadline=None)
+def test_half_characters_can_be_encoded(half: str) -> None:
+    assert host_protocol.decode(host_protocol.encode({"text": half})).keys() == {"text"}

@@ -1,0 +1,44 @@
+"""Prices of models, from the list alone (SPEC 5.4)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from engine.config import FixedSettings, Settings
+from engine.config.sections import ProviderSettings
+from engine.execution.model_router import ModelRouter
+from engine.keys import Key
+from engine.wiring.learning import price
+
+
+class Keyring:
+    def get(self, name: str) -> Key | None:
+        return Key(name, "environment", "sk-test") if name in ("openai", "box") else None
+
+
+@pytest.fixture
+def router() -> ModelRouter:
+    own = {"local": ProviderSettings(kind="openai", base_url="http://127.0.0.1:1/v1", model="x", keyless=True)}
+    box = {"box": ProviderSettings(kind="openai", base_url="http://127.0.0.1:2/v1", model="x")}
+    return ModelRouter(FixedSettings(Settings(providers=own | box)), Keyring(), models=lambda agent: {})
+
+
+def test_prices_compare(router: ModelRouter) -> None:
+    large, small = price(router, "openai:gpt-5"), price(router, "openai:gpt-5-mini")
+    assert large is not None
+    assert small is not None
+    assert 0 < small < large
+    assert price(router, "local:anything") == 0  # nobody sends a bill
+    assert price(router, "box:nobody-knows-it") is None
+    assert price(router, "anthropic:claude-sonnet-4-5") is None  # no key: it cannot be had
+
+
+@pytest.mark.long
+def test_the_list_loads_without_the_clients() -> None:
+    program = "import sys, engine.execution.runners.model.prices; print('pydantic_ai' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
