@@ -65,9 +65,9 @@ class Week:
 
     def changed(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
         """Lines that are gone and lines that are new."""
-        told = difflib.unified_diff(before, after, n=0, lineterm="")
-        found = [line for line in told if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
-        return found or ["(no difference)"]
+        diff = difflib.unified_diff(before, after, n=0, lineterm="")
+        changes = [line for line in diff if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
+        return changes or ["(no difference)"]
 
     def work(self, task: Task, more: str = "") -> bool:
         """A task; the operator keeps what is green and throws away what is red. Whether it was right at once."""
@@ -102,8 +102,8 @@ def live(shop: Shop) -> list[str]:
     dispatch(engine, "candidates", {"action": "digest"})
     waiting = dispatch(engine, "candidates", {"status": "review"})["candidates"]
     week.say("candidates", "--status review", status="review")
-    for one in waiting:
-        dispatch(engine, "candidates", {"action": "approve", "id": one["id"]})
+    for candidate in waiting:
+        dispatch(engine, "candidates", {"action": "approve", "id": candidate["id"]})
     week.tell("What changed in the agent's prompt since Monday morning:")
     after = week.changed(before, week.prompt())
     week.show(*after)
@@ -118,12 +118,12 @@ def live(shop: Shop) -> list[str]:
         f"**{sum(greens)} of {LATER} were right at the first attempt**. Monday's first task was not.",
     )
     shop.evening()
-    for one in waiting:
+    for candidate in waiting:
         week.tell("The results of runs with the candidate, compared with the random share of runs without it:")
-        week.say("candidates", f"show {one['id']}", action="show", id=one["id"])
+        week.say("candidates", f"show {candidate['id']}", action="show", id=candidate["id"])
     week.tell("You change your mind. You roll the candidate back and retract the learnings:")
-    for one in waiting:
-        dispatch(engine, "candidates", {"action": "rollback", "id": one["id"]})
+    for candidate in waiting:
+        dispatch(engine, "candidates", {"action": "rollback", "id": candidate["id"]})
     for entry in engine.learnings.entries("project", workspace=str(shop.repository.path)):
         if entry.active:
             week.say("learnings", f"retract {entry.id}", action="retract", id=entry.id, reason="no longer so")

@@ -28,29 +28,29 @@ class Part:
 
 def parts() -> list[Part]:
     """The parts in the order of the files. Raises ValueError for a test whose docstring does not begin with numbers."""
-    found = []
+    rows = []
     for seed in SEEDS:
-        for one in ast.parse((HERE / f"test_{seed}.py").read_text()).body:
-            if not isinstance(one, ast.FunctionDef) or not one.name.startswith("test_"):
+        for node in ast.parse((HERE / f"test_{seed}.py").read_text()).body:
+            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
                 continue
-            first = (ast.get_docstring(one) or "").partition("\n")[0]
-            told = re.fullmatch(r"((?:\d+\.\d+, )*\d+\.\d+): (.+)", first)
-            if told is None:
-                raise ValueError(f"{seed}: {one.name} does not begin with numbers and an effect: {first!r}")
-            name = one.name.removeprefix("test_").replace("_", " ")
-            found.append(Part(seed.replace("_", " "), name, tuple(told[1].split(", ")), told[2]))
-    return found
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            match = re.fullmatch(r"((?:\d+\.\d+, )*\d+\.\d+): (.+)", first)
+            if match is None:
+                raise ValueError(f"{seed}: {node.name} does not begin with numbers and an effect: {first!r}")
+            name = node.name.removeprefix("test_").replace("_", " ")
+            rows.append(Part(seed.replace("_", " "), name, tuple(match[1].split(", ")), match[2]))
+    return rows
 
 
 def table() -> str:
     """The table, between its marks."""
     rows = ["| | part | numbers | what you notice |", "|---:|---|---|---|"]
     seed = ""
-    for number, one in enumerate(parts(), 1):
-        if one.seed != seed:
-            seed = one.seed
+    for number, part in enumerate(parts(), 1):
+        if part.seed != seed:
+            seed = part.seed
             rows.append(f"| | **{seed}** | | |")
-        rows.append(f"| {number} | {one.name} | {', '.join(one.numbers)} | {one.effect} |")
+        rows.append(f"| {number} | {part.name} | {', '.join(part.numbers)} | {part.effect} |")
     return "\n".join((BEGIN, "", *rows, "", END))
 
 

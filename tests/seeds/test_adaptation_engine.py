@@ -51,26 +51,27 @@ def test_reflection(world: World) -> None:
     world.server.script(calls("edit", path="nowhere.txt", old_text="a", new_text="b"))
     world.work_corrected(SIGNED, "greeting")
     world.say("candidates", action="digest")
-    found = {one["kind"]: one for one in world.say("candidates", action="records")["records"]}
-    assert {"human_approval", "agent_error", "guidance_applied"} <= set(found)
-    for one in found.values():
-        assert 0 <= one["score"] <= 100
-        assert one["reason"]
-        assert one["session"]
+    records = {record["kind"]: record for record in world.say("candidates", action="records")["records"]}
+    assert {"human_approval", "agent_error", "guidance_applied"} <= set(records)
+    for record in records.values():
+        assert 0 <= record["score"] <= 100
+        assert record["reason"]
+        assert record["session"]
 
 
 def test_digest(eager: World) -> None:
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
     eager.work_corrected(SIGNED, "greeting")
     assert candidates_in_review(eager) == []
-    failed = eager.say("candidates")["candidates"]
-    assert all(one["score"] <= 45 for one in failed), "alone it is capped at 45, and fails"
+    drafts = eager.say("candidates")["candidates"]
+    assert all(draft["score"] <= 45 for draft in drafts), "alone it is capped at 45, and fails"
     eager.work_corrected(SIGNED, "farewell", "thanks")
-    (one,) = candidates_in_review(eager)
-    assert one["score"] >= 60
-    assert set(one["draftedFrom"]).isdisjoint(one["corroboratedBy"])
-    assert one["dedupeKey"] == ":".join((one["type"], one["scopeType"], one["scopeId"], one["sourceLabel"]))
-    assert [each["id"] for each in candidates_in_review(eager)] == [one["id"]], "the same is proposed once"
+    (candidate,) = candidates_in_review(eager)
+    assert candidate["score"] >= 60
+    assert set(candidate["draftedFrom"]).isdisjoint(candidate["corroboratedBy"])
+    parts = [candidate[name] for name in ("type", "scopeType", "scopeId", "sourceLabel")]
+    assert candidate["dedupeKey"] == ":".join(parts)
+    assert candidates_in_review(eager) == [candidate], "the same is proposed once"
 
 
 def test_prompt_fragments(eager: World) -> None:
@@ -80,8 +81,8 @@ def test_prompt_fragments(eager: World) -> None:
     (line,) = fragment["effect"]["guidance"]
     eager.work("Write an apology into sorry.txt", "Done.")
     assert line in eager.system_prompt
-    kept = eager.engine.overlays.get_prompt_fragments(agent_id=AGENT, run_kind="task")
-    assert [overlay.effect.to_json()["guidance"] for overlay in kept] == [[line]]
+    overlays = eager.engine.overlays.get_prompt_fragments(agent_id=AGENT, run_kind="task")
+    assert [overlay.effect.to_json()["guidance"] for overlay in overlays] == [[line]]
     roll_back(eager, fragment)
     eager.work("Write a toast into toast.txt", "Done.")
     assert line not in eager.system_prompt
@@ -101,7 +102,7 @@ def test_fix_templates(closed: World) -> None:
         closed.server.script(Reply(calls=(write,)), "Tidied.", Reply(calls=(mend,)))
         closed.work(f"Tidy the cart, part {number}", repair)
         return next(
-            said for request in closed.server.requests for said in request.users if "that passed before" in said
+            text for request in closed.server.requests for text in request.users if "that passed before" in text
         )
 
     with closed.opened():
@@ -172,13 +173,14 @@ def test_flow_offloads(eager: World) -> None:
 def test_modes(eager: World) -> None:
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is in force by itself."""
     eager.work_corrected(SIGNED, "greeting", "farewell", "thanks")
-    (one,) = candidates_in_review(eager)
-    assert one["id"] in [wait.id for wait in eager.engine.queue()]
+    (candidate,) = candidates_in_review(eager)
+    assert candidate["id"] in [entry.id for entry in eager.engine.queue()]
     eager.work("Write an apology into sorry.txt", "Done.")
-    (line,) = one["effect"]["guidance"]
+    (line,) = candidate["effect"]["guidance"]
     assert line not in eager.system_prompt
     eager.decide("lint", DecisionSignal.APPROVED, 30)  # in the first days nothing is in force by itself
     eager.set("adaptation.mode", "autonomous")
     eager.run_jobs("adaptation")
-    (shown,) = [each for each in eager.say("candidates")["candidates"] if each["id"] == one["id"]]
-    assert (shown["status"], shown["decidedBy"]) == ("promoted", "autonomy")
+    candidates = {candidate["id"]: candidate for candidate in eager.say("candidates")["candidates"]}
+    promoted = candidates[candidate["id"]]
+    assert (promoted["status"], promoted["decidedBy"]) == ("promoted", "autonomy")

@@ -41,7 +41,7 @@ RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 
 def verdict(card: Document, rail: str) -> tuple[str, str]:
     """What a rail says of a card."""
-    return next((one["verdict"], one["reason"]) for one in card["verdicts"] if one["rail"] == rail)
+    return next((row["verdict"], row["reason"]) for row in card["verdicts"] if row["rail"] == rail)
 
 
 # -- what is predicted
@@ -60,15 +60,15 @@ def test_signals(closed: World) -> None:
     with closed.opened():
         closed.say("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
         card = closed.predict_card("kind", "forecast_conflicts")
-        found = {one["name"]: one for one in card["signals"]}
-        weights = {name: one["weight"] for name, one in found.items()}
+        signals = {signal["name"]: signal for signal in card["signals"]}
+        weights = {name: signal["weight"] for name, signal in signals.items()}
         assert weights == {
             "time": 0.3, "silence": 0.2, "tasks": 0.2, "conversations": 0.15, "git": 0.1, "calendar": 0.05,
         }  # fmt: skip
-        assert found["time"]["evidence"] == ["morning: review and plan"]
-        assert "Review of the cart" in found["calendar"]["evidence"][0]
-        assert "Write the release notes" in found["tasks"]["evidence"][0]
-        assert all(0 <= one["relevance"] <= 1 and not one["error"] for one in found.values())
+        assert signals["time"]["evidence"] == ["morning: review and plan"]
+        assert "Review of the cart" in signals["calendar"]["evidence"][0]
+        assert "Write the release notes" in signals["tasks"]["evidence"][0]
+        assert all(0 <= signal["relevance"] <= 1 and not signal["error"] for signal in signals.values())
 
 
 def test_active_tasks(world: World) -> None:
@@ -77,9 +77,9 @@ def test_active_tasks(world: World) -> None:
     old = world.say("tasks", action="add", title="Fix the rounding of refunds", workspace=shop)["task"]
     world.advance(days=7)
     new = world.say("tasks", action="add", title="Fix the names of coupons", workspace=shop)["task"]
-    found = [one["taskId"] for one in world.predict() if one["taskId"]]
-    assert found[:1] == [old["id"]]
-    assert set(found) <= {old["id"], new["id"]}
+    task_ids = [card["taskId"] for card in world.predict() if card["taskId"]]
+    assert task_ids[:1] == [old["id"]]
+    assert set(task_ids) <= {old["id"], new["id"]}
 
 
 def test_twin_model(closed: World) -> None:
@@ -89,7 +89,7 @@ def test_twin_model(closed: World) -> None:
     closed.server.answer = lambda request: Reply(text=json.dumps(says))
     with closed.opened():
         closed.decide("lint", DecisionSignal.APPROVED, 29)
-        assert "twin-model" not in [one["source"] for one in closed.predict()]
+        assert "twin-model" not in [card["source"] for card in closed.predict()]
         closed.decide("lint", DecisionSignal.APPROVED, 1)
         card = closed.predict_card("source", "twin-model")
         assert (card["prompt"], card["targetChannel"]) == (says["prompt"], says["channel"])
@@ -116,7 +116,7 @@ def test_channel_routing(meaning: World) -> None:
 def test_confidence_bands(trusted: World) -> None:
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
     collide(trusted.repository)
-    cards = {one["kind"]: one for one in trusted.predict()}
+    cards = {card["kind"]: card for card in trusted.predict()}
     shown = cards["forecast_conflicts"]
     parts = shown["confidenceParts"]
     raw = 0.4 * parts["twin"] + 0.25 * parts["pattern"] + 0.2 * parts["urgency"] + 0.15 * parts["time"]
@@ -135,9 +135,9 @@ def test_confidence_follows_decisions(trusted: World) -> None:
     trusted.decide("hunt_flakes", DecisionSignal.DISMISSED, 20)
     trusted.decide("report_branches", DecisionSignal.APPROVED, 1)
     collide(trusted.repository)
-    found = {one["kind"]: one["confidence"] for one in trusted.predict()}
-    assert found["report_branches"] > 0.9
-    assert found["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
+    confidences = {card["kind"]: card["confidence"] for card in trusted.predict()}
+    assert confidences["report_branches"] > 0.9
+    assert confidences["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
 
 
 def test_cold_start(world: World) -> None:
@@ -157,11 +157,11 @@ def test_predictor_hook(world: World) -> None:
     line = {"prediction": "Write the release notes", "confidence": 0.8, "channel": "chronicle-hub", "reasoning": "due"}
     (world.home.data / "predictions.jsonl").write_text(json.dumps(line) + "\n{\n")
     report = world.say("predict")
-    (card,) = [one for one in report["predictions"] if one["source"] == "predictor-hook"]
+    (card,) = [card for card in report["predictions"] if card["source"] == "predictor-hook"]
     assert (card["prompt"], card["targetChannel"], card["reasoning"]) == (
         "Write the release notes", "chronicle-hub", "due",
     )  # fmt: skip
-    assert any("line 2" in one for one in report["errors"])
+    assert any("line 2" in error for error in report["errors"])
 
 
 @pytest.mark.long
@@ -174,7 +174,7 @@ def test_follow_ups(world: World) -> None:
     red = world.run_flow("run_tests").check
     assert not red.green
     world.run_jobs("state")
-    (card,) = [one for one in world.say("cards")["predictions"] if one["source"] == "follow-up"]
+    (card,) = [card for card in world.say("cards")["predictions"] if card["source"] == "follow-up"]
     assert card["parameters"].get("good", good) == good
     assert (card["tierWord"], card["status"]) != ("", "expired")
 
@@ -187,21 +187,21 @@ def test_swiping_cards(world: World) -> None:
     """2.7, 9.2: Right runs a card, left sends it away, up puts it off for 2 h; you may edit it first, and undo."""
     first = world.propose_card("Write a greeting into hello.txt")
     world.server.script(calls("write", path="hello.txt", content="Hi\n"), "I wrote it.")
-    done = world.approve(first["id"], edit="Write a short greeting into hello.txt")
+    session = world.approve(first["id"], edit="Write a short greeting into hello.txt")
     assert "Write a short greeting" in world.last_request.users[0]
     (change,) = world.engine.changes.list()
     world.say("land", id=change.id)
     assert (world.repository.path / "hello.txt").read_text() == "Hi\n"
-    world.say("undo", id=done.id)
+    world.say("undo", id=session.id)
     assert not (world.repository.path / "hello.txt").exists()
     collide(world.repository)
     (second, *_) = world.predict()
     world.say("snooze", id=second["id"])
-    assert second["id"] not in [one["id"] for one in world.predict()]
+    assert second["id"] not in [card["id"] for card in world.predict()]
     world.advance(hours=2)
-    assert second["id"] in [one["id"] for one in world.predict()]
+    assert second["id"] in [card["id"] for card in world.predict()]
     world.say("dismiss", id=second["id"])
-    assert second["kind"] not in [one["kind"] for one in world.predict()], "away for 7 days"
+    assert second["kind"] not in [card["kind"] for card in world.predict()], "away for 7 days"
     with pytest.raises(Refusal, match=r"dismissed|already|decided"):
         world.engine.cards.approve(second["id"])
 
@@ -219,21 +219,21 @@ def test_notifications(world: World) -> None:
         world.advance(minutes=6)
         for surface in Surface:
             world.engine.notify.step(surface)
-        said = {post.path.strip("/"): json.dumps(post.body) for post in office.posts}
-    assert set(said) == {"phone", "watch"}
-    assert card["prompt"] in said["phone"]
-    assert '"category": "CROSSPOLL_PREDICTION"' in said["phone"]
-    assert '"actions": ["reject", "snooze"]' in said["phone"], "to approve it without a sandbox takes a look"
-    assert '"title": "\\ud83d\\udd2e 1"' in said["watch"], "a badge is a number"
+        posts = {post.path.strip("/"): json.dumps(post.body) for post in office.posts}
+    assert set(posts) == {"phone", "watch"}
+    assert card["prompt"] in posts["phone"]
+    assert '"category": "CROSSPOLL_PREDICTION"' in posts["phone"]
+    assert '"actions": ["reject", "snooze"]' in posts["phone"], "to approve it without a sandbox takes a look"
+    assert '"title": "\\ud83d\\udd2e 1"' in posts["watch"], "a badge is a number"
 
 
 def test_status_complication(world: World) -> None:
     """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
     collide(world.repository)
     cards = world.predict()
-    kept = StatusBarFile(world.engine)
-    kept.start()
-    kept.close()
+    file = StatusBarFile(world.engine)
+    file.start()
+    file.close()
     document = json.loads(world.home.status_bar_file.read_text())
     assert status_bar(document, "short", world.clock.now()) == f"🔮 {len(cards)}"
     world.advance(minutes=2)
@@ -248,10 +248,10 @@ def test_status_complication(world: World) -> None:
 def test_safety_pipeline(world: World) -> None:
     """3.1: Six rails speak on each card before you decide, and again on your decision, of which one row is kept."""
     card = world.propose_card("report_branches")
-    assert {one["rail"] for one in card["verdicts"]} == RAILS
+    assert {row["rail"] for row in card["verdicts"]} == RAILS
     world.approve(card["id"])
     (row,) = world.rows("SELECT * FROM crosspoll_log")
-    assert [load["rail"] for load in json.loads(row["verdicts"])] == [one["rail"] for one in card["verdicts"]]
+    assert [load["rail"] for load in json.loads(row["verdicts"])] == [shown["rail"] for shown in card["verdicts"]]
     assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
     (permit,) = world.rows("SELECT * FROM permits")
     assert permit["digest"] == row["digest"]
@@ -276,8 +276,8 @@ def test_rate_limiter(trusted: World) -> None:
 def test_loop_detector(trusted: World) -> None:
     """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
 
-    def triggered() -> str:
-        """Work of the channel asks for more of the same; the loop detector's word."""
+    def loop_verdict() -> str:
+        """The verdict of the loop detector when work of the channel asks for more of the same."""
         trusted.advance(seconds=30)
         work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
         asks = Trigger(
@@ -286,13 +286,13 @@ def test_loop_detector(trusted: World) -> None:
         )  # fmt: skip
         engine = trusted.engine
         ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, asks))
-        return next(one.verdict.value for one in ruling.verdicts if one.rail == "loop")
+        return next(verdict.verdict.value for verdict in ruling.verdicts if verdict.rail == "loop")
 
-    assert triggered() == "allow"
-    assert triggered() == "block", "it would answer itself within 5 min"
+    assert loop_verdict() == "allow"
+    assert loop_verdict() == "block", "it would answer itself within 5 min"
     assert trusted.say("status")["crossPollStatus"]["loopDetectionCount"] == 1
     trusted.advance(minutes=6)
-    assert triggered() == "allow"
+    assert loop_verdict() == "allow"
     trusted.run_flow("report_branches")
 
 
@@ -320,24 +320,24 @@ def test_cost_caps(world: World) -> None:
 @pytest.mark.long
 def test_content_filter(world: World) -> None:
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
-    said = {text: verdict(world.propose_card(text), "content")[0] for text in (
+    verdicts = {text: verdict(world.propose_card(text), "content")[0] for text in (
         "rm  -fr /", "DROP TABLE customers", "buy more credits", "email the customers about the delay", "fix the cart",
     )}  # fmt: skip
-    assert list(said.values()) == ["block", "block", "block", "ask", "allow"], said
+    assert list(verdicts.values()) == ["block", "block", "block", "ask", "allow"], verdicts
     world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
     view = world.approve(world.propose_card("Tidy up")["id"])
     assert "the content filter blocks this" in world.last_request.tool_results[-1]
-    assert any("push --force origin main refused" in one for one in world.texts(view))
+    assert any("push --force origin main refused" in text for text in world.texts(view))
 
 
 def test_human_gate(world: World) -> None:
     """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
     world.server.script("Done.")
     card = world.propose_card("Restart the workers of production")
-    word, why = verdict(card, "gate")
-    assert word == "ask"
+    gate_verdict, reasons = verdict(card, "gate")
+    assert gate_verdict == "ask"
     for reason in ("confidence 0.40 is below 0.60", "touches production", "NEW", "first days: 0 of 10"):
-        assert reason in why
+        assert reason in reasons
     assert card["novel"] is True
     world.set("autonomousModeEnabled", True)
     world.set(f'workspaces."{world.repository.path}".autonomy', "act")
@@ -414,16 +414,16 @@ def test_session_boundaries(trusted: World) -> None:
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.advance(minutes=31)
     trusted.run_jobs("state", "act")
-    (session,) = [one for one in trusted.engine.sessions.list() if one.mode == "autonomous"]
-    done = trusted.engine.sessions.wait(session.id, 20)
-    assert done.id.startswith("auto_")
-    assert done.prediction_id
-    assert done.sandbox not in ("", "no sandbox")
+    (running,) = [session for session in trusted.engine.sessions.list() if session.mode == "autonomous"]
+    session = trusted.engine.sessions.wait(running.id, 20)
+    assert session.id.startswith("auto_")
+    assert session.prediction_id
+    assert session.sandbox not in ("", "no sandbox")
     trusted.advance(minutes=20)
     trusted.server.script(calls("exec", command="cat ~/.ssh/id_rsa; echo x > ../escaped.txt"), "I looked.")
     trusted.approve(trusted.propose_card("Look around")["id"])
     assert set(trusted.last_request.tools).isdisjoint({"message", "tts", "browser"})
-    assert not (Path(done.cwd).parent / "escaped.txt").exists()
+    assert not (Path(session.cwd).parent / "escaped.txt").exists()
     assert "No such file" in trusted.last_request.tool_results[-1] or "denied" in trusted.last_request.tool_results[-1]
 
 
@@ -435,7 +435,7 @@ def test_quiet_hours(trusted: World) -> None:
     trusted.run_jobs("state", "act")
     (cycle,) = trusted.facts("AutonomousCycleFinished")
     assert cycle["acted"] == ""
-    assert "report_branches" in [one.kind for one in trusted.engine.cards.pending()]
+    assert "report_branches" in [card.kind for card in trusted.engine.cards.pending()]
     trusted.say("dnd", off=True)
     assert trusted.say("status")["quiet"] is False
     night = trusted.clock.now().replace(hour=23, minute=30)
@@ -458,12 +458,12 @@ def test_gateway(world: World) -> None:
     with connect(url.replace("http", "ws") + "/pulse", additional_headers=world.bearer, proxy=None) as pulse:
         pulse.send(json.dumps({"type": "subscribe", "channels": ["crosspoll"]}))
         card = world.propose_card("report_branches")
-        heard: list[str] = []
-        while "prediction.new" not in heard:
-            told = json.loads(pulse.recv(timeout=10))
-            heard += [one["type"] for one in told.get("events", [told])]
-    found = ask("GET", "/api/v1/twin/predict", count=1)
-    assert (found["count"], found["predictions"][0]["id"]) == (1, card["id"])
+        types: list[str] = []
+        while "prediction.new" not in types:
+            message = json.loads(pulse.recv(timeout=10))
+            types += [event["type"] for event in message.get("events", [message])]
+    predictions = ask("GET", "/api/v1/twin/predict", count=1)
+    assert (predictions["count"], predictions["predictions"][0]["id"]) == (1, card["id"])
     rpc = {"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 1}}
     assert ask("POST", "/api/v1/rpc", **rpc)["result"]["predictions"][0]["id"] == card["id"]
     assert ask("POST", f"/api/v1/predictions/{card['id']}/reject")["prediction"]["status"] == "rejected"
@@ -538,13 +538,13 @@ def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_metrics(world: World) -> None:
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     collide(world.repository)
-    (card, *others) = world.predict(shown=True)
+    (card, *waiting) = world.predict(shown=True)
     world.say("dismiss", id=card["id"])
     world.run_flow("report_branches")
-    found = world.say("metrics", days=7)
-    assert (found["period"], found["rejected"], found["waiting"]) == ("last_7_days", 1, len(others))
-    assert found["approvalRate"] == 0.0, "your own prompts are none of its predictions"
-    assert found["ownPrompts"] == 1
-    assert [one["bucket"] for one in found["calibration"]][:2] == ["0.3-0.4", "0.4-0.5"]
-    assert {"autoSuccessRate", "avgApprovedConfidence", "trendDirection", "lastDpoTraining"} <= set(found)
+    metrics = world.say("metrics", days=7)
+    assert (metrics["period"], metrics["rejected"], metrics["waiting"]) == ("last_7_days", 1, len(waiting))
+    assert metrics["approvalRate"] == 0.0, "your own prompts are none of its predictions"
+    assert metrics["ownPrompts"] == 1
+    assert [bin["bucket"] for bin in metrics["calibration"]][:2] == ["0.3-0.4", "0.4-0.5"]
+    assert {"autoSuccessRate", "avgApprovedConfidence", "trendDirection", "lastDpoTraining"} <= set(metrics)
     assert world.serve()("GET", "/api/v1/crosspoll/metrics")["rejected"] == 1, "the gateway says the same"

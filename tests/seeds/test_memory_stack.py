@@ -77,27 +77,27 @@ def test_event_ledger(world: World) -> None:
 def test_vector_search(meaning: World) -> None:
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
     remember(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
-    found = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
-    assert "PostgreSQL" in found[0]["text"]
-    assert found[0]["layer"] == "C"
-    assert found[0]["reason"]
+    results = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
+    assert "PostgreSQL" in results[0]["text"]
+    assert results[0]["layer"] == "C"
+    assert results[0]["reason"]
 
 
 @pytest.mark.long
 def test_auto_capture(world: World) -> None:
     """4.4: Decisions, facts and corrections in what an agent says are kept by themselves, with their place."""
-    said = (
+    answer = (
         "Decision: we keep the old parser for good.\n"
         "The service listens on port 8000.\n"
         "Correction: the cap is 20 dollars, not 10."
     )
-    view = world.work("Look at the parser", said)
+    view = world.work("Look at the parser", answer)
     world.engine.knowledge.catch_up()
-    kept = {row["kind"]: row for row in world.rows("SELECT * FROM captures ORDER BY line")}
-    assert set(kept) == {"decision", "fact", "correction"}
-    assert "old parser" in kept["decision"]["text"]
-    assert kept["decision"]["session_id"] == view.id
-    assert world.engine.sessions.transcript(view.id)[kept["decision"]["line"] - 1].text.startswith("Decision")
+    captures = {row["kind"]: row for row in world.rows("SELECT * FROM captures ORDER BY line")}
+    assert set(captures) == {"decision", "fact", "correction"}
+    assert "old parser" in captures["decision"]["text"]
+    assert captures["decision"]["session_id"] == view.id
+    assert world.engine.sessions.transcript(view.id)[captures["decision"]["line"] - 1].text.startswith("Decision")
 
 
 @pytest.mark.long
@@ -111,8 +111,8 @@ def test_auto_recall(meaning: World) -> None:
     view = meaning.work(asked, "As cents.", channel="research")
     assert "whole cents" in recalled_memory(meaning)
     assert asked not in recalled_memory(meaning), "nothing of its own task"
-    told = [line for line in recalled_memory(meaning).splitlines() if "never floats" in line]
-    assert len(told) == 1, "once, though several layers know it"
+    lines_with_decision = [line for line in recalled_memory(meaning).splitlines() if "never floats" in line]
+    assert len(lines_with_decision) == 1, "once, though several layers know it"
     shown = meaning.say("xray", id=view.id, call=1)["prompt"]
     lines = [line for part in shown if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
     assert lines
@@ -157,12 +157,12 @@ def test_canonical_facts(world: World) -> None:
         == [correction.id for correction in para.corrections(old.id)]
     )
     assert para.get(old.id).superseded_by == new.id
-    found = world.engine.memory.recall(RecallQuery("which port does the service listen on"))
-    assert [item.id for item in found.items if item.layer is Layer.PARA] == [new.id]
+    recall = world.engine.memory.recall(RecallQuery("which port does the service listen on"))
+    assert [item.id for item in recall.items if item.layer is Layer.PARA] == [new.id]
     pages = "\n".join(path.read_text() for path in (world.home.data / "para").rglob("*.md"))
     assert "port 9000" in pages
     items = [json.loads(path.read_text()) for path in (world.home.data / "para").rglob("*.json")]
-    assert old.id in json.dumps(items), "as JSON beside the AgentFiles"
+    assert old.id in json.dumps(items), "as JSON beside the pages"
 
 
 @pytest.mark.long

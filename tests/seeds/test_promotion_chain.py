@@ -24,9 +24,8 @@ def teach(world: World, times: int, rule: str = RULE) -> list[str]:
 def entries(world: World, scope: str, **arguments: object) -> list[Document]:
     """The entries of a scope that say the rule."""
     where = {} if scope == "global" else {"workspace": str(world.repository.path)}
-    return [
-        one for one in world.say("learnings", scope=scope, **where, **arguments)["learnings"] if RULE in one["text"]
-    ]
+    learnings = world.say("learnings", scope=scope, **where, **arguments)["learnings"]
+    return [entry for entry in learnings if RULE in entry["text"]]
 
 
 def answer_questions(world: World, answer: str) -> None:
@@ -38,8 +37,8 @@ def test_scopes(world: World) -> None:
     """6.1: What a session taught is an entry in a Markdown file of its own scope, which you can edit."""
     (session,) = teach(world, 1)
     assert entries(world, "project") == entries(world, "global") == []
-    (one, *_) = entries(world, "session", session=session)
-    page = Path(one["path"])
+    (entry, *_) = entries(world, "session", session=session)
+    page = Path(entry["path"])
     page = page if page.is_absolute() else world.home.data / page
     text = page.read_text()
     assert text.startswith("---\n")
@@ -53,14 +52,14 @@ def test_session_to_project(world: World) -> None:
     teach(world, 2)
     assert entries(world, "project") == []
     teach(world, 1)
-    (one,) = entries(world, "project")
-    assert len(one["promotedFrom"]) >= 3
+    (entry,) = entries(world, "project")
+    assert len(entry["promotedFrom"]) >= 3
     world.work("Write a greeting into hello.txt", "Done.")
     assert RULE in world.system_prompt
     teach(world, 1)
     (again,) = entries(world, "project")
-    assert again["id"] == one["id"]
-    assert again["reinforcementCount"] > one["reinforcementCount"], "said again it counts more, and stands once"
+    assert again["id"] == entry["id"]
+    assert again["reinforcementCount"] > entry["reinforcementCount"], "said again it counts more, and stands once"
 
 
 def test_proxy_exclusion(world: World) -> None:
@@ -75,29 +74,29 @@ def test_project_to_global(closed: World) -> None:
     with closed.opened():
         answer_questions(closed, '{"learnings": []}')
         teach(closed, 3)
-        (one,) = entries(closed, "project")
+        (entry,) = entries(closed, "project")
         for unclear in ("It probably does.", '{"generalises": false, "reason": "one shop only"}'):
             answer_questions(closed, unclear)
             closed.say("learnings", action="chain", judge=True)
             assert entries(closed, "global") == []
-        promoted = closed.say("learnings", action="promote", id=one["id"])["promoted"]
+        promoted = closed.say("learnings", action="promote", id=entry["id"])["promoted"]
         assert entries(closed, "global")[0]["id"] == promoted["id"]
 
 
 def test_provenance(world: World) -> None:
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
     sessions = teach(world, 3)
-    (one,) = entries(world, "project")
-    risen = world.say("learnings", action="promote", id=one["id"])["promoted"]
-    shown = world.say("learnings", action="show", id=one["id"])["learning"]
+    (entry,) = entries(world, "project")
+    promoted = world.say("learnings", action="promote", id=entry["id"])["promoted"]
+    shown = world.say("learnings", action="show", id=entry["id"])["learning"]
     assert set(shown["sessions"]) == set(sessions)
-    assert one["promotedAt"]
-    report = world.say("learnings", action="retract", id=one["id"], reason="not true any more")
-    assert risen["id"] in report["queued"]
+    assert entry["promotedAt"]
+    report = world.say("learnings", action="retract", id=entry["id"], reason="not true any more")
+    assert promoted["id"] in report["queued"]
     assert set(report["sessions"]) == set(sessions)
-    assert risen["id"] in [wait.id for wait in world.engine.queue()]
+    assert promoted["id"] in [waiting.id for waiting in world.engine.queue()]
     with pytest.raises(Refusal):
-        world.say("learnings", action="promote", id=one["id"])
+        world.say("learnings", action="promote", id=entry["id"])
 
 
 def test_extraction_scopes(world: World) -> None:
@@ -106,10 +105,10 @@ def test_extraction_scopes(world: World) -> None:
     view = world.work(asked, "I assume that greetings are English. Done.", edit=f"{asked}. {RULE}")
     world.engine.learnings.catch_up()
     found = world.say("learnings", session=view.id)["learnings"]
-    phases = {one["phase"]: one["text"] for one in found}
+    phases = {entry["phase"]: entry["text"] for entry in found}
     assert phases["in-flight"] == "I assume that greetings are English."
     assert RULE in phases["intent-alignment"]
-    corrective = next(one for one in found if RULE in one["text"])
+    corrective = next(entry for entry in found if RULE in entry["text"])
     assert (corrective["type"], corrective["confidence"]) == ("corrective", 0.9)
     assert corrective["reasons"], "both scores say what they come from"
     assert json.dumps(found)

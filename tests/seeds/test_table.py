@@ -25,9 +25,9 @@ def test_the_table_is_made_of_the_tests() -> None:
 
 
 def test_every_part_has_a_name_of_its_own_and_numbers_of_the_page() -> None:
-    every = parts()
-    assert len({one.name for one in every}) == len(every)
-    assert {number for one in every for number in one.numbers} <= numbers()
+    names = [part.name for part in parts()]
+    assert len(set(names)) == len(names)
+    assert {number for part in parts() for number in part.numbers} <= numbers()
 
 
 @pytest.mark.long

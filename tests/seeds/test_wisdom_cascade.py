@@ -21,11 +21,11 @@ def guidance_block(world: World) -> str:
 
 def test_five_tiers(world: World) -> None:
     """1.1, 1.3: The first start makes nineteen agents on five tiers; tiers 1 to 3 give guidance, 4 and 5 get it."""
-    agents = {one["id"]: one for one in world.say("agents")["agents"]}
+    agents = {agent["id"]: agent for agent in world.say("agents")["agents"]}
     assert len(agents) == 19
     tiers = {"alfred": 1, "ceo": 1, "cto": 2, "frontend_lead": 3, "backend_builder": 4, "junior_backend": 5}
     assert {name: agents[name]["tier"] for name in tiers} == tiers
-    served = {channel: one["id"] for one in agents.values() for channel in one["channels"]}
+    served = {channel: agent["id"] for agent in agents.values() for channel in agent["channels"]}
     assert served == {
         "koji-core": "backend_builder",
         "chronicle-hub": "chronicler",
@@ -35,9 +35,9 @@ def test_five_tiers(world: World) -> None:
     }
     guided = {}
     for agent in ("ceo", "cto", "backend_lead", "backend_builder", "junior_backend"):
-        told = world.say("guidance", id=agent)
-        guided[agent] = [hop["leader"] for hop in told["hops"] if hop["kept"]]
-        assert bool(told["guidance"]) == (told["tier"] >= 4), told["reason"]
+        guidance = world.say("guidance", id=agent)
+        guided[agent] = [hop["leader"] for hop in guidance["hops"] if hop["kept"]]
+        assert bool(guidance["guidance"]) == (guidance["tier"] >= 4), guidance["reason"]
     assert guided["backend_builder"] == ["backend_lead", "cto", "ceo"]
     assert guided["junior_backend"] == ["backend_lead", "cto", "ceo"], "a worker above it says nothing"
 
@@ -120,8 +120,8 @@ def test_hop_compression(world: World) -> None:
         ("cto", {"principles", "patterns"}),
         ("ceo", {"principles"}),
     ]
-    first, *others = (hop["share"] for hop in hops)
-    assert others == pytest.approx([0.6 * first, 0.3 * first], abs=1)
+    first, *farther = (hop["share"] for hop in hops)
+    assert farther == pytest.approx([0.6 * first, 0.3 * first], abs=1)
     world.write_cascade_config(m1_token_budget=100)
     small = world.say("guidance", id=WORKER)
     assert small["tokens"] <= small["budget"] == 100
@@ -155,13 +155,13 @@ def test_bubble_gates(world: World) -> None:
     world.write_cascade_config(bubble_min_confidence=1.0)
     world.work_corrected("Texts end with a full stop", "greeting", "farewell", "thanks")
     world.say("bubbles", action="flush")
-    found = world.say("bubbles")["bubbles"]
-    assert found
-    for refused in found:
-        assert (refused["state"], refused["refusedBy"]) == ("refused", "confidence")
-        assert [one["passed"] for one in refused["gates"]] == [True, False]
-        assert "of 1.00" in refused["gates"][-1]["reason"]
-        assert refused["reasons"], "both scores say what they come from"
+    bubbles = world.say("bubbles")["bubbles"]
+    assert bubbles
+    for bubble in bubbles:
+        assert (bubble["state"], bubble["refusedBy"]) == ("refused", "confidence")
+        assert [gate["passed"] for gate in bubble["gates"]] == [True, False]
+        assert "of 1.00" in bubble["gates"][-1]["reason"]
+        assert bubble["reasons"], "both scores say what they come from"
 
 
 @pytest.mark.long
@@ -181,8 +181,8 @@ def test_discoveries_rise(world: World) -> None:
     block = guidance_block(world)
     assert "full stop" in block
     assert "British" in block
-    learnt = world.say("learnings", workspace=str(world.repository.path))["learnings"]
-    assert any("full stop" in one["text"] for one in learnt)
+    learnings = world.say("learnings", workspace=str(world.repository.path))["learnings"]
+    assert any("full stop" in learning["text"] for learning in learnings)
 
 
 @pytest.mark.long
@@ -194,7 +194,7 @@ def test_leader_profiles(world: World) -> None:
     edit_profile(engine.profiles, "cto", "patterns", key="api_first", value="Design the contract with its users.")
     world.work("Write a greeting into hello.txt", "Done.")
     assert "api_first: Design the contract with its users." in world.system_prompt
-    assert [one.text for one in engine.profiles.history("cto", "api_first")] == [
+    assert [version.text for version in engine.profiles.history("cto", "api_first")] == [
         "Design the contract with its users.",
         "Design the contract first.",
     ]
@@ -209,12 +209,12 @@ def test_guidance_provenance(world: World) -> None:
     world.engine.knowledge.catch_up()
     view = world.work("Write a longer greeting into hello.txt", "Done.")
     shown = world.say("xray", id=view.id, call=1)
-    told = shown["call"]["provenance"]
-    assert told["leadership_chain"] == ["backend_lead", "cto", "ceo"]
-    assert told["guidance_sources"] == ["backend_lead", "cto", "ceo"]
-    assert told["guidance_applied"] is True
-    assert {"bubble_source_ids", "memory_sources"} <= set(told)
-    assert any(earlier.id in one["source"] for one in told["memory_sources"])
+    provenance = shown["call"]["provenance"]
+    assert provenance["leadership_chain"] == ["backend_lead", "cto", "ceo"]
+    assert provenance["guidance_sources"] == ["backend_lead", "cto", "ceo"]
+    assert provenance["guidance_applied"] is True
+    assert {"bubble_source_ids", "memory_sources"} <= set(provenance)
+    assert any(earlier.id in source["source"] for source in provenance["memory_sources"])
     lines = {line["text"].strip(): line for part in shown["prompt"] for line in part["lines"]}
     assert any("Simple beats clever." in text and line["ref"].startswith("cto#") for text, line in lines.items())
     world.say("candidates", action="digest")
