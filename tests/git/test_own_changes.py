@@ -26,7 +26,8 @@ def test_documents_that_name_what_is_gone(repository: Repository) -> None:
             "src/cart.py": "def old_total(prices):\n    return sum(prices)\n\ndef total():\n    pass\n",
             "src/cli.py": 'add("--old-flag", help="x")\n',
             "conf.toml": "old_key = 1\nkept = 2\n",
-            "README.md": "Call `old_total(x)`.\nSee src/cart.py.\nSet `old_key`.\nTotal of it.\nPass --old-flag now.\n",
+            "README.md": "Call `old_total(x)`.\nSee src/cart.py.\nSet `old_key`.\nTotal of it.\nPass --old-flag now.\n"
+            "`old_total` was removed in 2.0.\n",
             "CHANGELOG.md": "old_total is new\n",
         },
     )

@@ -35,6 +35,8 @@ from tests.git.test_unpushed import TOKEN
         ("config.py", "if '-----BEGIN RSA PRIVATE KEY-----' in text:", ""),
         ("config.py", "url = 'postgres://postgres:postgres1@localhost/shop'", ""),
         ("config.py", "key = 'AKIAIOSFODNN7EXAMPLE'", ""),
+        ("yarn.lock", 'token@^1: "q8Zr2Lk9Xw4Tn7Bvq8Zr2Lk9"', ""),
+        ("login.py", "secret = hash(token + password)", ""),
         ("config.py", "class = 'sk-estimator-doc-link-with-a-very-long-name-indeed'", ""),
     ],
 )

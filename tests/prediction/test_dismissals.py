@@ -59,6 +59,11 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
 
+def test_dismissals_of_work_that_is_done_switch_no_kind_off(world: World) -> None:
+    dismiss(world, *"abcd", reason=DismissReason.ALREADY_DONE)
+    assert [mute.subject for mute in world.cards.muted()] == ["d", "c", "b", "a"]
+
+
 def test_an_approval_restarts_the_count_of_dismissals(world: World) -> None:
     dismiss(world, "a", "b")
     world.cards.approve(world.card("c", kind="lint").id)

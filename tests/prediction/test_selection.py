@@ -24,7 +24,6 @@ from engine.prediction.twin import (
     MIN_DECISIONS,
     ConfidenceEstimate,
 )
-from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal, teach
 
@@ -36,8 +35,8 @@ def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> P
     return make_row("", suggestion, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
 
 
-class Draws(Randomness):
-    """Chance that always says the same."""
+class FixedRandomness(Randomness):
+    """Chance that always says the same number."""
 
     def __init__(self, number: float) -> None:
         super().__init__(1)
@@ -47,58 +46,51 @@ class Draws(Randomness):
         return self._number
 
 
-NEVER, ALWAYS = Draws(0.99), Draws(0.0)
+NEVER, ALWAYS = FixedRandomness(0.99), FixedRandomness(0.0)
+LIKED, DISLIKED = draft("liked", 0.8), draft("disliked", 0.1, kind="lint")
 
 
-def names(drafts: list[Prediction]) -> list[Any]:
-    return [proposal.facts["name"] for proposal in drafts]
+@pytest.mark.parametrize(
+    ("drafts", "decided", "randomness", "selected"),
+    [
+        ([draft("out", 0.299999), draft("in", 0.3)], 0, NEVER, ["in"]),
+        ([draft("broken", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)], 0, NEVER, ["broken"]),
+        ([draft("due", 0.01, kind="heartbeat-1a2b3c4d")], 0, NEVER, ["due"]),
+        ([draft("meeting", 0.01, kind="prepare_meeting")], 0, NEVER, ["meeting"]),
+        ([draft("next", 0.01, source=Source.FOLLOW_UP)], 0, NEVER, ["next"]),
+        ([LIKED, DISLIKED], 0, NEVER, ["liked"]),
+        ([LIKED, DISLIKED], EXPLORED_BELOW - 1, ALWAYS, ["liked", "disliked"]),
+        ([LIKED, DISLIKED], EXPLORED_BELOW, ALWAYS, ["liked"]),
+    ],
+    ids=["confidence", "broken", "heartbeat", "meeting", "follow-up", "not explored", "explored", "known"],
+)
+def test_which_drafts_are_shown(
+    drafts: list[Prediction], decided: int, randomness: Randomness, selected: list[str]
+) -> None:
+    rows = select_rows(drafts, {"lint": decided}, learning=True, randomness=randomness)
+    assert [row.facts["name"] for row in rows] == selected
+    assert [row.facts["name"] for row in select_rows(drafts, {}, learning=False, randomness=NEVER)] == [
+        row.facts["name"] for row in drafts
+    ]
 
 
-def test_below_three_tenths_is_left_out() -> None:
-    drafts = [draft("out", 0.299999), draft("in", 0.3)]
-    assert names(select_rows(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
-
-
-def test_what_is_broken_is_shown_whatever_the_twin_thinks_of_it() -> None:
-    drafts = [draft("secret", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)]
-    assert names(select_rows(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
-
-
-def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
-    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
-    explored = select_rows(drafts, {}, learning=True, randomness=ALWAYS)
-    assert names(explored) == ["liked", "disliked"]
-    assert "shown to learn" in explored[1].parts.words[-1]
-    assert names(select_rows(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
-
-
-def test_what_was_ordered_and_the_next_step_are_no_guess() -> None:
-    drafts = [draft(name, 0.01, kind=name) for name in ("heartbeat-1a2b3c4d", "prepare_meeting", "lint")]
-    follow_up = draft("next", 0.01, source=Source.FOLLOW_UP)
-    found = select_rows([*drafts, follow_up], {}, learning=True, randomness=NEVER)
-    assert names(found) == ["heartbeat-1a2b3c4d", "prepare_meeting", "next"]
-
-
-@pytest.mark.parametrize(("decided", "explored"), [(EXPLORED_BELOW - 1, True), (EXPLORED_BELOW, False)])
-def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> None:
-    drafts = [draft("disliked", 0.1, kind="lint")]
-    found = select_rows(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
-    assert bool(found) is explored
+def test_an_explored_card_says_why_it_is_shown() -> None:
+    [row] = select_rows([draft("disliked", 0.1)], {}, learning=True, randomness=ALWAYS)
+    assert row.parts is not None
+    assert "shown to learn" in row.parts.words[-1]
 
 
 @pytest.mark.parametrize(("age", "is_shown"), [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
-def test_a_kind_whose_decisions_are_old_is_explored_again(
-    database: Database, clock: FakeClock, age: timedelta, is_shown: bool
+def test_a_kind_is_explored_again_after_a_month_without_a_decision(
+    world: World, clock: FakeClock, age: timedelta, is_shown: bool
 ) -> None:
-    """Tastes change: a kind that was always dismissed gets another chance after a month without a decision."""
-    world = World(database, clock)
+    """Tastes change."""
     world.predictions._selector._randomness = ALWAYS
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.cycle(proposal("new", kind="lint"))) is is_shown
 
 
-def test_never_five_of_one_kind(database: Database, clock: FakeClock) -> None:
-    world = World(database, clock)
+def test_at_most_four_cards_are_of_one_kind(world: World) -> None:
     assert len(world.cycle(*(proposal(str(number)) for number in range(8)))) == 4
     assert len(world.cycle(*world.proposals, proposal("other", kind="lint"))) == 1

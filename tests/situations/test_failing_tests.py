@@ -115,12 +115,6 @@ def test_what_passes_alone_depends_on_what_runs_before(monday: Situation) -> Non
     assert done.summary.endswith("tests/test_cart.py::test_b passes alone"), done.summary
 
 
-def test_green_tests_need_no_narrowing(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.run_tests()
-    assert "still_red" not in monday.kinds()
-
-
 # Tests passed, a change of ours was landed, and they fail since.
 
 

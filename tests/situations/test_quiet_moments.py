@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Card, DismissReason, SessionState, Tier
+from engine.model import SessionState, Tier
 from tests.situations.conftest import Situation
 
 # A project that is released every week has not been for long.
@@ -39,12 +39,6 @@ def test_a_release_that_is_late(monday: Situation) -> None:
     done = monday.approve(card)
     assert done.state is SessionState.SUCCEEDED
     assert done.summary == "6 commits since v1.5.0, 6 that users notice: 6 fixed"
-
-
-def test_not_before_its_time(monday: Situation) -> None:
-    release_weekly(monday)
-    monday.commit("Fix the total", {"cart.py": "new\n"}, days_ago=6)
-    assert "release_due" not in monday.kinds()
 
 
 def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(monday: Situation) -> None:
@@ -88,36 +82,6 @@ def test_it_stays_away_over_new_commits_and_new_files_for_seven_days(monday: Sit
     assert "run_tests" in monday.kinds()
 
 
-def card_of_a_new_branch(monday: Situation, number: int) -> Card:
-    """The card for the tests of an edit on another branch."""
-    monday.checkout("-b", f"branch-{number}")
-    monday.write("cart.py", f"def total(prices):\n    return sum(prices) + {number} - {number}\n")
-    return monday.card("run_tests")
-
-
-def test_three_dismissals_switch_the_kind_off_and_lifting_brings_it_back(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.record_test_run()
-    for number in range(3):
-        card = card_of_a_new_branch(monday, number)
-        dismissed = monday.engine.cards.dismiss(card.id)
-    assert "switched off" in dismissed.note
-    monday.checkout("-b", "branch-3")
-    assert "run_tests" not in monday.kinds()
-    mute = next(one for one in monday.engine.cards.muted() if not one.subject)
-    monday.engine.cards.unmute(mute.id)
-    assert "run_tests" in monday.kinds()
-
-
-def test_dismissing_as_already_done_switches_nothing_off(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.record_test_run()
-    for number in range(4):
-        card = card_of_a_new_branch(monday, number)
-        monday.engine.cards.dismiss(card.id, reason=DismissReason.ALREADY_DONE)
-    assert all(one.subject for one in monday.engine.cards.muted())
-
-
 # A file changed without the one that usually changes with it.
 
 
@@ -149,22 +113,6 @@ def test_the_partner_is_named_and_shown(monday: Situation) -> None:
     assert done.state is SessionState.SUCCEEDED
     assert "“Price 11”" in done.summary
     assert "2 lines of rules.toml" in done.summary
-
-
-def test_nothing_is_said_when_both_changed(monday: Situation) -> None:
-    commit_history(monday)
-    monday.write("price.py", "new\n", days_ago=0.01)
-    assert "changes_together" in monday.kinds()
-    monday.write("rules.toml", "rate = 99\n", days_ago=0.01)
-    assert "changes_together" not in monday.kinds()
-
-
-def test_a_partner_that_is_gone_is_not_named(monday: Situation) -> None:
-    commit_history(monday)
-    monday.git("rm", "-q", "rules.toml")
-    monday.commit("No rules any more", days_ago=2)
-    monday.write("price.py", "new\n", days_ago=0.01)
-    assert "changes_together" not in monday.kinds()
 
 
 def test_a_large_file_in_an_unpushed_commit(monday: Situation) -> None:
@@ -199,26 +147,3 @@ def test_a_dump_that_was_removed_again_and_one_that_is_staged(monday: Situation)
     card = monday.card("large_file")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not commit yet: all.zip is 3.0 MB (archive)"
-
-
-def test_packages_of_an_environment(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.add_remote()
-    monday.commit("Web", {f"web/node_modules/left-pad/{name}.js": "x" for name in "abc"}, days_ago=0.1)
-    first = monday.first("large_file")
-    assert first.assignment.prompt == "Do not push yet: web/node_modules holds files that a tool fills"
-
-
-@pytest.mark.parametrize("path", ["tests/data/all.zip", "schema.sql"])
-def test_small_files_are_no_card(monday: Situation, path: str) -> None:
-    monday.commit_shop()
-    monday.add_remote()
-    monday.commit("Data", {path: "0" * 900_000}, days_ago=0.1)
-    assert "large_file" not in monday.kinds()
-
-
-def test_the_other_side_has_the_like(monday: Situation) -> None:
-    monday.commit("Model", {"model.bin": "0" * 12_000_000}, days_ago=20)
-    monday.add_remote()
-    monday.commit("Better model", {"model.bin": "1" * 12_000_000}, days_ago=0.1)
-    assert "large_file" not in monday.kinds()

@@ -210,29 +210,6 @@ def test_conflict_markers_block_others(monday: Situation) -> None:
     assert "remove_leftovers" not in monday.kinds()
 
 
-@pytest.mark.long
-def test_a_todo_counts_on_its_day(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.add_remote()
-    monday.checkout("-b", "tax")
-    monday.commit("Tax", {"tax.py": "# TODO: round\nRATE = 7\n"}, days_ago=3)
-    assert "leftovers" not in monday.kinds()
-    monday.commit("Tax again", {"tax.py": "# TODO: round\nRATE = 7\n# FIXME: 19?\n"}, days_ago=0.1)
-    card = monday.card("leftovers")
-    assert card.reasoning == "You added a FIXME in tax.py:3, not pushed yet."
-
-
-@pytest.mark.long
-def test_what_is_no_leftover(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.run_tests()
-    monday.write("cart.py", "def total(prices):\n    # never breakpoint()\n    return sum(prices)\n")
-    monday.write("tests/test_x.py", 'CODE = """\nbreakpoint()\n<<<<<<< a\n=======\n>>>>>>> b\n"""\n')
-    monday.write("docs/git.md", "# TODO\n```\n<<<<<<< HEAD\n=======\n>>>>>>> b\n```\n")
-    monday.write("web/cart.test.js", "console.log('it runs');\n")
-    assert "leftovers" not in monday.kinds()
-
-
 # The README names a function or a path which the diff renamed or removed.
 
 
@@ -269,16 +246,6 @@ def test_a_function_was_renamed(monday: Situation) -> None:
     monday.land(updated)
     assert monday.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
     assert {"stale_docs", "update_docs"}.isdisjoint(monday.kinds())
-
-
-def test_what_is_still_there_or_history_is_not_stale(monday: Situation) -> None:
-    monday.commit_shop()
-    monday.commit(
-        "Words", {"README.md": README, "other.py": "def total():\n    pass\n", "CHANGES.md": README}, days_ago=20
-    )
-    monday.write("cart.py", RENAMED["cart.py"])
-    monday.commit("Drop old", {"docs/a.md": "`unheard_of` was removed in 2.0\n"})
-    assert "stale_docs" not in monday.kinds()
 
 
 # You changed a source file: the linter is asked, and only what is new is told.

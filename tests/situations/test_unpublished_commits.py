@@ -97,23 +97,6 @@ def test_a_file_of_keys_in_a_repository_without_a_remote(monday: Situation) -> N
     assert "git rm -r --cached .env" in monday.transcript(monday.approve(card))
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        (".env.example", "KEY=q8Zr2Lk9Xw4Tn7Bv\n"),
-        ("tests/test_upload.py", SETTINGS),
-        ("config.py", 'KEY = "AKIAIOSFODNN7EXAMPLE"\nPASSWORD = "changeme-please-1"\n'),
-        ("yarn.lock", 'token@^1: "q8Zr2Lk9Xw4Tn7Bvq8Zr2Lk9"\n'),
-        ("shop/login.py", "def login(token: str, password: str) -> None:\n    secret = hash(token + password)\n"),
-    ],
-)
-def test_nothing_secret(monday: Situation, path: str, text: str) -> None:
-    monday.commit_shop()
-    monday.add_remote()
-    monday.commit("Upload", {path: text}, days_ago=0.1)
-    assert "secret" not in monday.kinds()
-
-
 # Commits that no branch holds, and those that only seem so.
 
 
@@ -214,13 +197,6 @@ def test_rewritten_commits_are_not_lost(monday: Situation, rewrite: Callable[[Si
     monday.commit_shop()
     monday.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
     rewrite(monday)
-    assert "lost_commits" not in monday.kinds()
-
-
-def test_commits_left_long_ago_are_no_card(monday: Situation) -> None:
-    monday.commit_shop(days_ago=60)
-    monday.commit("Invoices", {"bill.py": "x = 'something'\n"}, days_ago=50)
-    monday.git("reset", "-q", "--hard", "HEAD~1", days_ago=40)
     assert "lost_commits" not in monday.kinds()
 
 
